@@ -1,0 +1,57 @@
+# make run    set up and open the agent        make check  everything CI runs
+# make test   set up and run the whole suite   make bench  figures beside a floor
+# make docs   regenerate the references        make lock   resolve versions anew
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+ARGS ?=
+
+.PHONY: run test check bench docs lock clean system
+
+run: $(VENV)/run.stamp
+	@$(BIN)/talaria $(ARGS)
+
+test: $(VENV)/dev.stamp system
+	@$(BIN)/pytest $(ARGS)
+
+check: $(VENV)/dev.stamp system
+	@echo "== format"  && $(BIN)/ruff format --check .
+	@echo "== lint"    && $(BIN)/ruff check .
+	@echo "== types"   && $(BIN)/mypy
+	@echo "== imports" && $(BIN)/lint-imports --no-cache
+	@echo "== docs"    && $(BIN)/python scripts/reference.py --check
+	@echo "== tests"   && $(BIN)/pytest $(ARGS)
+
+bench: $(VENV)/dev.stamp
+	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(VENV)/dev.stamp
+	@$(BIN)/python scripts/reference.py
+
+lock:
+	@sh scripts/lock.sh
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+
+system:
+	@sh scripts/system-packages.sh
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Talaria needs Python 3.11 to 3.13; call make with PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "== virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: pyproject.toml requirements/base.lock requirements/build.lock | $(VENV)/bin/python
+	@echo "== packages to run Talaria"
+	@$(PIP) install --require-hashes -r requirements/base.lock -r requirements/build.lock
+	@$(PIP) install -q --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.lock $(VENV)/run.stamp
+	@echo "== packages to check and test Talaria"
+	@$(PIP) install --require-hashes -r requirements/dev.lock
+	@touch $@

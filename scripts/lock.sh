@@ -1,0 +1,14 @@
+#!/bin/sh
+# Resolve the pinned versions anew, for Python 3.11 to 3.13 on every system, with hashes and without index addresses.
+set -eu
+tool=.lock-tool
+[ -x "$tool/bin/uv" ] || { python3 -m venv "$tool" && "$tool/bin/pip" install -q uv; }
+compile() {
+    out=$1; shift
+    "$tool/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+        --no-emit-find-links --custom-compile-command "make lock" --no-annotate ${UPGRADE:+--upgrade} "$@" -o "requirements/$out.lock"
+}
+compile base pyproject.toml
+compile all pyproject.toml --extra all -c requirements/base.lock
+echo hatchling | compile build - -c requirements/base.lock
+compile dev pyproject.toml --extra postgres --group dev -c requirements/base.lock -c requirements/build.lock

@@ -1,0 +1,1 @@
+"""Entry point and wiring: settings in, running system out; alone in knowing every part."""

@@ -1,0 +1,1 @@
+"""The terminal: one module for each subcommand, loaded when it is asked for."""

@@ -1,0 +1,1 @@
+"""What adapters implement: stores now; platforms, providers and tools as they come."""

@@ -1,0 +1,1 @@
+"""The vocabulary: messages, addresses, ids, errors. Imports nothing of ours."""

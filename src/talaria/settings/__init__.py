@@ -1,0 +1,1 @@
+"""Typed configuration: the only reader of config files and of the environment."""

@@ -1,0 +1,1 @@
+"""The stores of `talaria.contracts`, on SQLite and on PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Published fakes and helpers for the tests of ours and of plug-in authors."""
