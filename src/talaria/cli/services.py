@@ -1,20 +1,23 @@
 """What a subcommand may ask of the running program."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from talaria.cli.terminal import Terminal
-from talaria.contracts.store import Database
-from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile, Profiles
+if TYPE_CHECKING:  # nothing of this is loaded before a subcommand asks for it
+    from contextlib import AbstractContextManager
+
+    from talaria.cli.command_tree import Command
+    from talaria.cli.terminal import Terminal
+    from talaria.contracts.store import Database
+    from talaria.settings.model import Settings
+    from talaria.settings.profiles import Profile, Profiles
 
 
 class Services(Protocol):
     """Built by `app` for one run of one subcommand; everything on it is made when first asked for."""
 
     @property
-    def terminal(self) -> Terminal:
+    def terminal(self) -> "Terminal":
         """Where to print, and how: table or plain, colour or none."""
 
     @property
@@ -22,15 +25,18 @@ class Services(Protocol):
         """The process's environment as it was at the start."""
 
     @property
-    def profiles(self) -> Profiles:
+    def profiles(self) -> "Profiles":
         """Every profile of this home."""
 
     @property
-    def profile(self) -> Profile:
+    def profile(self) -> "Profile":
         """The profile of this run: ``-p``, else ``TALARIA_PROFILE``, else the one in use."""
 
-    def settings(self) -> Settings:
+    def settings(self) -> "Settings":
         """The settings of this profile; raises `SettingsInvalid` with every fault."""
 
-    def open_database(self) -> AbstractContextManager[Database]:
+    def open_database(self) -> "AbstractContextManager[Database]":
         """The profile's store, closed when the block ends."""
+
+    def command_line(self) -> "Command":
+        """Everything that may be typed after `talaria`; loads every subcommand."""
