@@ -1,0 +1,35 @@
+"""The entry point: answers the short questions itself and loads the rest only when it is asked for."""
+
+import sys
+from collections.abc import Sequence
+
+from talaria.app.overview import overview, version
+from talaria.app.subcommands import load
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code: 0 done, 1 failed, 2 misused, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _answer(words)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:  # noqa: BLE001 -- the last stop: whoever typed this gets a sentence, not a traceback
+        explained: int = load("talaria.app.failures").explain(error, debug="--debug" in words)
+        return explained
+    return code
+
+
+def _answer(words: list[str]) -> int:
+    match words:
+        case [] | ["-h" | "--help" | "help"]:
+            sys.stdout.write(overview() + "\n")
+        case ["-V" | "--version"]:
+            sys.stdout.write(version() + "\n")
+        case _:
+            code: int = load("talaria.app.running").run(words)
+            return code
+    return 0

@@ -1,0 +1,43 @@
+"""The one table of subcommands, and the one loader that brings in a module by its name."""
+
+from importlib import import_module
+from types import ModuleType
+
+
+class Subcommand:
+    """One word after ``talaria``: what the overview says of it, and the module that does it.
+
+    That module has ``add_arguments(parser)`` and ``run(arguments, services) -> int``.
+    """
+
+    # A plain class: importing dataclasses would take longer than everything else `talaria --help` does.
+    __slots__ = ("group", "module", "name", "summary")
+
+    def __init__(self, group: str, name: str, summary: str, module: str) -> None:
+        self.group = group
+        self.name = name
+        self.summary = summary
+        self.module = module
+
+
+SUBCOMMANDS = (
+    Subcommand(
+        "Conversations", "sessions", "List, show, search, rename, export and delete them", "talaria.cli.sessions"
+    ),
+    Subcommand("Set-up", "config", "Show, change and check the settings", "talaria.cli.config"),
+    Subcommand("Set-up", "profile", "List, create, choose and delete profiles", "talaria.cli.profile"),
+    Subcommand("Set-up", "completion", "Print what makes the Tab key work in your shell", "talaria.cli.completion"),
+    Subcommand("Care", "doctor", "Check that all is well, and say how to repair what is not", "talaria.cli.doctor"),
+    Subcommand("Care", "backup", "Write everything of a profile into one file", "talaria.cli.backup"),
+    Subcommand("Care", "restore", "Bring a profile back from such a file", "talaria.cli.restore"),
+)
+
+
+def find_subcommand(name: str) -> Subcommand | None:
+    """Return the entry of this name, if there is one."""
+    return next((entry for entry in SUBCOMMANDS if entry.name == name), None)
+
+
+def load(module: str) -> ModuleType:
+    """Import a module now that it is needed: what is never asked for is never loaded."""
+    return import_module(module)
