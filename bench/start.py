@@ -1,0 +1,49 @@
+"""How long short commands take from their start to their end, beside Python with two modules imported."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.measure import Figure, Times, installed, time_programs
+from talaria.app.stores import open_database
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import NewSession
+from talaria.settings.load import load_settings
+from talaria.settings.profiles import Profiles
+
+NAME = "start"
+
+_FLOOR = 'python -c "import argparse, json"'
+_GOALS = {"talaria --version": 2.0, "talaria --help": 2.0, "talaria sessions list": 4.0}
+_SESSIONS = 200
+
+
+def run(quick: bool) -> list[Figure]:
+    """Measure each command by the clock and by the processor's time."""
+    programs = {name: [installed("talaria"), *name.split()[1:]] for name in _GOALS}
+    programs[_FLOOR] = [sys.executable, "-c", "import argparse, json"]
+    with _home_with_sessions() as home:
+        times = time_programs(programs, rounds=5 if quick else 25, environment={"TALARIA_HOME": str(home)})
+    return [figure for name, goal in _GOALS.items() for figure in _figures(name, goal, times)]
+
+
+def _figures(name: str, goal: float, times: dict[str, Times]) -> Iterator[Figure]:
+    ours, floor = times[name], times[_FLOOR]
+    yield Figure(f"{name}, wall", ours.wall * 1000, "ms", goal, floor.wall * 1000)
+    yield Figure(f"{name}, CPU", ours.cpu * 1000, "ms", goal, floor.cpu * 1000)
+
+
+@contextmanager
+def _home_with_sessions() -> Iterator[Path]:
+    with TemporaryDirectory() as folder:
+        profile = Profiles(Path(folder)).active()
+        with open_database(load_settings(profile, {}), profile) as database:
+            database.write(_create_sessions)
+        yield Path(folder)
+
+
+def _create_sessions(transaction: Transaction) -> None:
+    for number in range(_SESSIONS):
+        transaction.sessions.create(NewSession(source="cli", title=f"Conversation number {number}"))
