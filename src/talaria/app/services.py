@@ -63,9 +63,8 @@ class ProcessServices:
 
     def open_database(self) -> "AbstractContextManager[Database]":
         """The profile's store, closed when the block ends."""
-        opened: AbstractContextManager[Database] = load("talaria.app.stores").open_database(
-            self.settings(), self.profile
-        )
+        settings, profile = self.settings(), self.profile
+        opened: AbstractContextManager[Database] = load("talaria.app.stores").open_database(settings, profile)
         return opened
 
     def command_line(self) -> "Command":

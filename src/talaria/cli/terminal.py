@@ -10,7 +10,7 @@ import msgspec
 from talaria.cli.cells import RESET, STYLES, cell, columns, cut, harmless, harmless_json, pad
 
 _GAP = "  "
-_NARROWEST = 6
+_NARROWEST = 1
 
 
 class Terminal:

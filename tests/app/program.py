@@ -1,0 +1,81 @@
+"""Run the installed `talaria` as a person would: in a pipe, or on a terminal of its own."""
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from talaria.settings.environment import process_environment
+
+TALARIA = str(Path(sys.executable).parent / "talaria")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Talaria in a home of its own, untouched by the environment that the tests run in."""
+
+    home: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{process_environment()['PATH']}"
+        return {"PATH": path, "HOME": str(self.home), "TALARIA_HOME": str(self.home), "TERM": "xterm", **more}
+
+    def run(self, *words: str, env: Mapping[str, str] | None = None) -> Outcome:
+        done = subprocess.run(
+            [TALARIA, *words],
+            env=self.environment(**env or {}),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    def run_on_terminal(self, *words: str, typed: str = "", env: Mapping[str, str] | None = None) -> Outcome:
+        """Return the exit code and all that the screen received."""
+        with terminal_pair() as (keyboard, screen):
+            process = subprocess.Popen(
+                [TALARIA, *words], env=self.environment(**env or {}), stdin=screen, stdout=screen, stderr=screen
+            )
+            os.write(keyboard, typed.encode())
+            os.close(screen)
+            shown = read_all(keyboard)
+            return Outcome(process.wait(), shown)
+
+
+@contextmanager
+def terminal_pair(*, columns: int = 80) -> Iterator[tuple[int, int]]:
+    """Yield the two ends of a terminal: the person's and the program's. The program's may be closed early."""
+    person, program = pty.openpty()
+    fcntl.ioctl(program, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    try:
+        yield person, program
+    finally:
+        os.close(person)
+
+
+def read_all(descriptor: int) -> str:
+    """Return what a terminal shows until the last program lets go of it, with plain line ends."""
+    pieces: list[bytes] = []
+    while True:
+        try:
+            piece = os.read(descriptor, 65536)
+        except OSError:  # how Linux reports that nobody holds the other end any more
+            piece = b""
+        if not piece:
+            return b"".join(pieces).decode().replace("\r\n", "\n")
+        pieces.append(piece)

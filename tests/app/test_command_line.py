@@ -1,0 +1,169 @@
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.app.program import TALARIA, Program
+
+from talaria import __version__
+from talaria.app.failures import explain
+from talaria.app.main import main
+from talaria.app.subcommands import SUBCOMMANDS
+from talaria.core.errors import StoreFull, TalariaError
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def test_the_version_is_told(program: Program) -> None:
+    assert program.run("--version").out == f"talaria {__version__}\n"
+    assert program.run("-V").out == f"talaria {__version__}\n"
+    assert program.run("--debug", "--version").out == f"talaria {__version__}\n"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], [], ["--color", "never", "--help"], ["-p", "work"]])
+def test_help_lists_every_command_and_where_to_read_on(program: Program, words: list[str]) -> None:
+    told = program.run(*words)
+    assert told.code == 0
+    for subcommand in SUBCOMMANDS:
+        assert f"  {subcommand.name} " in told.out
+        assert subcommand.summary in told.out
+    for name in (
+        "talaria help COMMAND",
+        "talaria completion",
+        "TALARIA_HOME",
+        "TALARIA_PROFILE",
+        "NO_COLOR",
+        "--debug",
+    ):
+        assert name in told.out
+
+
+def test_help_fits_a_terminal_of_eighty_columns(program: Program) -> None:
+    assert max(map(len, program.run("--help").out.splitlines())) < 80
+
+
+def test_help_of_a_command_is_the_same_both_ways(program: Program) -> None:
+    asked = program.run("help", "completion")
+    assert asked == program.run("completion", "--help")
+    assert "usage: talaria completion" in asked.out
+    assert asked.code == 0
+
+
+@pytest.mark.parametrize("words", [["compltion"], ["help", "compltion"], ["--debug", "compltion", "bash"]])
+def test_an_unknown_command_names_the_nearest_one(program: Program, words: list[str]) -> None:
+    refused = program.run(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == "talaria: There is no command `compltion`. Did you mean `talaria completion`?\n"
+
+
+def test_an_unknown_command_like_no_other_points_to_help(program: Program) -> None:
+    assert "`talaria help` lists" in program.run("xyzzy").err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "topic"),
+    [
+        (["--bogus"], "unrecognized arguments: --bogus", "talaria help"),
+        (["-p"], "expected one argument", "talaria help"),
+        (["completion", "tcsh"], "invalid choice: 'tcsh'", "talaria help completion"),
+        (["completion", "--color", "pink"], "invalid choice: 'pink'", "talaria help completion"),
+        (["completion", "bash", "--deb"], "unrecognized arguments: --deb", "talaria help completion"),
+    ],
+)
+def test_misuse_is_answered_with_a_sentence(program: Program, words: list[str], sentence: str, topic: str) -> None:
+    refused = program.run(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert sentence in refused.err
+    assert f"See `{topic}`." in refused.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-p", "wrok", "completion", "--values", "sessions"],
+        ["completion", "-p", "wrok", "--values", "sessions"],
+        ["completion", "--values", "sessions", "--profile=wrok"],
+    ],
+)
+def test_a_profile_is_named_before_or_after_the_command(program: Program, words: list[str]) -> None:
+    (program.home / "profiles" / "work").mkdir(parents=True)
+    refused = program.run(*words)
+    assert refused.code == 1
+    assert refused.err.startswith("talaria: ")
+    assert "`work`" in refused.err
+    assert "talaria profile create wrok" in refused.err
+
+
+def test_the_environment_names_a_profile_where_the_command_line_does_not(program: Program) -> None:
+    assert "nowhere" in program.run("completion", "--values", "sessions", env={"TALARIA_PROFILE": "nowhere"}).err
+    both = program.run("-p", "elsewhere", "completion", "--values", "sessions", env={"TALARIA_PROFILE": "nowhere"})
+    assert "elsewhere" in both.err
+
+
+def test_main_can_be_called_with_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert main(["completion", "tcsh"]) == 2
+    assert capsys.readouterr().out == f"talaria {__version__}\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error(program: Program) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.run(
+        [TALARIA, "--help"], env=program.environment(), stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert (process.returncode, process.stderr) == (141, b"")
+
+
+def test_a_full_disk_is_told_in_a_sentence(program: Program) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [TALARIA, "--help"], env=program.environment(), stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert process.returncode == 1
+    assert process.stderr == b"talaria: The disk is full: free some space and try again.\n"
+
+
+def test_an_interrupt_ends_a_command_without_a_traceback(program: Program) -> None:
+    profile = program.home / "profiles" / "default"
+    profile.mkdir(parents=True)
+    settings = profile / "config.toml"
+    os.mkfifo(settings)
+    process = subprocess.Popen(
+        [TALARIA, "completion", "--values", "profiles"], env=program.environment(), stderr=subprocess.PIPE
+    )
+    with settings.open("wb"):  # succeeds once the program waits at the other end
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (130, b"")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (StoreFull("The disk of the store is full."), "The disk of the store is full."),
+        (TalariaError(), "Something went wrong on my side."),
+        (
+            OSError(28, "No space left on device", "/data/x"),
+            "The disk is full at /data/x: free some space and try again.",
+        ),
+        (PermissionError(13, "Permission denied", "/data/x"), "Permission denied at /data/x: check who owns it"),
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused."),
+        (ValueError("seven"), "This should not have happened (ValueError: seven). Add --debug to see where"),
+    ],
+)
+def test_every_failure_becomes_a_sentence(error: Exception, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(error, debug=False) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"talaria: {sentence}")
+    assert told.count("\n") == 1
+
+
+def test_debug_shows_where_an_error_came_from(program: Program) -> None:
+    assert "Traceback" not in program.run("-p", "nowhere", "completion", "--values", "sessions").err
+    assert "Traceback" in program.run("-p", "nowhere", "completion", "--values", "sessions", "--debug").err
