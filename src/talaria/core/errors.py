@@ -37,6 +37,10 @@ class StoreBusy(StoreError):
     """Another process held the store for too long; trying again makes sense."""
 
 
+class StoreConflict(StoreError):
+    """Two transactions got in each other's way and this one was undone; the store runs it again itself."""
+
+
 class StoreFull(StoreError):
     """The disk is full: nothing was written, nothing is lost; free some space and try again."""
 

@@ -1,0 +1,1 @@
+"""The stores by subject: what each keeps and promises, on every engine alike."""

@@ -1,0 +1,77 @@
+"""What the API keeps for its clients: stored responses, durable runs, answers to repeated requests."""
+
+from datetime import datetime, timedelta
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from talaria.core.ids import SessionId
+
+ApiRunState = Literal["queued", "running", "waiting", "completed", "failed", "stopped"]
+
+
+class StoredResponse(Struct, frozen=True, kw_only=True):
+    """A response that a client may refer back to."""
+
+    id: str
+    session_id: SessionId
+    body: str
+    conversation: str = ""
+    previous_id: str | None = None
+
+
+class ApiRun(Struct, frozen=True, kw_only=True):
+    """A run that goes on without its client; its events are in the stream ``run:<id>``."""
+
+    id: str
+    session_id: SessionId
+    request: str
+    state: ApiRunState = "queued"
+    error: str = ""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+class RepeatedAnswer(Struct, frozen=True):
+    """The first answer to a request: ``fingerprint`` tells whether a repetition is the same request."""
+
+    fingerprint: str
+    answer: str | None
+
+
+class Responses(Protocol):
+    """Stored responses and the answers to keyed requests."""
+
+    def put(self, response: StoredResponse) -> None:
+        """Store a response."""
+
+    def get(self, response_id: str) -> StoredResponse | None:
+        """Return a response."""
+
+    def newest_in(self, conversation: str) -> StoredResponse | None:
+        """Return the last response of a named conversation."""
+
+    def delete(self, response_id: str) -> bool:
+        """Forget a response."""
+
+    def begin_request(self, key: str, fingerprint: str, life: timedelta) -> RepeatedAnswer | None:
+        """Reserve a key for a first request, or return what is known of the earlier one."""
+
+    def end_request(self, key: str, answer: str) -> None:
+        """Keep the answer for repetitions."""
+
+
+class ApiRuns(Protocol):
+    """Durable runs."""
+
+    def create(self, run: ApiRun) -> ApiRun:
+        """Record a run."""
+
+    def get(self, run_id: str) -> ApiRun | None:
+        """Return a run."""
+
+    def move(self, run_id: str, to: ApiRunState, error: str = "") -> bool:
+        """Change the state of a run; ``False`` if it had ended already or is not there."""
+
+    def open(self) -> list[ApiRun]:
+        """Return the runs that have not ended, oldest first."""

@@ -1,0 +1,57 @@
+"""Turns and their steps: how far work on a message has come, so that it can go on after a crash."""
+
+from datetime import datetime
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from talaria.core.ids import SessionId, TurnId, WorkerId
+
+TurnState = Literal["running", "answered", "stopped", "failed", "out_of_budget"]
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One piece of work on a conversation."""
+
+    id: TurnId
+    session_id: SessionId
+    worker: WorkerId
+    state: TurnState
+    started_at: datetime
+    ended_at: datetime | None = None
+    error: str = ""
+
+
+class Step(Struct, frozen=True, kw_only=True):
+    """A model call or a tool call; without an ``ended_at`` it had begun and its outcome is unknown."""
+
+    turn_id: TurnId
+    number: int
+    kind: str
+    name: str
+    request: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    result: str | None = None
+
+
+class Turns(Protocol):
+    """Every turn ever taken, and each of its steps."""
+
+    def begin(self, session_id: SessionId, turn_id: TurnId) -> Turn:
+        """Record that this worker has started on a turn."""
+
+    def end(self, turn_id: TurnId, state: TurnState, error: str = "") -> bool:
+        """Record how a running turn ended; ``False`` if it had ended before."""
+
+    def running(self, session_id: SessionId | None = None) -> list[Turn]:
+        """Return the turns without an end, oldest first."""
+
+    def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str) -> int:
+        """Record a step before it starts and return its number."""
+
+    def end_step(self, turn_id: TurnId, number: int, result: str) -> None:
+        """Record what a step brought."""
+
+    def steps(self, turn_id: TurnId) -> list[Step]:
+        """Return the steps of a turn in order."""

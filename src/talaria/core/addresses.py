@@ -1,0 +1,17 @@
+"""Where someone can be reached, apart from what is being said there."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+ChatType = Literal["private", "group", "channel", "thread"]
+
+
+class Address(Struct, frozen=True, omit_defaults=True):
+    """A place on a network: a chat, perhaps a thread in it, perhaps one person there."""
+
+    platform: str
+    chat_id: str
+    chat_type: ChatType = "private"
+    thread_id: str = ""
+    user_id: str = ""

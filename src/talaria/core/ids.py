@@ -1,0 +1,36 @@
+"""Ids: short, sortable by the time they were made, safe in file names and addresses."""
+
+import os
+import time
+from typing import NewType
+
+SessionId = NewType("SessionId", str)
+TurnId = NewType("TurnId", str)
+JobId = NewType("JobId", str)
+WorkerId = NewType("WorkerId", str)
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no letter that reads like another
+
+
+def new_id() -> str:
+    """Return 16 characters: nine of the time in milliseconds, seven of chance."""
+    return _base32(time.time_ns() // 1_000_000, 9) + _base32(int.from_bytes(os.urandom(5)), 7)
+
+
+def new_session_id() -> SessionId:
+    """Return an id for a new conversation."""
+    return SessionId(new_id())
+
+
+def new_turn_id() -> TurnId:
+    """Return an id for a new turn."""
+    return TurnId(new_id())
+
+
+def new_worker_id() -> WorkerId:
+    """Return an id for this process as an owner of leases; never reused, unlike a pid."""
+    return WorkerId(f"{os.uname().nodename}:{os.getpid()}:{_base32(int.from_bytes(os.urandom(5)), 7)}")
+
+
+def _base32(number: int, length: int) -> str:
+    return "".join(_ALPHABET[(number >> (5 * place)) & 31] for place in range(length - 1, -1, -1))

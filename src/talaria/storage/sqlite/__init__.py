@@ -1,0 +1,1 @@
+"""The embedded store: one SQLite file in the profile's folder."""

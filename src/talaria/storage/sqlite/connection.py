@@ -1,0 +1,92 @@
+"""One connection to a SQLite file."""
+
+from collections.abc import Sequence
+
+import apsw
+
+from talaria.contracts.clock import Clock
+from talaria.core.ids import WorkerId
+from talaria.storage.sql import Row, Value, to_stamp
+from talaria.storage.sqlite.errors import translated
+from talaria.storage.sqlite.search import SqliteArrivals, SqliteSearch
+from talaria.storage.tables.transaction import Tables
+
+_INDEXED_AT_ONCE = 100
+
+
+class SqliteConnection:
+    """Implements `Connection` and is its own `Sql`: one writer at a time needs no locks on rows."""
+
+    locked = ""
+    skip_locked = ""
+
+    def __init__(self, path: str, raw: apsw.Connection, clock: Clock, worker: WorkerId) -> None:
+        self.path = path
+        self.raw = raw
+        self.now = 0
+        self.worker = worker
+        self._clock = clock
+        self.tables = Tables(self, SqliteArrivals(self), SqliteSearch(self))
+
+    def begin(self, *, write: bool) -> None:
+        """Start a transaction; one that writes waits for its turn first."""
+        self.run("BEGIN IMMEDIATE" if write else "BEGIN")
+        self.now = to_stamp(self._clock.now())
+
+    def commit(self) -> None:
+        """Make it durable."""
+        self.run("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo it; a full disk or a failed read may have done so already."""
+        if self.raw.in_transaction:
+            self.raw.execute("ROLLBACK")
+
+    def tend(self) -> bool:
+        """Index a few messages; tell whether there are more."""
+        self.begin(write=True)
+        try:
+            count = self.tables.search.catch_up(_INDEXED_AT_ONCE)
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit()
+        return count == _INDEXED_AT_ONCE
+
+    def close(self) -> None:
+        """Let go of the file."""
+        try:
+            self.raw.close()
+        except apsw.Error as error:
+            raise translated(error, self.path) from error
+
+    def run(self, statement: str, values: Sequence[Value] = ()) -> None:
+        """Run a statement whose result does not matter."""
+        try:
+            self.raw.execute(statement, values)
+        except apsw.Error as error:
+            raise translated(error, self.path) from error
+
+    def run_many(self, statement: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Run a statement once for each row of values."""
+        try:
+            self.raw.executemany(statement, rows)
+        except apsw.Error as error:
+            raise translated(error, self.path) from error
+
+    def count(self, statement: str, values: Sequence[Value] = ()) -> int:
+        """Run a statement and return how many rows it changed."""
+        self.run(statement, values)
+        return self.raw.changes()
+
+    def row(self, statement: str, values: Sequence[Value] = ()) -> Row | None:
+        """Return the first row of a result, or ``None``."""
+        found = self.rows(statement, values)
+        return found[0] if found else None
+
+    def rows(self, statement: str, values: Sequence[Value] = ()) -> list[Row]:
+        """Return every row of a result."""
+        try:
+            return self.raw.execute(statement, values).fetchall()
+        except apsw.Error as error:
+            raise translated(error, self.path) from error

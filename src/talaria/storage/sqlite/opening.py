@@ -1,0 +1,99 @@
+"""Open a SQLite file: create it, bring it up to date, refuse what is not ours."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+from msgspec import Struct
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.core.errors import StoreUnavailable
+from talaria.core.ids import WorkerId, new_worker_id
+from talaria.storage.database import ConnectionDatabase
+from talaria.storage.migrations import LATEST, check_not_newer, migrations_in
+from talaria.storage.sqlite.connection import SqliteConnection
+from talaria.storage.sqlite.errors import translated
+
+APPLICATION_ID = 0x54414C41  # "TALA", as the file command and others can see
+MIGRATIONS = Path(__file__).with_name("migrations")
+
+
+class SqliteOptions(Struct, frozen=True):
+    """How to open a file; ``on_commit`` hears of the log's length and makes the checkpoints, if it is given."""
+
+    busy_timeout_seconds: float = 5.0
+    on_commit: Callable[[apsw.Connection, str, int], int] | None = None
+    clock: Clock = SystemClock()
+    worker: WorkerId | None = None
+
+
+DEFAULTS = SqliteOptions()
+
+
+def open_sqlite(path: Path, options: SqliteOptions = DEFAULTS) -> ConnectionDatabase:
+    """Return the store in a file, created or brought up to date where needed."""
+    create_private(path)
+    raw = open_raw(path, options)
+    connection = SqliteConnection(str(path), raw, options.clock, options.worker or new_worker_id())
+    return ConnectionDatabase(connection)
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file that only its owner can read, where there is none."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be created: {error.strerror}.") from error
+
+
+def open_raw(path: Path, options: SqliteOptions) -> apsw.Connection:
+    """Return a connection to a file whose schema is current."""
+    raw: apsw.Connection | None = None
+    try:
+        raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        raw.set_busy_timeout(int(options.busy_timeout_seconds * 1000))
+        check_not_newer(_checked_version(raw, path), str(path))
+        raw.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY")
+        if options.on_commit is not None:
+            raw.set_wal_hook(options.on_commit)
+        migrate(raw)
+        return raw
+    except BaseException as error:
+        if raw is not None:
+            raw.close(True)
+        if isinstance(error, apsw.Error):
+            raise translated(error, str(path)) from error
+        raise
+
+
+def migrate(raw: apsw.Connection, upto: int = LATEST) -> None:
+    """Run the steps that a file has not seen; processes that start together wait for each other."""
+    if _version(raw) >= upto:
+        return
+    for step in migrations_in(MIGRATIONS):
+        raw.execute("BEGIN IMMEDIATE")
+        try:
+            if _version(raw) < step.number <= upto:
+                raw.execute(step.statements)
+                raw.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {step.number}")
+            raw.execute("COMMIT")
+        finally:
+            if raw.in_transaction:
+                raw.execute("ROLLBACK")
+
+
+def _checked_version(raw: apsw.Connection, path: Path) -> int:
+    application, version = raw.pragma("application_id"), _version(raw)
+    if application != APPLICATION_ID and raw.execute("SELECT count(*) FROM sqlite_schema").get:
+        raise StoreUnavailable(
+            f"{path} is a database of another program. Move it away, or choose another profile with -p."
+        )
+    return version
+
+
+def _version(raw: apsw.Connection) -> int:
+    return int(raw.pragma("user_version"))

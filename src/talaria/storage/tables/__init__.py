@@ -1,0 +1,1 @@
+"""The stores by subject, in statements that every engine understands."""

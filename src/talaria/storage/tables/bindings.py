@@ -1,0 +1,52 @@
+"""Bindings of places to conversations."""
+
+import msgspec
+
+from talaria.contracts.stores.bindings import Binding
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.storage.sql import Row, Sql, from_stamp
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Address).decode
+
+
+class BindingsTable:
+    """Implements `Bindings`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def bind(self, key: str, session_id: SessionId, address: Address) -> Binding | None:
+        """Join a place to a conversation and return the binding that this replaces."""
+        row = self._sql.row(
+            f"SELECT key, session_id, address, bound_at FROM bindings WHERE key = ?{self._sql.locked}", (key,)
+        )
+        self._sql.run(
+            "INSERT INTO bindings (key, session_id, address, bound_at) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE"
+            " SET session_id = excluded.session_id, address = excluded.address, bound_at = excluded.bound_at",
+            (key, session_id, _encode(address).decode(), self._sql.now),
+        )
+        return _binding(row) if row else None
+
+    def get(self, key: str) -> Binding | None:
+        """Return the binding of a place."""
+        row = self._sql.row("SELECT key, session_id, address, bound_at FROM bindings WHERE key = ?", (key,))
+        return _binding(row) if row else None
+
+    def of_session(self, session_id: SessionId) -> list[Binding]:
+        """Return every place of a conversation, last bound first."""
+        rows = self._sql.rows(
+            "SELECT key, session_id, address, bound_at FROM bindings WHERE session_id = ? ORDER BY bound_at DESC, key",
+            (session_id,),
+        )
+        return [_binding(row) for row in rows]
+
+    def unbind(self, key: str) -> bool:
+        """Part a place from its conversation."""
+        return self._sql.count("DELETE FROM bindings WHERE key = ?", (key,)) > 0
+
+
+def _binding(row: Row) -> Binding:
+    key, session_id, address, bound_at = row
+    return Binding(key, session_id, _decode(address), from_stamp(bound_at))

@@ -1,0 +1,44 @@
+"""Event streams for replay."""
+
+from collections.abc import Sequence
+
+from talaria.contracts.stores.events import Event
+from talaria.storage.sql import Sql, from_stamp
+
+
+class EventsTable:
+    """Implements `Events`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def append(self, stream: str, events: Sequence[tuple[str, str]]) -> int:
+        """Add pairs of kind and payload and return the last number."""
+        row = self._sql.row(
+            "INSERT INTO streams (name, last_seq) VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
+            " SET last_seq = streams.last_seq + excluded.last_seq RETURNING last_seq",
+            (stream, len(events)),
+        )
+        assert row is not None
+        last = int(row[0])
+        self._sql.run_many(
+            "INSERT INTO events (stream, seq, at, kind, payload) VALUES (?, ?, ?, ?, ?)",
+            [
+                (stream, seq, self._sql.now, kind, payload)
+                for seq, (kind, payload) in enumerate(events, last - len(events) + 1)
+            ],
+        )
+        return last
+
+    def after(self, stream: str, seq: int, limit: int = 1000) -> list[Event]:
+        """Return what came behind ``seq``, in order."""
+        rows = self._sql.rows(
+            "SELECT stream, seq, at, kind, payload FROM events WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?",
+            (stream, seq, limit),
+        )
+        return [Event(name, number, from_stamp(at), kind, payload) for name, number, at, kind, payload in rows]
+
+    def drop(self, stream: str) -> None:
+        """Forget a stream."""
+        self._sql.run("DELETE FROM events WHERE stream = ?", (stream,))
+        self._sql.run("DELETE FROM streams WHERE name = ?", (stream,))

@@ -1,0 +1,93 @@
+"""Handoffs, kept on the row of the session that moves."""
+
+from datetime import timedelta
+
+from talaria.contracts.stores.handoffs import CLAIM_LIFE, HandoffState, PendingHandoff
+from talaria.core.ids import SessionId
+from talaria.storage.sql import Sql, Value, to_span
+
+_REASON_LIMIT = 500
+
+
+class HandoffsTable:
+    """Implements `Handoffs`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def request_handoff(self, session_id: SessionId, platform: str) -> bool:
+        """Ask for a move; ``False`` while one is pending or running, and for an unknown session."""
+        return self._move(
+            session_id,
+            "handoff_state = 'pending', handoff_platform = ?, handoff_error = NULL, handoff_requested_at = ?,"
+            " handoff_claimed_by = NULL, handoff_claimed_until = NULL",
+            (platform, self._sql.now),
+            "(handoff_state IS NULL OR handoff_state IN ('completed', 'failed'))",
+        )
+
+    def get_handoff_state(self, session_id: SessionId) -> HandoffState | None:
+        """Return how far it has come, or ``None`` for an unknown session."""
+        row = self._sql.row(
+            "SELECT handoff_state, handoff_platform, handoff_error FROM sessions WHERE id = ?", (session_id,)
+        )
+        return HandoffState(state=row[0], platform=row[1], error=row[2]) if row else None
+
+    def withdraw_handoff(self, session_id: SessionId, reason: str) -> bool:
+        """Fail what is pending or running on behalf of whoever asked; ``False`` if it has ended."""
+        return self._fail(session_id, reason, "handoff_state IN ('pending', 'running')")
+
+    def list_pending_handoffs(self) -> list[PendingHandoff]:
+        """Return the pending ones, oldest request first."""
+        return self._list("handoff_state = 'pending'")
+
+    def list_lapsed_handoffs(self) -> list[PendingHandoff]:
+        """Return those whose claimer let the claim lapse, oldest request first."""
+        return self._list("handoff_state = 'running' AND handoff_claimed_until <= ?", self._sql.now)
+
+    def claim_handoff(self, session_id: SessionId, life: timedelta = CLAIM_LIFE) -> bool:
+        """Take a pending or lapsed one: of any number of claimers exactly one gets ``True``."""
+        return self._move(
+            session_id,
+            "handoff_state = 'running', handoff_claimed_by = ?, handoff_claimed_until = ?",
+            (self._sql.worker, self._sql.now + to_span(life)),
+            "(handoff_state = 'pending' OR (handoff_state = 'running' AND handoff_claimed_until <= ?))",
+            self._sql.now,
+        )
+
+    def complete_handoff(self, session_id: SessionId) -> bool:
+        """Mark this worker's running handoff as completed; ``False`` if it is no longer its own."""
+        return self._move(
+            session_id,
+            "handoff_state = 'completed', handoff_error = NULL",
+            (),
+            "handoff_state = 'running' AND handoff_claimed_by = ?",
+            self._sql.worker,
+        )
+
+    def fail_handoff(self, session_id: SessionId, reason: str) -> bool:
+        """Mark a pending one, or this worker's running one, as failed; the reason is cut at 500 characters."""
+        return self._fail(
+            session_id,
+            reason,
+            "(handoff_state = 'pending' OR (handoff_state = 'running' AND handoff_claimed_by = ?))",
+            self._sql.worker,
+        )
+
+    def _fail(self, session_id: SessionId, reason: str, condition: str, *values: Value) -> bool:
+        failed = "handoff_state = 'failed', handoff_error = ?"
+        return self._move(session_id, failed, (reason[:_REASON_LIMIT],), condition, *values)
+
+    def _move(
+        self, session_id: SessionId, assignments: str, assigned: tuple[Value, ...], condition: str, *values: Value
+    ) -> bool:
+        moved = self._sql.count(
+            f"UPDATE sessions SET {assignments} WHERE id = ? AND {condition}", (*assigned, session_id, *values)
+        )
+        return moved > 0
+
+    def _list(self, condition: str, *values: Value) -> list[PendingHandoff]:
+        rows = self._sql.rows(
+            f"SELECT id, title, handoff_platform FROM sessions WHERE {condition} ORDER BY handoff_requested_at, number",
+            values,
+        )
+        return [PendingHandoff(*row) for row in rows]

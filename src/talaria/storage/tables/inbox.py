@@ -1,0 +1,102 @@
+"""The waiting lines of arrivals, one for each conversation."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
+from talaria.contracts.stores.leases import Leases
+from talaria.core.ids import SessionId, TurnId
+from talaria.storage.sql import Row, Sql, from_stamp
+
+_COLUMNS = "id, session_id, source, external_id, payload, kind, priority, state, received_at, turn_id"
+_CANDIDATES = 16
+
+
+class InboxTable:
+    """Implements `Inbox`."""
+
+    def __init__(self, sql: Sql, leases: Leases) -> None:
+        self._sql = sql
+        self._leases = leases
+
+    def add(self, arrival: Arrival) -> InboxItem | None:
+        """Put something in, or return ``None`` for what came before."""
+        row = self._sql.row(
+            "INSERT INTO inbox (session_id, source, external_id, kind, priority, payload, received_at)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (source, external_id) DO NOTHING RETURNING {_COLUMNS}",
+            (
+                arrival.session_id,
+                arrival.source,
+                arrival.external_id,
+                arrival.kind,
+                arrival.priority,
+                arrival.payload,
+                self._sql.now,
+            ),
+        )
+        return _item(row) if row else None
+
+    def claim_session(self, duration: timedelta, session_id: SessionId | None = None) -> SessionClaim | None:
+        """Take the lane of the conversation that has waited longest and has no owner, or of the one named."""
+        for candidate in [session_id] if session_id else self._unowned():
+            lease = self._leases.acquire(f"session:{candidate}", duration)
+            if lease:
+                return SessionClaim(candidate, lease)
+        return None
+
+    def take(self, claim: SessionClaim, turn_id: TurnId, count: int = 1) -> list[InboxItem]:
+        """Hand out what is next in the claimed conversation, as part of a turn; raises `LeaseLost`."""
+        self._leases.check(claim.lease)
+        rows = self._sql.rows(
+            "UPDATE inbox SET state = 'taken', turn_id = ? WHERE id IN (SELECT id FROM inbox WHERE session_id = ?"
+            f" AND state = 'waiting' ORDER BY priority DESC, id LIMIT ?) RETURNING {_COLUMNS}",
+            (turn_id, claim.session_id, count),
+        )
+        return _in_order(rows)
+
+    def settle(self, ids: Sequence[int]) -> None:
+        """Mark as worked off."""
+        self._sql.run_many(
+            "UPDATE inbox SET state = 'done', settled_at = ? WHERE id = ?", [(self._sql.now, item) for item in ids]
+        )
+
+    def put_back(self, turn_id: TurnId) -> int:
+        """Make what a dead turn had taken wait again, and return how much that was."""
+        return self._sql.count(
+            "UPDATE inbox SET state = 'waiting', turn_id = NULL WHERE turn_id = ? AND state = 'taken'", (turn_id,)
+        )
+
+    def unsettled(self, session_id: SessionId) -> list[InboxItem]:
+        """Return what waits and what is being worked on, in order."""
+        return _in_order(
+            self._sql.rows(f"SELECT {_COLUMNS} FROM inbox WHERE session_id = ? AND state <> 'done'", (session_id,))
+        )
+
+    def _unowned(self) -> list[SessionId]:
+        rows = self._sql.rows(
+            "SELECT session_id FROM inbox WHERE state = 'waiting' AND NOT EXISTS (SELECT 1 FROM leases"
+            f" WHERE name = 'session:' || inbox.session_id AND expires_at > ?) "
+            f"ORDER BY id LIMIT ?{self._sql.skip_locked}",
+            (self._sql.now, _CANDIDATES),
+        )
+        return list(dict.fromkeys(row[0] for row in rows))
+
+
+def _in_order(rows: list[Row]) -> list[InboxItem]:
+    return sorted(map(_item, rows), key=lambda item: (-item.priority, item.id))
+
+
+def _item(row: Row) -> InboxItem:
+    item_id, session_id, source, external_id, payload, kind, priority, state, received_at, turn_id = row
+    return InboxItem(
+        id=item_id,
+        session_id=session_id,
+        source=source,
+        external_id=external_id,
+        payload=payload,
+        kind=kind,
+        priority=priority,
+        state=state,
+        received_at=from_stamp(received_at),
+        turn_id=turn_id,
+    )

@@ -1,0 +1,59 @@
+"""Leases with tokens that only ever grow."""
+
+from datetime import timedelta
+
+from talaria.contracts.stores.leases import Lease
+from talaria.core.errors import LeaseLost
+from talaria.storage.sql import Sql, from_stamp, to_span
+
+
+class LeasesTable:
+    """Implements `Leases`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def acquire(self, name: str, duration: timedelta) -> Lease | None:
+        """Take what is free or lapsed, or ``None``: also when this worker holds it already."""
+        expires_at = self._sql.now + to_span(duration)
+        row = self._sql.row(
+            "INSERT INTO leases (name, owner, token, expires_at) VALUES (?, ?, 1, ?) ON CONFLICT (name) DO UPDATE"
+            " SET owner = excluded.owner, token = leases.token + 1, expires_at = excluded.expires_at"
+            " WHERE leases.expires_at <= ? RETURNING token",
+            (name, self._sql.worker, expires_at, self._sql.now),
+        )
+        return Lease(name, self._sql.worker, row[0], from_stamp(expires_at)) if row else None
+
+    def renew(self, lease: Lease, duration: timedelta) -> Lease:
+        """Hold on for longer, or raise `LeaseLost`."""
+        expires_at = self._sql.now + to_span(duration)
+        renewed = self._sql.count(
+            "UPDATE leases SET expires_at = ? WHERE name = ? AND token = ? AND owner = ?",
+            (expires_at, lease.name, lease.token, lease.owner),
+        )
+        if not renewed:
+            raise LeaseLost(f"{lease.name} belongs to another worker now.")
+        return Lease(lease.name, lease.owner, lease.token, from_stamp(expires_at))
+
+    def check(self, lease: Lease) -> None:
+        """Raise `LeaseLost` unless this lease is still the one in force."""
+        held = self._sql.row(
+            f"SELECT 1 FROM leases WHERE name = ? AND token = ? AND owner = ?{self._sql.locked}",
+            (lease.name, lease.token, lease.owner),
+        )
+        if not held:
+            raise LeaseLost(f"{lease.name} belongs to another worker now.")
+
+    def release(self, lease: Lease) -> None:
+        """Give it up; a lease that was lost meanwhile stays with its new owner."""
+        self._sql.run(
+            "UPDATE leases SET owner = '', expires_at = 0 WHERE name = ? AND token = ? AND owner = ?",
+            (lease.name, lease.token, lease.owner),
+        )
+
+    def get(self, name: str) -> Lease | None:
+        """Return who holds a name now, or ``None`` when it is free or lapsed."""
+        row = self._sql.row(
+            "SELECT owner, token, expires_at FROM leases WHERE name = ? AND expires_at > ?", (name, self._sql.now)
+        )
+        return Lease(name, row[0], row[1], from_stamp(row[2])) if row else None

@@ -1,0 +1,98 @@
+"""Replies on their way: one line for each address."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from talaria.contracts.stores.outbox import OutboxItem, Outgoing
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.storage.sql import Row, Sql, Value, from_stamp, to_span, to_stamp
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Address).decode
+_COLUMNS = "id, key, session_id, address, payload, turn_id, state, attempts, created_at, error, reference"
+
+
+class OutboxTable:
+    """Implements `Outbox`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def add(self, outgoing: Outgoing) -> OutboxItem | None:
+        """Queue a delivery, or return ``None`` when this key was queued before."""
+        row = self._sql.row(
+            "INSERT INTO outbox (key, session_id, turn_id, platform, address, payload, created_at)"
+            f" VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING RETURNING {_COLUMNS}",
+            (
+                outgoing.key,
+                outgoing.session_id,
+                outgoing.turn_id,
+                outgoing.address.platform,
+                _encode(outgoing.address).decode(),
+                outgoing.payload,
+                self._sql.now,
+            ),
+        )
+        return _item(row) if row else None
+
+    def claim(self, platform: str, duration: timedelta, count: int = 16) -> list[OutboxItem]:
+        """Mark due items as being sent by this worker and return them."""
+        due = self._sql.rows(
+            f"SELECT {_COLUMNS} FROM outbox WHERE platform = ? AND ((state = 'waiting' AND not_before <= ?)"
+            " OR (state = 'sending' AND claimed_until <= ?)) AND NOT EXISTS (SELECT 1 FROM outbox AS earlier"
+            " WHERE earlier.address = outbox.address AND earlier.id < outbox.id"
+            f" AND earlier.state IN ('waiting', 'sending')) ORDER BY id LIMIT ?{self._sql.skip_locked}",
+            (platform, self._sql.now, self._sql.now, count),
+        )
+        self._sql.run_many(
+            "UPDATE outbox SET state = 'sending', attempts = attempts + 1, claimed_by = ?, claimed_until = ?"
+            " WHERE id = ?",
+            [(self._sql.worker, self._sql.now + to_span(duration), row[0]) for row in due],
+        )
+        return [
+            msgspec.structs.replace(item, state="sending", doubtful=item.state == "sending") for item in map(_item, due)
+        ]
+
+    def sent(self, item_id: int, reference: str) -> bool:
+        """Record the network's reference; ``False`` if another worker has taken the item over."""
+        return self._settle(item_id, "state = 'sent', reference = ?, settled_at = ?", (reference, self._sql.now))
+
+    def retry(self, item_id: int, not_before: datetime, error: str) -> bool:
+        """Let the item wait; ``False`` if another worker has taken it over."""
+        return self._settle(item_id, "state = 'waiting', not_before = ?, error = ?", (to_stamp(not_before), error))
+
+    def fail(self, item_id: int, error: str) -> bool:
+        """Give the item up; it stays on record. ``False`` if another worker has taken it over."""
+        return self._settle(item_id, "state = 'failed', error = ?, settled_at = ?", (error, self._sql.now))
+
+    def undelivered(self, session_id: SessionId | None = None) -> list[OutboxItem]:
+        """Return what is not sent yet, failed ones included, oldest first."""
+        where, values = ("AND session_id = ?", (session_id,)) if session_id else ("", ())
+        rows = self._sql.rows(f"SELECT {_COLUMNS} FROM outbox WHERE state <> 'sent' {where} ORDER BY id", values)
+        return [_item(row) for row in rows]
+
+    def _settle(self, item_id: int, assignments: str, values: tuple[Value, ...]) -> bool:
+        settled = self._sql.count(
+            f"UPDATE outbox SET {assignments} WHERE id = ? AND state = 'sending' AND claimed_by = ?",
+            (*values, item_id, self._sql.worker),
+        )
+        return settled > 0
+
+
+def _item(row: Row) -> OutboxItem:
+    item_id, key, session_id, address, payload, turn_id, state, attempts, created_at, error, reference = row
+    return OutboxItem(
+        id=item_id,
+        key=key,
+        session_id=session_id,
+        address=_decode(address),
+        payload=payload,
+        turn_id=turn_id,
+        state=state,
+        attempts=attempts,
+        created_at=from_stamp(created_at),
+        error=error,
+        reference=reference,
+    )

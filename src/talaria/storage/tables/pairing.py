@@ -1,0 +1,100 @@
+"""People who were let in, and the codes of those who asked."""
+
+from talaria.contracts.stores.pairing import PairingRules, Person
+from talaria.core.errors import Refused
+from talaria.storage.sql import Row, Sql, from_stamp, to_span
+
+
+class PairingTable:
+    """Implements `Pairing`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def offer(self, person: Person, code_hash: str, rules: PairingRules) -> bool:
+        """Keep a code for someone; ``False`` while an earlier one of theirs is still good."""
+        offered = self._sql.count(
+            "INSERT INTO pairing_codes (platform, user_id, name, code_hash, created_at, expires_at)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (platform, user_id) DO UPDATE SET name = excluded.name,"
+            " code_hash = excluded.code_hash, created_at = excluded.created_at, expires_at = excluded.expires_at"
+            " WHERE pairing_codes.expires_at <= excluded.created_at",
+            (
+                person.platform,
+                person.user_id,
+                person.name,
+                code_hash,
+                self._sql.now,
+                self._sql.now + to_span(rules.code_life),
+            ),
+        )
+        return offered > 0
+
+    def approve(self, platform: str, code_hash: str, rules: PairingRules) -> Person | None:
+        """Let in whoever was given the code; a wrong or old one counts as a failure."""
+        self._check_not_locked(platform)
+        row = self._sql.row(
+            "DELETE FROM pairing_codes WHERE platform = ? AND code_hash = ? AND expires_at > ? RETURNING user_id, name",
+            (platform, code_hash, self._sql.now),
+        )
+        if row is None:
+            self._count_failure(platform, rules)
+            return None
+        self._sql.run("DELETE FROM pairing_failures WHERE platform = ?", (platform,))
+        self._sql.run(
+            "INSERT INTO people (platform, user_id, name, since) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (platform, user_id) DO UPDATE SET name = excluded.name",
+            (platform, *row, self._sql.now),
+        )
+        user_id, name = row
+        return Person(platform, user_id, name, from_stamp(self._sql.now))
+
+    def waiting(self) -> list[Person]:
+        """Return those who hold a code that is still good."""
+        rows = self._sql.rows(
+            "SELECT platform, user_id, name, created_at FROM pairing_codes WHERE expires_at > ? ORDER BY created_at",
+            (self._sql.now,),
+        )
+        return [_person(row) for row in rows]
+
+    def people(self, platform: str | None = None) -> list[Person]:
+        """Return those who have been let in."""
+        where, values = ("WHERE platform = ?", (platform,)) if platform else ("", ())
+        rows = self._sql.rows(
+            f"SELECT platform, user_id, name, since FROM people {where} ORDER BY since, user_id", values
+        )
+        return [_person(row) for row in rows]
+
+    def is_paired(self, platform: str, user_id: str) -> bool:
+        """Tell whether someone has been let in."""
+        found = self._sql.row("SELECT 1 FROM people WHERE platform = ? AND user_id = ?", (platform, user_id))
+        return found is not None
+
+    def revoke(self, platform: str, user_id: str) -> bool:
+        """Shut someone out again."""
+        return self._sql.count("DELETE FROM people WHERE platform = ? AND user_id = ?", (platform, user_id)) > 0
+
+    def _check_not_locked(self, platform: str) -> None:
+        row = self._sql.row(
+            "SELECT locked_until FROM pairing_failures WHERE platform = ? AND locked_until > ?",
+            (platform, self._sql.now),
+        )
+        if row:
+            until = from_stamp(row[0])
+            raise Refused(f"Too many wrong codes for {platform}; try again after {until:%H:%M} UTC.")
+
+    def _count_failure(self, platform: str, rules: PairingRules) -> None:
+        row = self._sql.row(
+            "INSERT INTO pairing_failures (platform, failures, locked_until) VALUES (?, 1, 0) ON CONFLICT (platform)"
+            " DO UPDATE SET failures = pairing_failures.failures + 1 RETURNING failures",
+            (platform,),
+        )
+        if row and row[0] >= rules.failures:
+            self._sql.run(
+                "UPDATE pairing_failures SET failures = 0, locked_until = ? WHERE platform = ?",
+                (self._sql.now + to_span(rules.lockout), platform),
+            )
+
+
+def _person(row: Row) -> Person:
+    platform, user_id, name, since = row
+    return Person(platform, user_id, name, from_stamp(since))

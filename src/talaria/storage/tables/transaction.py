@@ -1,0 +1,54 @@
+"""Every table over one open transaction."""
+
+from talaria.contracts.stores.bindings import Bindings
+from talaria.contracts.stores.completions import Completions
+from talaria.contracts.stores.events import Events
+from talaria.contracts.stores.handoffs import Handoffs
+from talaria.contracts.stores.inbox import Inbox
+from talaria.contracts.stores.jobs import Jobs
+from talaria.contracts.stores.leases import Leases
+from talaria.contracts.stores.messages import Messages
+from talaria.contracts.stores.outbox import Outbox
+from talaria.contracts.stores.pairing import Pairing
+from talaria.contracts.stores.responses import ApiRuns, Responses
+from talaria.contracts.stores.search import Search
+from talaria.contracts.stores.sessions import Sessions
+from talaria.contracts.stores.state import State
+from talaria.contracts.stores.turns import Turns
+from talaria.storage.sql import Sql
+from talaria.storage.tables.bindings import BindingsTable
+from talaria.storage.tables.completions import CompletionsTable
+from talaria.storage.tables.events import EventsTable
+from talaria.storage.tables.handoffs import HandoffsTable
+from talaria.storage.tables.inbox import InboxTable
+from talaria.storage.tables.jobs import JobsTable
+from talaria.storage.tables.leases import LeasesTable
+from talaria.storage.tables.messages import Arrivals, MessagesTable
+from talaria.storage.tables.outbox import OutboxTable
+from talaria.storage.tables.pairing import PairingTable
+from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
+from talaria.storage.tables.sessions import SessionsTable
+from talaria.storage.tables.state import StateTable
+from talaria.storage.tables.turns import TurnsTable
+
+
+class Tables:
+    """Implements `Transaction`: made once for a connection and used for each of its transactions."""
+
+    def __init__(self, sql: Sql, arrivals: Arrivals, search: Search) -> None:
+        self.sessions: Sessions = SessionsTable(sql, arrivals)
+        self.messages: Messages = MessagesTable(sql, arrivals)
+        self.bindings: Bindings = BindingsTable(sql)
+        self.leases: Leases = LeasesTable(sql)
+        self.inbox: Inbox = InboxTable(sql, self.leases)
+        self.turns: Turns = TurnsTable(sql)
+        self.outbox: Outbox = OutboxTable(sql)
+        self.completions: Completions = CompletionsTable(sql)
+        self.state: State = StateTable(sql)
+        self.jobs: Jobs = JobsTable(sql)
+        self.pairing: Pairing = PairingTable(sql)
+        self.responses: Responses = ResponsesTable(sql)
+        self.runs: ApiRuns = ApiRunsTable(sql)
+        self.events: Events = EventsTable(sql)
+        self.handoffs: Handoffs = HandoffsTable(sql)
+        self.search = search

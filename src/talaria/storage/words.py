@@ -1,0 +1,97 @@
+"""What counts as a word, in text and in what a person types to find it.
+
+Scripts that are written without spaces, and pictographs, count each character as a word of its own, so that a
+word of one or two characters is found wherever it stands: as a phrase of its characters.
+"""
+
+import re
+import unicodedata
+
+from msgspec import Struct
+
+# Thai to Myanmar, Khmer, kana, ideographs, Hangul, pictographs; planes 2 and 3 are ideographs throughout.
+_SOLITARY = re.compile(
+    "([\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2600-\u27bf\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff"
+    "\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
+    "\U0001f000-\U0001faff\U00020000-\U0003ffff])"
+)
+_SEAM = "\u200b"  # a zero-width space: parts words, and can be taken out again without a trace
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_TYPED = re.compile(r'(-?)(?:"([^"]*)"?|([^\s"]+))')
+
+
+class Term(Struct, frozen=True):
+    """Words that stand side by side; with ``prefix`` the last is only the beginning of one."""
+
+    text: str
+    prefix: bool = False
+
+
+class Query(Struct, frozen=True):
+    """Each group must be met by one of its terms, and none of ``excluded`` may occur."""
+
+    groups: tuple[tuple[Term, ...], ...]
+    excluded: tuple[Term, ...] = ()
+
+
+def parse_query(typed: str) -> Query:
+    """Read what a person typed; whatever has no meaning as an operator is taken as words or left out."""
+    groups: list[list[Term]] = []
+    excluded: list[Term] = []
+    choice = False
+    for minus, phrase, word in _TYPED.findall(typed.replace("\0", " ")):
+        if word == "OR" and groups:
+            choice = True
+            continue
+        term = Term(phrase or word.rstrip("*"), prefix=word.endswith("*"))
+        if not has_words(term.text):
+            continue
+        if minus:
+            excluded.append(term)
+        elif choice:
+            groups[-1].append(term)
+        else:
+            groups.append([term])
+        choice = False
+    return Query(tuple(map(tuple, groups)), tuple(excluded))
+
+
+def has_words(text: str) -> bool:
+    """Tell whether there is anything in a text that search could find."""
+    return bool(plain_words(text))
+
+
+def seamed(text: str) -> str:
+    """Return the text with seams around the characters that are words of their own; `unseamed` undoes it."""
+    if text.isascii():
+        return text
+    return _SOLITARY.sub(f"{_SEAM}\\1{_SEAM}", unicodedata.normalize("NFKC", text))
+
+
+def unseamed(text: str) -> str:
+    """Return the text without seams."""
+    return text.replace(_SEAM, "")
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words of a text, without case, accents and punctuation."""
+    if not text.isascii():
+        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+        text = _SOLITARY.sub(" \\1 ", unicodedata.normalize("NFC", text))
+    return text.casefold().translate(_PLAIN).split()
+
+
+class _PlainCharacters(dict[int, str]):
+    """Letters, digits and marks as they are, symbols by number, all else a space; learnt as they come."""
+
+    def __missing__(self, code: int) -> str:
+        category = unicodedata.category(chr(code))
+        if category[0] in "LN" or category in ("Co", "Mn", "Mc"):
+            plain = chr(code)
+        else:
+            plain = f" u{code:x} " if category == "So" else " "
+        self[code] = plain
+        return plain
+
+
+_PLAIN = _PlainCharacters()
