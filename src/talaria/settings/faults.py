@@ -1,0 +1,67 @@
+"""One thing that is wrong with the settings, as a sentence."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is wrong and where; ``str(fault)`` is the sentence with its place in front."""
+
+    problem: str
+    file: str = ""
+    line: int | None = None
+    key: str = ""
+    expected: str = ""
+    found: str = ""
+    nearest: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}, line {self.line}" if self.line else self.file
+        return f"{place}: {self.problem}" if place else self.problem
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value was given: a file and its line, or an environment variable; nothing for a value just typed."""
+
+    file: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+def unknown(what: str, name: str, known: Iterable[str], place: Place | None = None) -> Fault:
+    """``name`` is no ``what`` of ours; the sentence names the nearest one, or what there is."""
+    place, known = place or Place(), list(known)
+    close = nearest(name, known)
+    help_ = f"the nearest is `{close}`" if close else "known are " + ", ".join(f"`{one}`" for one in known)
+    problem = f"`{name}` is not a known {what}; {help_}." if known else f"`{name}` is not a known {what}."
+    return Fault(problem=problem, file=place.file, line=place.line, key=name, nearest=close)
+
+
+def wrong_value(key: str, expected: str, found: str, place: Place | None = None) -> Fault:
+    """The value of ``key`` has the wrong type or lies outside its limits."""
+    place = place or Place()
+    problem = f"`{key}` must be {expected}, but is {found}."
+    return Fault(problem=problem, file=place.file, line=place.line, key=key, expected=expected, found=found)
+
+
+def missing_key(key: str, expected: str, place: Place) -> Fault:
+    """A key without a default was not given."""
+    problem = f"`{key}` is missing; it must be {expected}."
+    return Fault(problem=problem, file=place.file, line=place.line, key=key, expected=expected)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The name most like ``name``, by the whole of it or by its last part; empty if none is close."""
+    known = list(known)
+    by_last_part = {one.rpartition(".")[2]: one for one in reversed(known)}
+    last = name.rpartition(".")[2]
+    if last in by_last_part:
+        return by_last_part[last]
+    whole = get_close_matches(name, known, n=1, cutoff=0.75)
+    part = get_close_matches(last, by_last_part, n=1, cutoff=0.6)
+    return whole[0] if whole else by_last_part[part[0]] if part else ""
