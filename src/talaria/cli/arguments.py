@@ -18,6 +18,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **described: Any) -> None:
         super().__init__(**{**described, "add_help": False, "allow_abbrev": False})
+        self.register("action", "parsers", _DescribedActions)
         every = self.add_argument_group("options of every command", argument_default=argparse.SUPPRESS)
         profile = every.add_argument("-p", "--profile", dest="chosen_profile", metavar="NAME", help="use this profile")
         completing(profile, "profiles")
@@ -39,3 +40,12 @@ def completing(action: A, values: str) -> A:
     """
     vars(action)["completes"] = values
     return action
+
+
+class _DescribedActions(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001 -- it has no public name
+    """Actions whose own help begins with what the help above says of them."""
+
+    def add_parser(self, name: str, **described: Any) -> Any:
+        summary = described.get("help") or ""
+        described.setdefault("description", f"{summary[:1].upper()}{summary[1:]}." if summary else None)
+        return super().add_parser(name, **described)

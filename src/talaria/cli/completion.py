@@ -56,7 +56,7 @@ def _settings(_: Services) -> Iterator[tuple[str, str]]:
 
 def _sessions(services: Services) -> Iterator[tuple[str, str]]:
     with services.open_database() as database:
-        for session in database.read(lambda store: store.sessions.list(SessionFilter(limit=_MOST_SESSIONS))):
+        for session in database.read(lambda store: store.sessions.find(SessionFilter(limit=_MOST_SESSIONS))):
             yield session.id, session.title
 
 
