@@ -1,0 +1,32 @@
+"""The files of this repository, as the rules of the house see them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDERS = ("src", "tests", "bench", "scripts", "docs", "requirements", ".ci")
+
+
+def files(*folders: str, suffix: str = "") -> Iterator[Path]:
+    """Yield every file in these folders, without what Python leaves behind."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob(f"*{suffix}")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path
+
+
+def all_files() -> Iterator[Path]:
+    """Yield everything that belongs to the repository."""
+    yield from files(*FOLDERS)
+    yield from sorted(path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")
+
+
+def name(path: Path) -> str:
+    """Return a file's path as a remark shows it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def nodes(path: Path) -> Iterator[ast.AST]:
+    """Yield every node of a Python file."""
+    yield from ast.walk(ast.parse(path.read_text()))
