@@ -153,7 +153,7 @@ class Model:
 
     def find(self, path: Key) -> Field | Branch | None:
         """The key or table at ``path``, if there is one."""
-        at: Field | Branch | None = self.root
+        at: Field | Branch | None = self.root if path else None
         for name in path:
             at = at.child(name) if isinstance(at, Branch) else None
         return at

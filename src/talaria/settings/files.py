@@ -49,9 +49,8 @@ def make_folder(path: Path) -> None:
 def only_writer(folder: Path) -> Iterator[None]:
     """Wait until no other process changes files in ``folder`` by this function, and keep others waiting."""
     make_folder(folder)
-    handle = os.open(folder, os.O_RDONLY)
+    handle = _locked(folder)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
@@ -70,6 +69,15 @@ def remove_folder(path: Path) -> None:
         doomed.rmdir()
     except OSError as error:
         raise ProfileUnusable(path, "cannot be removed", error) from error
+
+
+def _locked(folder: Path) -> int:
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError as error:
+        raise ProfileUnusable(folder, "cannot be locked", error) from error
+    return handle
 
 
 def _remove_entry(folder: Path) -> None:

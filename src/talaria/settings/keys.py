@@ -20,7 +20,7 @@ def dotted(key: Iterable[str | int]) -> str:
 
 def split_key(text: str) -> Key:
     """The parts of a dotted key; a part in quotes may hold dots."""
-    return tuple(part.strip("\"'").strip() for part in _PART.findall(text))
+    return tuple(part[1:-1] if part[0] in "\"'" else part.strip() for part in _PART.findall(text))
 
 
 def variable(key: Key) -> str:

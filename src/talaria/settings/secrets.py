@@ -108,7 +108,7 @@ def parse_secrets(path: Path, text: str) -> tuple[dict[str, StoredSecret], list[
     """The assignments in the text of a ``.env``, and what is wrong with the other lines."""
     stored: dict[str, StoredSecret] = {}
     faults: list[Fault] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(_lines(text), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         place = Place(str(path), number)
@@ -144,7 +144,7 @@ def _rewrite(profile: Profile, name: str, assignment: str | None) -> None:
     path = profile.secrets_file
     with only_writer(profile.folder):
         try:
-            lines = (read_file(path) or b"").decode("utf-8-sig").splitlines()
+            lines = _lines((read_file(path) or b"").decode("utf-8-sig"))
         except UnicodeDecodeError as error:
             raise SettingsInvalid([not_utf8(path, error)]) from error
         others = [line for line in lines if _assignment(line)[0] != name]
@@ -153,6 +153,10 @@ def _rewrite(profile: Profile, name: str, assignment: str | None) -> None:
         elif others == lines:
             raise NotFound(f"`{name}` is not in {path}.")
         write_file(path, "".join(line + "\n" for line in others))
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
 
 
 def _position(lines: list[str], name: str) -> int:

@@ -1,0 +1,107 @@
+from pathlib import Path
+
+import pytest
+
+from talaria.settings.errors import SettingsInvalid
+from talaria.settings.files import write_file
+from talaria.settings.profiles import Profile
+from talaria.settings.secrets import remove_secret, store_secret
+from talaria.settings.watch import Change, SettingsWatch
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    return Profile("default", tmp_path)
+
+
+def poll(watch: SettingsWatch) -> Change:
+    change = watch.poll()
+    assert change is not None
+    return change
+
+
+def test_nothing_is_told_while_nothing_changes(profile: Profile) -> None:
+    watch = SettingsWatch(profile, {})
+    assert watch.poll() is None
+    write_file(profile.config_file, "# only a comment\n")
+    assert watch.poll() is None
+
+
+def test_a_change_is_told_once_with_what_applies_now_and_what_waits(profile: Profile) -> None:
+    watch = SettingsWatch(profile, {})
+    write_file(profile.config_file, '[log]\nlevel = "debug"\n[store]\nreaders = 4\nurl = "postgresql://me:pw@h/d"\n')
+    change = poll(watch)
+    assert change.settings.log.level == "debug"
+    assert [changed.sentence for changed in change.live] == ["`log.level` is now debug, it was info."]
+    assert [changed.sentence for changed in change.restart] == [
+        "`store.url` is now postgresql://me:****@h/d, it was empty; it takes effect after a restart.",
+        "`store.readers` is now 4, it was 2; it takes effect after a restart.",
+    ]
+    assert watch.poll() is None
+
+
+def test_what_waits_for_a_restart_is_what_differs_from_the_start(profile: Profile) -> None:
+    watch = SettingsWatch(profile, {})
+    write_file(profile.config_file, "[store]\nreaders = 4\n")
+    assert [changed.key for changed in poll(watch).restart] == ["store.readers"]
+    write_file(profile.config_file, "[store]\nreaders = 4\nconnections = 8\n")
+    assert [changed.key for changed in poll(watch).restart] == ["store.readers", "store.connections"]
+    write_file(profile.config_file, "")
+    assert poll(watch).restart == ()
+
+
+def test_faults_are_told_and_the_old_settings_stay_in_force(profile: Profile) -> None:
+    write_file(profile.config_file, '[log]\nlevel = "error"\n')
+    watch = SettingsWatch(profile, {})
+    write_file(profile.config_file, '[log]\nlevel = "loud"\n')
+    change = poll(watch)
+    assert [fault.key for fault in change.faults] == ["log.level"]
+    assert change.settings.log.level == watch.loaded.settings.log.level == "error"
+    assert (change.live, change.restart) == ((), ())
+    assert watch.poll() is None
+    write_file(profile.config_file, '[log]\nlevel = "debug"\n')
+    assert poll(watch).settings.log.level == "debug"
+
+
+def test_a_removed_file_brings_the_defaults_back(profile: Profile) -> None:
+    write_file(profile.config_file, '[log]\nlevel = "error"\n')
+    watch = SettingsWatch(profile, {})
+    profile.config_file.unlink()
+    assert poll(watch).settings.log.level == "info"
+
+
+def test_the_environment_goes_on_overriding(profile: Profile) -> None:
+    watch = SettingsWatch(profile, {"TALARIA__LOG__LEVEL": "error"})
+    write_file(profile.config_file, '[log]\nlevel = "debug"\n')
+    assert watch.poll() is None
+
+
+def test_secrets_are_told_by_name_only(profile: Profile) -> None:
+    watch = SettingsWatch(profile, {})
+    store_secret(profile, "OPENAI_API_KEY", "hidden-one")
+    change = poll(watch)
+    assert change.secrets.get("OPENAI_API_KEY") == "hidden-one"
+    assert [changed.sentence for changed in change.live] == ["`OPENAI_API_KEY` was added."]
+    store_secret(profile, "OPENAI_API_KEY", "hidden-two")
+    assert [changed.sentence for changed in poll(watch).live] == ["`OPENAI_API_KEY` has a new value."]
+    remove_secret(profile, "OPENAI_API_KEY")
+    assert [changed.sentence for changed in poll(watch).live] == ["`OPENAI_API_KEY` was removed."]
+    store_secret(profile, "TELEGRAM_BOT_TOKEN", "hidden")
+    assert [changed.sentence for changed in poll(watch).restart] == [
+        "`TELEGRAM_BOT_TOKEN` was added; it takes effect after a restart."
+    ]
+
+
+def test_secrets_with_new_faults_are_not_taken_over(profile: Profile) -> None:
+    store_secret(profile, "OPENAI_API_KEY", "old")
+    watch = SettingsWatch(profile, {})
+    write_file(profile.secrets_file, "OPENAI_API_KEY='new\n")
+    change = poll(watch)
+    assert [fault.line for fault in change.faults] == [1]
+    assert change.secrets.get("OPENAI_API_KEY") == "old"
+
+
+def test_a_watch_does_not_start_on_settings_with_faults(profile: Profile) -> None:
+    write_file(profile.config_file, "[store]\nreaders = 0\n")
+    with pytest.raises(SettingsInvalid):
+        SettingsWatch(profile, {})
