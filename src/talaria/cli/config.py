@@ -1,0 +1,254 @@
+"""`talaria config`: show, change and check the settings of a profile."""
+
+import argparse
+import getpass
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from talaria.cli.arguments import completing
+from talaria.cli.services import Services
+from talaria.core.errors import NotFound, Refused
+from talaria.settings.faults import Fault, unknown
+from talaria.settings.files import write_file
+from talaria.settings.keys import dotted, split_key, variable
+from talaria.settings.load import Loaded, load
+from talaria.settings.secrets import KNOWN_SECRETS, Secrets, mask, read_secrets, remove_secret, store_secret
+from talaria.settings.template import template
+
+if TYPE_CHECKING:
+    from talaria.settings.edit import Edit
+
+# Brings tomlkit along, which takes longer to load than `config get` takes to answer.
+_EDITING = "talaria.settings.edit"
+_EDITORS = ("sensible-editor", "nano", "vim", "vi")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    path = actions.add_parser("path", help="print where the settings are kept")
+    show = actions.add_parser("show", help="list every setting with its value and where that comes from")
+    show.add_argument("--changed", action="store_true", help="only what is not a default")
+    get = actions.add_parser("get", help="print one setting")
+    check = actions.add_parser("check", help="list everything that is wrong; exit code 1 if anything is")
+    for action in (path, show, get, check):
+        action.add_argument("--json", action="store_true", help="print JSON")
+    change = actions.add_parser("set", help="change one setting, or store a secret")
+    unset = actions.add_parser("unset", help="go back to the default, or remove a secret")
+    for action in (get, change, unset):
+        key = action.add_argument("key", metavar="KEY", help="such as store.url, or the name of a secret")
+        completing(key, "settings")
+    change.add_argument("value", metavar="VALUE", help="the new value; - reads it from standard input")
+    actions.add_parser("edit", help="open the file in your editor, then check it")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Do what was asked and return the exit code."""
+    return _ACTIONS[arguments.action](arguments, services)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One setting or secret as it is shown."""
+
+    key: str
+    value: Any
+    text: str
+    origin: str
+    secret: bool
+
+    def public(self) -> dict[str, Any]:
+        """The entry for JSON: typed, but without what is secret."""
+        return {"key": self.key, "value": self.text if self.secret else self.value, "origin": self.origin}
+
+
+def _path(arguments: argparse.Namespace, services: Services) -> int:
+    profile = services.profile
+    if not arguments.json:
+        services.terminal.line(str(profile.config_file))
+        return 0
+    services.terminal.json(
+        {
+            "profile": profile.name,
+            "folder": profile.folder,
+            "config_file": profile.config_file,
+            "secrets_file": profile.secrets_file,
+            "database_file": profile.database_file,
+            "backups_folder": profile.backups_folder,
+            "logs_folder": profile.logs_folder,
+        }
+    )
+    return 0
+
+
+def _show(arguments: argparse.Namespace, services: Services) -> int:
+    loaded, secrets = _read(services)
+    entries = [entry for entry in _entries(loaded, secrets) if not arguments.changed or entry.origin != "default"]
+    if arguments.json:
+        services.terminal.json([entry.public() for entry in entries])
+    else:
+        rows = [(entry.key, entry.text, entry.origin) for entry in entries]
+        services.terminal.table(("KEY", "VALUE", "ORIGIN"), rows)
+    for fault in (*loaded.faults, *secrets.faults):
+        services.terminal.note(services.terminal.styled(str(fault), "yellow"))
+    return 0
+
+
+def _get(arguments: argparse.Namespace, services: Services) -> int:
+    loaded, secrets = _read(services)
+    wanted = dotted(split_key(arguments.key))
+    entry = next((entry for entry in _entries(loaded, secrets) if entry.key == wanted), None)
+    if entry is None:
+        raise NotFound(_no_such_key(arguments.key, loaded, secrets))
+    if arguments.json:
+        services.terminal.json(entry.public())
+    else:
+        services.terminal.line(entry.text)
+    return 0
+
+
+def _set(arguments: argparse.Namespace, services: Services) -> int:
+    if not _names_secret(arguments.key):
+        edit: Edit = import_module(_EDITING).set_value(services.profile, arguments.key, _value(arguments, services))
+        services.terminal.line(f"{edit.key} = {edit.shown}, written to {services.profile.config_file}.")
+        _say_when(edit, services)
+        return 0
+    secret = next((known for known in KNOWN_SECRETS if known.name == arguments.key), None)
+    if secret is None:
+        raise NotFound(unknown("secret", arguments.key, [known.name for known in KNOWN_SECRETS]).problem)
+    store_secret(services.profile, secret.name, _value(arguments, services))
+    services.terminal.line(f"{secret.name} was written to {services.profile.secrets_file}.")
+    services.terminal.note(_when(live=secret.live))
+    if services.environment.get(secret.name):
+        services.terminal.note(f"The environment variable {secret.name} is set, and it wins over the file.")
+    return 0
+
+
+def _unset(arguments: argparse.Namespace, services: Services) -> int:
+    if _names_secret(arguments.key):
+        remove_secret(services.profile, arguments.key)
+        services.terminal.line(f"{arguments.key} was removed from {services.profile.secrets_file}.")
+        return 0
+    edit: Edit = import_module(_EDITING).unset_value(services.profile, arguments.key)
+    services.terminal.line(f"{edit.key} was removed from {services.profile.config_file}.")
+    _say_when(edit, services)
+    return 0
+
+
+def _edit(_arguments: argparse.Namespace, services: Services) -> int:
+    file = services.profile.config_file
+    if not file.exists():
+        services.profile.prepare()
+        write_file(file, template(load(services.profile, {}).model))
+    while True:
+        _run_editor(_editor(services.environment), file)
+        faults = _list_faults(services)
+        if not faults:
+            return 0
+        if not services.terminal.confirm("Edit again?"):
+            return 1
+
+
+def _check(arguments: argparse.Namespace, services: Services) -> int:
+    if not arguments.json:
+        return 1 if _list_faults(services) else 0
+    faults = _faults(services)
+    services.terminal.json([{"sentence": str(fault), **_parts(fault)} for fault in faults])
+    return 1 if faults else 0
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], int]] = {
+    "path": _path,
+    "show": _show,
+    "get": _get,
+    "set": _set,
+    "unset": _unset,
+    "edit": _edit,
+    "check": _check,
+}
+
+
+def _read(services: Services) -> tuple[Loaded, Secrets]:
+    return load(services.profile, services.environment), read_secrets(services.profile, services.environment)
+
+
+def _entries(loaded: Loaded, secrets: Secrets) -> Iterator[Entry]:
+    for field, value in loaded.values():
+        yield Entry(field.key, value, field.shown(value), str(loaded.origin(field.path)), field.secret)
+    for name in secrets.names():
+        place, text = secrets.place(name), mask(secrets.get(name) or "")
+        yield Entry(name, text, text, str(place), secret=True)
+
+
+def _no_such_key(key: str, loaded: Loaded, secrets: Secrets) -> str:
+    if key in {secret.name for secret in KNOWN_SECRETS}:
+        return f"`{key}` is not set; `talaria config set {key} -` stores it."
+    known = [field.key for field, _ in loaded.values()] + list(secrets.names())
+    return unknown("key", key, known).problem
+
+
+def _names_secret(key: str) -> bool:
+    return key.isupper() and "." not in key
+
+
+def _value(arguments: argparse.Namespace, services: Services) -> str:
+    if arguments.value != "-":
+        return str(arguments.value)
+    if services.terminal.interactive:
+        return getpass.getpass(f"{arguments.key}: ")
+    return sys.stdin.read().rstrip("\r\n")
+
+
+def _say_when(edit: "Edit", services: Services) -> None:
+    services.terminal.note(_when(live=edit.live))
+    if edit.field and services.environment.get(variable(edit.field.path)) is not None:
+        services.terminal.note(f"The environment variable {edit.field.variable} is set, and it wins over the file.")
+
+
+def _when(*, live: bool) -> str:
+    return "A running gateway takes it over at once." if live else "A running gateway takes it over after a restart."
+
+
+def _faults(services: Services) -> tuple[Fault, ...]:
+    loaded, secrets = _read(services)
+    return loaded.faults + secrets.faults
+
+
+def _list_faults(services: Services) -> tuple[Fault, ...]:
+    faults = _faults(services)
+    for fault in faults:
+        services.terminal.line(services.terminal.styled(str(fault), "red"))
+    if not faults:
+        services.terminal.line(services.terminal.styled("No faults.", "green"))
+    return faults
+
+
+def _parts(fault: Fault) -> dict[str, Any]:
+    names = ("file", "line", "key", "expected", "found", "nearest")
+    return {name: getattr(fault, name) or None for name in names}
+
+
+def _editor(environment: Mapping[str, str]) -> list[str]:
+    chosen = environment.get("VISUAL") or environment.get("EDITOR")
+    if chosen:
+        return shlex.split(chosen)
+    found = next((editor for editor in _EDITORS if shutil.which(editor)), None)
+    if found is None:
+        raise Refused("No editor was found; name one in the environment variable EDITOR.")
+    return [found]
+
+
+def _run_editor(editor: list[str], file: Path) -> None:
+    try:
+        subprocess.run([*editor, file], check=True)
+    except OSError as error:
+        raise Refused(f"The editor `{shlex.join(editor)}` cannot be started: {error.strerror}.") from error
+    except subprocess.CalledProcessError as error:
+        raise Refused(f"The editor `{shlex.join(editor)}` ended with exit code {error.returncode}.") from error
