@@ -120,6 +120,18 @@ def test_a_reader_that_leaves_early_is_no_error(program: Program) -> None:
     assert (process.returncode, process.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("words", ["--version", "profile list", "profile delete nowhere"])
+def test_closed_streams_are_no_reason_to_fail_in_another_way(program: Program, words: str) -> None:
+    def code(redirection: str) -> tuple[int, bytes]:
+        line = f"exec {TALARIA} {words} {redirection}"
+        done = subprocess.run(["sh", "-c", line], env=program.environment(), capture_output=True, check=False)
+        return done.returncode, done.stderr
+
+    expected = code("</dev/null >/dev/null")
+    assert code("<&- >&-") == expected
+    assert code("<&- >&- 2>&-") == (expected[0], b"")
+
+
 def test_a_full_disk_is_told_in_a_sentence(program: Program) -> None:
     with Path("/dev/full").open("wb") as full:
         process = subprocess.run(

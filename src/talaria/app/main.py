@@ -1,5 +1,6 @@
 """The entry point: answers the short questions itself and loads the rest only when it is asked for."""
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +13,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0 done, 1 failed, 2 misused, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_closed_streams()
     try:
         code = _answer(words)
         sys.stdout.flush()
@@ -21,6 +23,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         explained: int = load("talaria.app.failures").explain(error, debug="--debug" in words)
         return explained
     return code
+
+
+def _open_closed_streams() -> None:
+    """Fill in for streams this process was started without, before a database is opened under the number of one."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _answer(words: list[str]) -> int:
