@@ -17,7 +17,9 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **described: Any) -> None:
-        super().__init__(**{**described, "add_help": False, "allow_abbrev": False})
+        super().__init__(
+            **{"formatter_class": _HelpOfFixedWidth, **described, "add_help": False, "allow_abbrev": False}
+        )
         self.register("action", "parsers", _DescribedActions)
         every = self.add_argument_group("options of every command", argument_default=argparse.SUPPRESS)
         profile = every.add_argument("-p", "--profile", dest="chosen_profile", metavar="NAME", help="use this profile")
@@ -40,6 +42,13 @@ def completing(action: A, values: str) -> A:
     """
     vars(action)["completes"] = values
     return action
+
+
+class _HelpOfFixedWidth(argparse.RawDescriptionHelpFormatter):
+    """Help for 80 columns everywhere: asking for the terminal's width would import more than all our parsers need."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=79, max_help_position=26)
 
 
 class _DescribedActions(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001 -- it has no public name

@@ -14,20 +14,22 @@ from talaria.settings.fields import Model
 _SCRIPTS = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
 _MOST_SESSIONS = 100
 _WHERE = """\
-Set it up once; it holds from the next shell on:
-  bash   talaria completion bash > ~/.local/share/bash-completion/completions/talaria
-         (or, without the package bash-completion, in ~/.bashrc: source <(talaria completion bash))
-  zsh    talaria completion zsh > ~/.zsh/completions/_talaria
-         (with `fpath+=(~/.zsh/completions)` before `compinit` in ~/.zshrc)
-  fish   talaria completion fish > ~/.config/fish/completions/talaria.fish
+Write it once to where your shell looks for it, as in
+`talaria completion fish > ~/.config/fish/completions/talaria.fish`:
+  bash   ~/.local/share/bash-completion/completions/talaria
+         (without the package bash-completion, put this into ~/.bashrc:
+         source <(talaria completion bash))
+  zsh    ~/.zsh/completions/_talaria
+         (with fpath+=(~/.zsh/completions) before compinit in ~/.zshrc)
+  fish   ~/.config/fish/completions/talaria.fish
 
-Print it anew after an update of Talaria. Profiles, settings and sessions are looked up as you press Tab.
+Write it anew after an update of Talaria. Profiles, settings and sessions are
+looked up whenever Tab is pressed.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take the name of a shell."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _WHERE
     parser.add_argument("shell", nargs="?", choices=tuple(_SCRIPTS), help="the shell to print a script for")
     parser.add_argument("--values", choices=tuple(_LISTS), help=argparse.SUPPRESS)
