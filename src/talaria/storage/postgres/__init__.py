@@ -1,0 +1,1 @@
+"""The store for several machines: one PostgreSQL, any number of workers."""

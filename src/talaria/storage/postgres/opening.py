@@ -1,0 +1,113 @@
+"""Open a store on a PostgreSQL server: create its schema, bring it up to date, refuse what is newer."""
+
+from pathlib import Path
+
+import psycopg
+from msgspec import Struct, structs
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.core.errors import StoreUnavailable
+from talaria.core.ids import WorkerId, new_worker_id
+from talaria.storage.database import ConnectionDatabase
+from talaria.storage.migrations import LATEST, check_not_newer, migrations_in
+from talaria.storage.postgres.connection import PostgresConnection
+from talaria.storage.postgres.errors import translated
+from talaria.storage.sql import Row
+from talaria.storage.threaded import ThreadedStore
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+_MIGRATION_LOCK = 0x54414C41
+_CONNECT_SECONDS = 10
+_SILENCE_MILLISECONDS = 20_000
+
+
+class PostgresOptions(Struct, frozen=True):
+    """How to open a store on a server."""
+
+    schema: str = "talaria"
+    busy_timeout_seconds: float = 5.0
+    clock: Clock = SystemClock()
+    worker: WorkerId | None = None
+
+
+DEFAULTS = PostgresOptions()
+
+
+def open_postgres(url: str, options: PostgresOptions = DEFAULTS, *, upto: int = LATEST) -> ConnectionDatabase:
+    """Return the store in a schema of a server, created or brought up to date where needed."""
+    server = server_name(url)
+    try:
+        raw = _connect(url, options)
+    except psycopg.Error as error:
+        raise translated(error, server) from error
+    try:
+        migrate(raw, options.schema, server, upto)
+        connection = PostgresConnection(server, raw, options.clock, options.worker or new_worker_id())
+    except psycopg.Error as error:
+        raw.close()
+        raise translated(error, server) from error
+    except BaseException:
+        raw.close()
+        raise
+    return ConnectionDatabase(connection)
+
+
+def open_postgres_store(url: str, options: PostgresOptions = DEFAULTS, *, connections: int = 4) -> ThreadedStore:
+    """Return the store for asyncio; a server that cannot be used is told at once, not at the first write."""
+    options = structs.replace(options, worker=options.worker or new_worker_id())
+    open_postgres(url, options).close()
+    return ThreadedStore(
+        lambda: open_postgres(url, options),
+        writers=max(1, connections // 2),
+        readers=max(1, connections - connections // 2),
+    )
+
+
+def server_name(url: str) -> str:
+    """Return what to call a server in a sentence: without user and password."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise StoreUnavailable(f"store.url is not an address of a PostgreSQL server: {str(error).strip()}") from error
+    return f"PostgreSQL at {parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+
+
+def migrate(raw: psycopg.Connection[Row], schema: str, server: str, upto: int = LATEST) -> None:
+    """Run the steps that a schema has not seen; workers that start together wait for each other."""
+    version = _version(raw, schema)
+    check_not_newer(version, server)
+    if version >= upto:
+        return
+    with raw.transaction():
+        raw.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+        raw.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+        raw.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
+        version = _version(raw, schema)
+        for step in migrations_in(MIGRATIONS):
+            if version < step.number <= upto:
+                raw.execute(step.statements.encode())
+        raw.execute("DELETE FROM schema_version")
+        raw.execute("INSERT INTO schema_version (version) VALUES (%s)", (max(version, upto),))
+
+
+def _connect(url: str, options: PostgresOptions) -> psycopg.Connection[Row]:
+    connection: psycopg.Connection[Row] = psycopg.connect(
+        url,
+        autocommit=True,
+        connect_timeout=_CONNECT_SECONDS,
+        tcp_user_timeout=_SILENCE_MILLISECONDS,
+        application_name="talaria",
+        options=f"-c search_path={options.schema} -c lock_timeout={int(options.busy_timeout_seconds * 1000)}"
+        " -c client_min_messages=warning",
+    )
+    return connection
+
+
+def _version(raw: psycopg.Connection[Row], schema: str) -> int:
+    there = raw.execute("SELECT to_regclass(%s)", (f'"{schema}".schema_version',)).fetchone()
+    if there is None or there[0] is None:
+        return 0
+    row = raw.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()
+    return int(row[0]) if row else 0
