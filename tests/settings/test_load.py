@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -250,6 +252,15 @@ def test_a_truth_in_the_environment_has_many_spellings(text: str, *, enabled: bo
 )
 def test_a_variable_that_overrides_nothing_is_a_fault(name: str) -> None:
     assert len(interpret(Source(Path("config.toml"), ""), {name: "x"}).faults) == 1
+
+
+def test_reading_settings_loads_nothing_that_only_other_work_needs() -> None:
+    script = (
+        "import sys, talaria.settings.load; print({'asyncio', 'tomlkit', 'zoneinfo', 'subprocess'} & {*sys.modules})"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "set()\n"
+    )
 
 
 def test_other_variables_of_ours_are_left_alone() -> None:

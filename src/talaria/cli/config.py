@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from talaria.cli.arguments import completing
 from talaria.cli.services import Services
@@ -54,8 +55,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     return _ACTIONS[arguments.action](arguments, services)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One setting or secret as it is shown."""
 
     key: str

@@ -1,8 +1,8 @@
 """What a type alone cannot say about the value of a setting."""
 
 import re
+from importlib import import_module
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _PASSWORD_OF_USER = re.compile(r"(?<=://)([^:/@]*):.*@")
@@ -24,8 +24,12 @@ def is_identifier(text: str) -> bool:
 
 def is_time_zone(text: str) -> bool:
     """Whether ``text`` is empty or names a time zone this machine knows."""
+    if not text:
+        return True
+    # Few people name a zone; the others do not wait for zoneinfo at each start.
+    zones = import_module("zoneinfo")
     try:
-        return not text or ZoneInfo(text).key == text
+        return bool(zones.ZoneInfo(text).key == text)
     except (KeyError, ValueError, OSError):
         return False
 

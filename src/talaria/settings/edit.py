@@ -3,10 +3,10 @@
 import tomllib
 from collections.abc import MutableMapping
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import tomlkit
+from msgspec import Struct
 from tomlkit.exceptions import TOMLKitError
 
 from talaria.core.errors import NotFound, Refused
@@ -23,8 +23,7 @@ from talaria.settings.text import value_from_text
 Table = MutableMapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True):
     """What was changed. Without a field, a key was removed that is not a known one."""
 
     key: str

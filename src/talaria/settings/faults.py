@@ -1,12 +1,12 @@
 """One thing that is wrong with the settings, as a sentence."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+
+class Fault(Struct, frozen=True, kw_only=True):
     """What is wrong and where; ``str(fault)`` is the sentence with its place in front."""
 
     problem: str
@@ -22,8 +22,7 @@ class Fault:
         return f"{place}: {self.problem}" if place else self.problem
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a value was given: a file and its line, or an environment variable; nothing for a value just typed."""
 
     file: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, cast
@@ -23,8 +22,7 @@ Sections = Mapping[str, Any]
 NO_SECTIONS: Sections = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One key. In a table of named tables the name reads ``<name>`` unless a real one was asked for."""
 
     path: Key

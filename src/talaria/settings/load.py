@@ -1,7 +1,6 @@
 """Read the settings of a profile: defaults, then its config.toml, then the environment, with every fault at once."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -20,8 +19,7 @@ Table = dict[str, Any]
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a value comes from; without a place it is the default."""
 
     place: Place | None = None
@@ -30,8 +28,7 @@ class Origin:
         return "default" if self.place is None else str(self.place)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(msgspec.Struct, frozen=True):
     """What was read. With faults, ``settings`` holds what could be read, and defaults for the rest."""
 
     settings: Settings

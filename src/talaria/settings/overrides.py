@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from talaria.settings.faults import Fault, Place
 from talaria.settings.fields import Branch, Field, Model
@@ -12,13 +13,12 @@ from talaria.settings.keys import ANY_NAME, VARIABLE_PREFIX, Key, split_key, var
 from talaria.settings.text import value_from_text
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(Struct, frozen=True):
     """What an environment overrides, as a table like that of a file, with the variable behind each key."""
 
-    table: dict[str, Any] = field(default_factory=dict)
-    variables: dict[Key, str] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
+    table: dict[str, Any] = {}
+    variables: dict[Key, str] = {}
+    faults: list[Fault] = []
 
     def place(self, path: Key) -> Place:
         """The variable that sets a key."""

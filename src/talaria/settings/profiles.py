@@ -4,8 +4,9 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.errors import ProfileUnusable
@@ -28,8 +29,7 @@ def find_home(environment: Mapping[str, str]) -> Path:
     return Path(chosen).absolute()
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """One profile; its folder may not exist before something is first written."""
 
     name: str

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.errors import ProfileUnusable, SettingsInvalid
@@ -24,8 +25,7 @@ _ESCAPE = re.compile(r"\\(.)")
 _NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_./:@%+=,~^-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSecret:
+class KnownSecret(Struct, frozen=True):
     """A secret Talaria can use, and whether a running process takes a new value over at once."""
 
     name: str
@@ -82,8 +82,7 @@ class Secrets:
         return tuple(name for name in dict.fromkeys([*known, *self._stored]) if self.get(name))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSecret:
+class StoredSecret(Struct, frozen=True):
     """One assignment of a ``.env``."""
 
     value: str

@@ -1,8 +1,9 @@
 """Notice, in a process that runs for long, that the files of its profile have changed."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.faults import Fault
@@ -15,16 +16,14 @@ from talaria.settings.secrets import KNOWN_SECRETS, Secrets, read_secrets
 Stamp = tuple[int, int, int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedKey:
+class ChangedKey(Struct, frozen=True):
     """A key or secret that now has another value, with a sentence for the person who changed it."""
 
     key: str
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What a poll found. Settings or secrets with new faults are not taken over: the old ones stay in force.
 
     ``restart`` names everything that differs from what the process started with and waits for a restart.
