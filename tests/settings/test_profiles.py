@@ -18,10 +18,10 @@ def mode(path: Path) -> int:
 
 
 def test_home_is_where_the_environment_says_or_a_hidden_folder(tmp_path: Path) -> None:
-    assert find_home({"HOME": "/home/me"}) == Path("/home/me/.talaria")
-    assert find_home({"HOME": "/home/me", "TALARIA_HOME": ""}) == Path("/home/me/.talaria")
-    assert find_home({"HOME": "/home/me", "TALARIA_HOME": str(tmp_path)}) == tmp_path
-    assert find_home({"HOME": "/home/me", "TALARIA_HOME": "~/elsewhere"}) == Path("/home/me/elsewhere")
+    assert find_home({"HOME": "/people/me"}) == Path("/people/me/.talaria")
+    assert find_home({"HOME": "/people/me", "TALARIA_HOME": ""}) == Path("/people/me/.talaria")
+    assert find_home({"HOME": "/people/me", "TALARIA_HOME": str(tmp_path)}) == tmp_path
+    assert find_home({"HOME": "/people/me", "TALARIA_HOME": "~/elsewhere"}) == Path("/people/me/elsewhere")
     assert find_home({"TALARIA_HOME": "here"}) == Path.cwd() / "here"
     assert find_home({}).is_absolute()
 

@@ -1,7 +1,7 @@
 """One thing that is wrong with the settings, as a sentence."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from importlib import import_module
 
 from msgspec import Struct
 
@@ -61,6 +61,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     last = name.rpartition(".")[2]
     if last in by_last_part:
         return by_last_part[last]
-    whole = get_close_matches(name, known, n=1, cutoff=0.75)
-    part = get_close_matches(last, by_last_part, n=1, cutoff=0.6)
+    # Only a mistake needs difflib: whoever makes none does not wait for it.
+    close = import_module("difflib").get_close_matches
+    whole = close(name, known, n=1, cutoff=0.75)
+    part = close(last, by_last_part, n=1, cutoff=0.6)
     return whole[0] if whole else by_last_part[part[0]] if part else ""
