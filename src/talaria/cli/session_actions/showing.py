@@ -1,0 +1,106 @@
+"""`talaria sessions show`: one session and its transcript, for reading on a screen."""
+
+import argparse
+from collections.abc import Iterator
+from datetime import tzinfo
+from typing import assert_never
+
+from talaria.cli.cells import cell, cut
+from talaria.cli.services import Services
+from talaria.cli.session_actions.figures import as_data, counted, money
+from talaria.cli.session_actions.names import find_session
+from talaria.cli.terminal import Terminal
+from talaria.cli.timing import ago, clock_time, find_zone
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import Session
+from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+
+_COLORS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "yellow"}
+_COMPACT = 500
+
+
+def show_session(arguments: argparse.Namespace, services: Services) -> None:
+    """Print the details of a session and the end of its transcript, or all of it."""
+
+    def read(store: Transaction) -> tuple[Session, list[StoredMessage]]:
+        session = find_session(store, arguments.session)
+        if arguments.all:
+            return session, store.messages.load(session.id)
+        return session, store.messages.last(session.id, arguments.last)
+
+    with services.open_database() as database:
+        session, messages = database.read(read)
+    if arguments.json:
+        services.terminal.json({"session": as_data(session), "messages": messages})
+        return
+    zone = find_zone(services.settings().cli.time_zone)
+    _print_details(session, services.terminal, zone)
+    _print_transcript(session, messages, services.terminal, zone)
+
+
+def _print_details(session: Session, terminal: Terminal, zone: tzinfo | None) -> None:
+    terminal.line(terminal.styled(cell(session.title) or "(without a title)", "bold"))
+    for name, value in _details(session, zone):
+        if value:
+            terminal.line(f"{terminal.styled(f'{name:<10}', 'dim')} {cell(value)}")
+
+
+def _details(session: Session, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
+    now, used = SystemClock().now(), session.usage
+    tokens = f"{counted(used.input_tokens, 'token')} in, {used.output_tokens} out" if used.calls else ""
+    yield "id", session.id
+    yield "source", session.source
+    yield "owner", session.owner
+    yield "model", session.model
+    yield "begun", clock_time(session.created_at, zone)
+    yield "last used", f"{clock_time(session.updated_at, zone)} ({ago(session.updated_at, now)})"
+    yield "archived", clock_time(session.archived_at, zone) if session.archived_at else ""
+    yield "branch of", f"{session.parent_id}, message {session.parent_seq}" if session.parent_id else ""
+    yield "messages", str(session.message_count)
+    yield "used", ", ".join(filter(None, [tokens, money(used.cost_microdollars)]))
+
+
+def _print_transcript(session: Session, messages: list[StoredMessage], terminal: Terminal, zone: tzinfo | None) -> None:
+    earlier = messages[0].seq - 1 if messages else 0
+    if earlier:
+        terminal.line()
+        terminal.line(terminal.styled(f"… {counted(earlier, 'earlier message')}: --all shows everything", "dim"))
+    for stored in messages:
+        terminal.line()
+        terminal.line(_heading(session, stored.message, terminal, zone))
+        for line in _lines(stored.message, terminal):
+            terminal.line(line)
+
+
+def _heading(session: Session, message: Message, terminal: Terminal, zone: tzinfo | None) -> str:
+    model = message.model if message.model != session.model else ""
+    remarks = " · ".join(filter(None, [cell(message.author), cell(model), clock_time(message.at, zone)]))
+    return f"{terminal.styled(message.role, _COLORS[message.role], 'bold')} {terminal.styled(f'· {remarks}', 'dim')}"
+
+
+def _lines(message: Message, terminal: Terminal) -> Iterator[str]:
+    for part in message.parts:
+        if isinstance(part, Text):
+            yield part.text.rstrip()
+        else:
+            yield terminal.styled(cut(cell(_compact(part)), terminal.width), "dim")
+
+
+def _compact(part: Part) -> str:
+    match part:
+        case ToolCall():
+            return f"→ {part.name} {part.arguments[:_COMPACT]}"
+        case ToolResult():
+            return f"← {'failed: ' if part.failed else ''}{part.text[:_COMPACT]}"
+        case Reasoning():
+            return f"(thought) {part.text[:_COMPACT]}"
+        case Image():
+            return f"[image] {part.source}"
+        case File():
+            return f"[file] {part.name}"
+        case Text():
+            return part.text
+        case _:
+            assert_never(part)
