@@ -1,0 +1,20 @@
+"""A clock that stands still until it is moved."""
+
+from datetime import UTC, datetime, timedelta
+
+NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
+
+
+class SettableClock:
+    """Implements `Clock`: leases lapse and codes grow old when a test says so."""
+
+    def __init__(self, moment: datetime = NOON) -> None:
+        self._moment = moment
+
+    def now(self) -> datetime:
+        """Return the moment at which the clock stands."""
+        return self._moment
+
+    def advance(self, duration: timedelta) -> None:
+        """Move on by so much."""
+        self._moment += duration
