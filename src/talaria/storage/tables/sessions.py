@@ -65,8 +65,8 @@ class SessionsTable:
             )
             if exact:
                 return exact
-            conditions.append("(id LIKE ? ESCAPE '\\' OR title_folded LIKE ? ESCAPE '\\')")
-            values += [_escaped(wanted.matching) + "%", f"%{_escaped(wanted.matching.casefold())}%"]
+            conditions.append("(substr(id, 1, ?) = ? OR title_folded LIKE ? ESCAPE '\\')")
+            values += [len(wanted.matching), wanted.matching, f"%{_escaped(wanted.matching.casefold())}%"]
         return self._select(conditions, values, wanted)
 
     def update(self, session_id: SessionId, changes: SessionChanges) -> Session:
@@ -109,7 +109,8 @@ class SessionsTable:
         self._delete_messages(number)
         for statement in _DEPENDENTS:
             self._sql.run(statement, (session_id,))
-        self._sql.run("DELETE FROM state WHERE key LIKE ? ESCAPE '\\'", (f"%:{_escaped(session_id)}",))
+        suffix = f":{session_id}"
+        self._sql.run("DELETE FROM state WHERE substr(key, length(key) - ?) = ?", (len(suffix) - 1, suffix))
         self._sql.run("DELETE FROM sessions WHERE number = ?", (number,))
         return True
 

@@ -1,0 +1,17 @@
+"""Messages in few words."""
+
+from datetime import datetime
+
+from talaria.contracts.stores.messages import StoredMessage
+from talaria.core.messages import Message, Role, Text
+from talaria.testing.clock import NOON
+
+
+def said(text: str, role: Role = "user", at: datetime = NOON) -> Message:
+    """Return a message of plain words."""
+    return Message(role=role, parts=(Text(text),), at=at)
+
+
+def texts(messages: list[StoredMessage]) -> list[tuple[int, str]]:
+    """Return the place and the words of each message."""
+    return [(stored.seq, stored.message.text) for stored in messages]

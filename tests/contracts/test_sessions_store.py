@@ -1,0 +1,302 @@
+"""Conversations: titles, lineage, owners and what they have cost."""
+
+from datetime import timedelta
+
+import pytest
+from tests.contracts.speech import said, texts
+
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.outbox import Outgoing
+from talaria.contracts.stores.responses import ApiRun, StoredResponse
+from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter
+from talaria.core.addresses import Address
+from talaria.core.errors import NotFound
+from talaria.core.ids import SessionId, new_session_id, new_turn_id
+from talaria.core.messages import Usage
+from talaria.testing.clock import NOON, SettableClock
+
+MINUTE = timedelta(minutes=1)
+
+
+def found(tx: Transaction, matching: str) -> list[str]:
+    """Return the titles of what fits."""
+    return [session.title for session in tx.sessions.find(SessionFilter(matching=matching))]
+
+
+def test_a_session_starts_with_what_it_was_given(mine: Transaction) -> None:
+    new = NewSession(source="cli", title="Trip", owner="ana", audience="family", model="large")
+    session = mine.sessions.create(new)
+    assert (session.source, session.title, session.owner, session.audience, session.model) == (
+        "cli",
+        "Trip",
+        "ana",
+        "family",
+        "large",
+    )
+    assert (session.created_at, session.updated_at, session.archived_at) == (NOON, NOON, None)
+    assert (session.parent_id, session.message_count, session.usage) == (None, 0, Usage())
+    assert mine.sessions.get(session.id) == session
+
+
+def test_a_session_may_bring_its_own_id(mine: Transaction) -> None:
+    assert mine.sessions.create(NewSession(source="api", id=SessionId("chosen"))).id == "chosen"
+
+
+def test_an_unknown_session_is_none(mine: Transaction) -> None:
+    assert mine.sessions.get(SessionId("nowhere")) is None
+
+
+def test_a_parent_must_be_there(mine: Transaction) -> None:
+    with pytest.raises(NotFound):
+        mine.sessions.create(NewSession(source="cli", parent_id=SessionId("nowhere")))
+
+
+def test_a_branch_must_start_at_a_message_that_is_there(mine: Transaction) -> None:
+    parent = mine.sessions.create(NewSession(source="cli")).id
+    mine.messages.append(parent, [said("one")])
+    with pytest.raises(NotFound):
+        mine.sessions.create(NewSession(source="cli", parent_id=parent, parent_seq=2))
+    assert mine.sessions.find(SessionFilter(parent_id=parent)) == []
+
+
+def test_a_remembered_parent_shares_nothing(mine: Transaction) -> None:
+    parent = mine.sessions.create(NewSession(source="cli")).id
+    mine.messages.append(parent, [said("one")])
+    child = mine.sessions.create(NewSession(source="cli", parent_id=parent))
+    assert (child.parent_id, child.message_count) == (parent, 0)
+    assert mine.messages.load(child.id) == []
+    assert mine.messages.append(child.id, [said("first")]) == 1
+
+
+def test_a_branch_shares_the_past_and_goes_its_own_way(mine: Transaction) -> None:
+    parent = mine.sessions.create(NewSession(source="cli")).id
+    mine.messages.append(parent, [said("a"), said("b"), said("c")])
+    branch = mine.sessions.create(NewSession(source="cli", parent_id=parent, parent_seq=2))
+    assert branch.message_count == 2
+    assert mine.messages.append(branch.id, [said("x")]) == 3
+    mine.messages.append(parent, [said("d")])
+    assert texts(mine.messages.load(branch.id)) == [(1, "a"), (2, "b"), (3, "x")]
+    assert texts(mine.messages.load(parent)) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    assert {message.session_id for message in mine.messages.load(branch.id)} == {branch.id}
+
+
+def family(tx: Transaction) -> tuple[SessionId, SessionId, SessionId, SessionId]:
+    """Return a root (a b c), its branch at 2 (a b d e), a late branch of that at 3 and an early one at 1."""
+    root = tx.sessions.create(NewSession(source="cli")).id
+    tx.messages.append(root, [said("a"), said("b"), said("c")])
+    branch = tx.sessions.create(NewSession(source="cli", parent_id=root, parent_seq=2)).id
+    tx.messages.append(branch, [said("d"), said("e")])
+    late = tx.sessions.create(NewSession(source="cli", parent_id=branch, parent_seq=3)).id
+    tx.messages.append(late, [said("f")])
+    early = tx.sessions.create(NewSession(source="cli", parent_id=branch, parent_seq=1)).id
+    tx.messages.append(early, [said("g")])
+    return root, branch, late, early
+
+
+LATE = [(1, "a"), (2, "b"), (3, "d"), (4, "f")]
+EARLY = [(1, "a"), (2, "g")]
+
+
+def test_branches_of_branches_share_all_of_their_past(mine: Transaction) -> None:
+    _, branch, late, early = family(mine)
+    assert texts(mine.messages.load(branch)) == [(1, "a"), (2, "b"), (3, "d"), (4, "e")]
+    assert texts(mine.messages.load(late)) == LATE
+    assert texts(mine.messages.load(early)) == EARLY
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["root first", "branch first"])
+def test_branches_keep_their_past_when_what_they_grew_from_is_deleted(
+    mine: Transaction, order: tuple[int, int]
+) -> None:
+    root, branch, late, early = family(mine)
+    for place in order:
+        assert mine.sessions.delete((root, branch)[place])
+    assert texts(mine.messages.load(late)) == LATE
+    assert texts(mine.messages.load(early)) == EARLY
+    assert texts(mine.messages.last(late, 2)) == LATE[2:]
+    assert mine.messages.append(late, [said("h")]) == 5
+
+
+def test_a_branch_of_a_deleted_branch_remembers_the_root(mine: Transaction) -> None:
+    root, branch, late, early = family(mine)
+    mine.sessions.delete(branch)
+    lineage = {one: mine.sessions.get(one) for one in (late, early)}
+    assert {one: (session.parent_id, session.parent_seq) for one, session in lineage.items() if session} == {
+        late: (root, 2),
+        early: (root, 1),
+    }
+
+
+def test_deleting_a_branch_leaves_its_parent_alone(mine: Transaction) -> None:
+    root, branch, _, _ = family(mine)
+    mine.sessions.delete(branch)
+    assert texts(mine.messages.load(root)) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_a_deleted_session_is_gone_with_all_that_hung_on_it(mine: Transaction) -> None:
+    session = mine.sessions.create(NewSession(source="cli")).id
+    turn = new_turn_id()
+    mine.messages.append(session, [said("a")])
+    mine.bindings.bind("key", session, Address("telegram", "1"))
+    mine.inbox.add(Arrival(session_id=session, source="telegram", external_id="1", payload=""))
+    claim = mine.inbox.claim_session(MINUTE)
+    mine.turns.begin(session, turn)
+    mine.turns.begin_step(turn, "tool", "read", "{}")
+    mine.outbox.add(Outgoing(key="k", session_id=session, address=Address("telegram", "1"), payload=""))
+    mine.completions.add(session, "process", "1", "")
+    mine.state.put(f"goal:{session}", "rest")
+    mine.responses.put(StoredResponse(id="r", session_id=session, body="{}"))
+    mine.runs.create(ApiRun(id="run", session_id=session, request="{}"))
+    mine.events.append("run:run", [("a", "")])
+    mine.events.append(f"session:{session}", [("a", "")])
+
+    assert mine.sessions.delete(session)
+    assert not mine.sessions.delete(session)
+    assert claim is not None
+    left = [
+        mine.sessions.get(session),
+        *mine.messages.load(session),
+        mine.bindings.get("key"),
+        *mine.inbox.unsettled(session),
+        mine.leases.get(claim.lease.name),
+        *mine.turns.running(session),
+        *mine.turns.steps(turn),
+        *mine.outbox.undelivered(session),
+        *mine.completions.waiting(),
+        mine.state.get(f"goal:{session}"),
+        mine.responses.get("r"),
+        mine.runs.get("run"),
+        *mine.events.after("run:run", 0),
+        *mine.events.after(f"session:{session}", 0),
+    ]
+    assert [one for one in left if one is not None] == []
+
+
+def test_deleting_a_session_touches_no_other(mine: Transaction) -> None:
+    ids = [SessionId("ab"), SessionId("AB"), SessionId("xab"), SessionId("a_")]
+    for one in ids:
+        mine.sessions.create(NewSession(source="cli", id=one))
+        mine.messages.append(one, [said("a")])
+        mine.state.put(f"goal:{one}", "")
+        mine.events.append(f"session:{one}", [("a", "")])
+    mine.sessions.delete(SessionId("a_"))
+    mine.sessions.delete(SessionId("ab"))
+    assert [entry.key for entry in mine.state.with_prefix("goal:")] == ["goal:AB", "goal:xab"]
+    assert [len(mine.messages.load(one)) for one in ids] == [0, 1, 1, 0]
+    assert [len(mine.events.after(f"session:{one}", 0)) for one in ids] == [0, 1, 1, 0]
+
+
+def test_what_is_given_is_changed_and_the_rest_stays(mine: Transaction, clock: SettableClock) -> None:
+    session = mine.sessions.create(NewSession(source="cli", title="Old", owner="ana"))
+    changed = mine.sessions.update(session.id, SessionChanges(title="New", model="small"))
+    assert (changed.title, changed.model, changed.owner) == ("New", "small", "ana")
+    clock.advance(MINUTE)
+    archived = mine.sessions.update(session.id, SessionChanges(archived=True, owner="", audience="all"))
+    assert (archived.archived_at, archived.owner, archived.audience) == (NOON + MINUTE, "", "all")
+    assert mine.sessions.update(session.id, SessionChanges(archived=False)).archived_at is None
+    assert mine.sessions.update(session.id, SessionChanges()) == mine.sessions.get(session.id)
+
+
+def test_an_unknown_session_cannot_be_changed(mine: Transaction) -> None:
+    with pytest.raises(NotFound):
+        mine.sessions.update(SessionId("nowhere"), SessionChanges(title="New"))
+
+
+def test_usage_adds_up(mine: Transaction) -> None:
+    session = mine.sessions.create(NewSession(source="cli")).id
+    mine.sessions.add_usage(session, Usage(1, 2, 3, 4, 5, 6, 7))
+    mine.sessions.add_usage(session, Usage(10, 20, 30, 40, 50, 60, 2**40))
+    changed = mine.sessions.get(session)
+    assert changed is not None
+    assert changed.usage == Usage(11, 22, 33, 44, 55, 66, 2**40 + 7)
+
+
+def test_sessions_are_listed_last_used_first(mine: Transaction, clock: SettableClock) -> None:
+    ids = []
+    for title in "abc":
+        ids.append(mine.sessions.create(NewSession(source="cli", title=title)).id)
+        clock.advance(MINUTE)
+    mine.messages.append(ids[0], [said("hello")])
+    assert found(mine, "") == ["a", "c", "b"]
+
+
+def test_sessions_are_filtered(mine: Transaction, clock: SettableClock) -> None:
+    root = mine.sessions.create(NewSession(source="cli", title="a", owner="ana"))
+    clock.advance(MINUTE)
+    mine.sessions.create(NewSession(source="telegram", title="b", owner="ana", parent_id=root.id))
+    mine.sessions.create(NewSession(source="telegram", title="c"))
+    archived = mine.sessions.create(NewSession(source="cli", title="d"))
+    mine.sessions.update(archived.id, SessionChanges(archived=True))
+    expected = {
+        SessionFilter(source="telegram"): ["c", "b"],
+        SessionFilter(owner="ana"): ["b", "a"],
+        SessionFilter(owner=""): ["c"],
+        SessionFilter(parent_id=root.id): ["b"],
+        SessionFilter(updated_before=NOON + MINUTE): ["a"],
+        SessionFilter(archived=True): ["d"],
+        SessionFilter(archived=None): ["d", "c", "b", "a"],
+        SessionFilter(limit=1): ["c"],
+        SessionFilter(source="telegram", owner="ana"): ["b"],
+    }
+    assert {wanted: [one.title for one in mine.sessions.find(wanted)] for wanted in expected} == expected
+
+
+def test_fifty_sessions_are_listed_unless_all_are_asked_for(mine: Transaction, database: Database) -> None:
+    database.write(lambda tx: [tx.sessions.create(NewSession(source="cli")) for _ in range(55)])
+    assert len(mine.sessions.find(SessionFilter())) == 50
+    assert len(mine.sessions.find(SessionFilter(limit=None))) == 55
+
+
+def test_a_session_is_found_by_its_id_or_the_beginning_of_it(mine: Transaction) -> None:
+    for session_id in ("0abc1", "0abc12", "0xyz"):
+        mine.sessions.create(NewSession(source="cli", id=SessionId(session_id), title=session_id))
+    assert sorted(found(mine, "0ab")) == ["0abc1", "0abc12"]
+    assert found(mine, "0abc1") == ["0abc1"]
+    assert found(mine, "abc") == ["0abc12", "0abc1"]
+
+
+def test_the_beginning_of_an_id_is_taken_letter_for_letter(mine: Transaction) -> None:
+    for number, session_id in enumerate(("axb1", "a_b2", "a%b3", "Ab4")):
+        mine.sessions.create(NewSession(source="cli", id=SessionId(session_id), title=str(number)))
+    assert {typed: found(mine, typed) for typed in ("a_", "a%", "ab", "A")} == {
+        "a_": ["1"],
+        "a%": ["2"],
+        "ab": [],
+        "A": ["3"],
+    }
+
+
+def test_a_session_is_found_by_a_part_of_its_title_in_any_case(mine: Transaction) -> None:
+    for title in ("Summer in Köln", "100% done", "snake_case", "back\\slash", "ΑΘΗΝΑ", "Straße", "東京への旅"):
+        mine.sessions.create(NewSession(source="cli", title=title))
+    assert {typed: found(mine, typed) for typed in ("KÖLN", "%", "_", "\\", "αθη", "STRASSE", "京へ", "no%one")} == {
+        "KÖLN": ["Summer in Köln"],
+        "%": ["100% done"],
+        "_": ["snake_case"],
+        "\\": ["back\\slash"],
+        "αθη": ["ΑΘΗΝΑ"],
+        "STRASSE": ["Straße"],
+        "京へ": ["東京への旅"],
+        "no%one": [],
+    }
+
+
+def test_an_exact_title_is_returned_alone(mine: Transaction) -> None:
+    for title in ("Trip", "Trip to Rome", "A trip"):
+        mine.sessions.create(NewSession(source="cli", title=title))
+    assert found(mine, "trip") == ["Trip"]
+    assert sorted(found(mine, "tri")) == ["A trip", "Trip", "Trip to Rome"]
+
+
+def test_matching_goes_together_with_the_other_filters(mine: Transaction) -> None:
+    mine.sessions.create(NewSession(source="cli", title="Trip"))
+    mine.sessions.create(NewSession(source="telegram", title="Trip to Rome"))
+    wanted = SessionFilter(matching="trip", source="telegram")
+    assert [session.title for session in mine.sessions.find(wanted)] == ["Trip to Rome"]
+
+
+def test_the_titles_that_match_follow_a_change(mine: Transaction) -> None:
+    session = mine.sessions.create(NewSession(source="cli", title="Old", id=new_session_id())).id
+    mine.sessions.update(session, SessionChanges(title="NEU"))
+    assert (found(mine, "old"), found(mine, "neu")) == ([], ["NEU"])
