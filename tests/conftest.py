@@ -1,0 +1,126 @@
+"""Stores to test with: each on SQLite and on a real PostgreSQL, empty for every test."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.storage.engines import Place, one_by_one
+from tests.storage.postgres_desk import PostgresDesk, ask_for_server
+
+from talaria.contracts.store import Database, Transaction
+from talaria.core.ids import new_id
+from talaria.storage.threaded import ThreadedStore
+from talaria.testing.clock import SettableClock
+from talaria.testing.postgres import MISSING, find_postgres
+
+DESK = pytest.StashKey[PostgresDesk]()
+DESK_PORT = pytest.StashKey[int]()
+OpenDatabase = Callable[[str], Database]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="let the tests of endurance run their full time")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given = getattr(config, "workerinput", None)
+    if given is not None:
+        config.stash[DESK_PORT] = given["postgres_desk"]
+    else:
+        config.stash[DESK] = PostgresDesk()
+        config.stash[DESK_PORT] = config.stash[DESK].port
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: "WorkerNode") -> None:
+    node.workerinput["postgres_desk"] = node.config.stash[DESK_PORT]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if DESK in config.stash:
+        config.stash[DESK].close()
+
+
+class WorkerNode:
+    """What pytest-xdist hands to `pytest_configure_node`, as far as it concerns us."""
+
+    config: pytest.Config
+    workerinput: dict[str, object]
+
+
+@pytest.fixture(scope="session")
+def postgres_url(request: pytest.FixtureRequest) -> str:
+    """A server that this run started itself."""
+    if find_postgres() is None:
+        pytest.skip(MISSING)
+    return ask_for_server(request.config.stash[DESK_PORT])
+
+
+@pytest.fixture
+def sqlite_place(tmp_path: Path) -> Place:
+    return Place("sqlite", str(tmp_path / "talaria.db"))
+
+
+@pytest.fixture
+def postgres_place(postgres_url: str) -> Iterator[Place]:
+    place = Place("postgres", postgres_url, f"test_{new_id()}")
+    yield place
+    place.drop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """An empty store, on each engine in turn."""
+    place: Place = request.getfixturevalue(f"{request.param}_place")
+    return place
+
+
+@pytest.fixture
+def clock() -> SettableClock:
+    return SettableClock()
+
+
+@pytest.fixture
+def open_database(place: Place, clock: SettableClock) -> Iterator[OpenDatabase]:
+    """Opens the same store once more, as the worker that is named."""
+    opened: list[Database] = []
+
+    def open_as(worker: str) -> Database:
+        opened.append(place.open(clock, worker))
+        return opened[-1]
+
+    yield open_as
+    for database in opened:
+        database.close()
+
+
+@pytest.fixture
+def database(open_database: OpenDatabase) -> Database:
+    """The store as worker 1 has it open."""
+    return open_database("worker-1")
+
+
+@pytest.fixture
+def other(open_database: OpenDatabase, database: Database) -> Database:
+    """The same store as worker 2 has it open."""
+    return open_database("worker-2")
+
+
+@pytest.fixture
+def mine(database: Database) -> Transaction:
+    """What worker 1 does, each call in a transaction of its own."""
+    return one_by_one(database)
+
+
+@pytest.fixture
+def theirs(other: Database) -> Transaction:
+    """What worker 2 does, each call in a transaction of its own."""
+    return one_by_one(other)
+
+
+@pytest.fixture
+async def store(place: Place, clock: SettableClock) -> AsyncIterator[ThreadedStore]:
+    """The store for asyncio."""
+    store = place.open_store(clock)
+    yield store
+    await store.close()

@@ -1,0 +1,79 @@
+"""The engines that every contract is tried on, and how a test opens one of them."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import psycopg
+from msgspec import Struct
+
+from talaria.contracts.clock import Clock
+from talaria.contracts.store import Database, Transaction
+from talaria.core.ids import WorkerId
+from talaria.storage.postgres.opening import PostgresOptions, open_postgres, open_postgres_store
+from talaria.storage.sqlite.opening import SqliteOptions, open_sqlite
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.storage.threaded import ThreadedStore
+
+
+class Place(Struct, frozen=True):
+    """A store that a test can open as often as it likes: a file, or a schema of a server."""
+
+    engine: str
+    address: str
+    schema: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The place as words of a command line; `place_of` reads them."""
+        return [self.engine, self.address, self.schema]
+
+    def open(self, clock: Clock, worker: str = "worker-1") -> Database:
+        """Return the store for code that waits."""
+        if self.engine == "sqlite":
+            return open_sqlite(Path(self.address), SqliteOptions(clock=clock, worker=WorkerId(worker)))
+        options = PostgresOptions(self.schema, clock=clock, worker=WorkerId(worker))
+        return open_postgres(self.address, options)
+
+    def open_store(self, clock: Clock, worker: str = "worker-1") -> ThreadedStore:
+        """Return the store for asyncio."""
+        if self.engine == "sqlite":
+            return open_sqlite_store(Path(self.address), SqliteOptions(clock=clock, worker=WorkerId(worker)))
+        options = PostgresOptions(self.schema, clock=clock, worker=WorkerId(worker))
+        return open_postgres_store(self.address, options)
+
+    def drop(self) -> None:
+        """Remove what no temporary folder takes with it."""
+        if self.engine == "postgres":
+            with psycopg.connect(self.address, autocommit=True) as raw:
+                raw.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE".encode())
+
+
+def place_of(words: list[str]) -> Place:
+    """Return the place that `Place.words` describes."""
+    engine, address, schema = words
+    return Place(engine, address, schema)
+
+
+def one_by_one(database: Database) -> Transaction:
+    """Return everything that a transaction has, each call of it a transaction of its own."""
+    return cast("Transaction", _Subjects(database))
+
+
+class _Subjects:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __getattr__(self, subject: str) -> "_Calls":
+        return _Calls(self._database, subject)
+
+
+class _Calls:
+    def __init__(self, database: Database, subject: str) -> None:
+        self._database = database
+        self._subject = subject
+
+    def __getattr__(self, call: str) -> Any:
+        def run(*values: Any, **named: Any) -> Any:
+            return self._database.write(lambda tx: getattr(getattr(tx, self._subject), call)(*values, **named))
+
+        return run
