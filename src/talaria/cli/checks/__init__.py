@@ -1,0 +1,1 @@
+"""What `talaria doctor` looks at, a module for each part of the house."""

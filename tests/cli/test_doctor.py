@@ -1,0 +1,261 @@
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.app.program import Outcome, Program
+from tests.cli.conversations import converse, read, said
+from tests.house.tree import ROOT
+
+from talaria.cli.checks.machine import FIRST_PYTHON, FIRST_SQLITE, LAST_PYTHON
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
+
+KEY = {"OPENAI_API_KEY": "sk-hidden-and-long-enough"}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def folder(program: Program) -> Path:
+    path = program.home / "profiles" / "default"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def write_private(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def found(outcome: Outcome, check: str) -> list[tuple[str, str]]:
+    """Return state and sentence of each line about one thing."""
+    lines = [line.split(maxsplit=2) for line in outcome.out.splitlines() if not line.startswith((" ", "→"))]
+    return [(words[0], words[2]) for words in lines if words[1:2] == [check] and len(words) == 3]
+
+
+def by_check(outcome: Outcome) -> dict[str, Any]:
+    return {result["check"]: result for result in json.loads(outcome.out)}
+
+
+def test_a_healthy_profile_is_well(program: Program) -> None:
+    converse(program, NewSession(source="cli"), said("Hi"))
+    seen = program.run("doctor", env=KEY)
+    assert (seen.code, seen.err) == (0, "")
+    assert seen.out.endswith("\nAll is well.\n")
+    assert found(seen, "files") == [("ok", f"{folder(program)} is private.")]
+    assert found(seen, "store") == [("ok", f"{folder(program)}/talaria.db opens, is up to date and not damaged.")]
+    assert found(seen, "keys") == [("ok", "OPENAI_API_KEY ****ough, from environment variable OPENAI_API_KEY.")]
+    assert found(seen, "python")[0][0] == found(seen, "sqlite")[0][0] == found(seen, "terminal")[0][0] == "ok"
+
+
+def test_an_untouched_home_has_warnings_only_and_stays_untouched(program: Program) -> None:
+    seen = program.run("doctor")
+    assert (seen.code, seen.err) == (0, "")
+    assert found(seen, "files") == [("warning", f"{program.home}/profiles/default does not exist yet.")]
+    assert found(seen, "store")[0][0] == "ok"
+    assert "0 faults and 2 warnings. `talaria doctor --fix` repairs 1 of them." in seen.out
+    assert list(program.home.iterdir()) == []
+
+
+def test_a_missing_folder_is_made_when_asked_for(program: Program) -> None:
+    seen = program.run("doctor", "--fix")
+    path = program.home / "profiles" / "default"
+    assert found(seen, "files") == [("repaired", f"{path} was created."), ("ok", f"{path} is private.")]
+    assert mode(path) == 0o700
+
+
+def test_every_fault_of_the_settings_is_told_and_the_rest_still_looked_at(program: Program) -> None:
+    file = write_private(folder(program) / "config.toml", "[store]\nreaders = 0\n[log]\nlevl = 1\n")
+    converse(program, NewSession(source="cli"))
+    seen = program.run("doctor")
+    assert (seen.code, seen.err) == (1, "")
+    told = found(seen, "settings")
+    assert [state for state, _ in told] == ["fault", "fault"]
+    assert told[0][1].startswith(f"{file}, line 2: `store.readers` must be")
+    assert "`log.level`" in told[1][1]
+    assert found(seen, "store") == [("warning", "The store was not looked at, since the settings have faults.")]
+    assert found(seen, "disk")[0][0] == "ok"
+    assert "2 faults" in seen.out
+
+
+@pytest.mark.parametrize("text", ["[store", "\x00", '[cli]\ncolor = "pink"\n'])
+def test_settings_that_cannot_be_read_are_no_reason_to_break_off(program: Program, text: str) -> None:
+    write_private(folder(program) / "config.toml", text)
+    for words in (["doctor"], ["doctor", "--fix"], ["doctor", "--json"]):
+        seen = program.run(*words)
+        assert (seen.code, seen.err) == (1, "")
+    assert len(json.loads(seen.out)) == 9
+
+
+def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program: Program) -> None:
+    file = folder(program) / ".env"
+    file.write_text("OPENAI_API_KEY=sk-hidden-and-long-enough\n")
+    file.chmod(0o644)
+    seen = program.run("doctor")
+    assert seen.code == 1
+    assert found(seen, "files") == [("fault", f"Others than its owner can get at {file} (mode 0644).")]
+    assert f"→ `chmod 600 {file}` makes it private. `talaria doctor --fix` does it.\n" in seen.out
+    assert [state for state, _ in found(seen, "keys")] == ["ok"]
+    mended = program.run("doctor", "--fix")
+    assert mended.code == 0
+    assert ("repaired", f"{file} has mode 0600 now.") in found(mended, "files")
+    assert mode(file) == 0o600
+
+
+def test_modes_of_folder_settings_and_store_are_mended(program: Program) -> None:
+    converse(program, NewSession(source="cli"))
+    write_private(folder(program) / "config.toml", "").chmod(0o664)
+    folder(program).chmod(0o755)
+    (folder(program) / "talaria.db").chmod(0o400)
+    seen = program.run("doctor")
+    assert sorted(state for state, _ in found(seen, "files")) == ["fault", "warning", "warning"]
+    assert program.run("doctor", "--fix").code == 0
+    assert mode(folder(program)) == 0o700
+    assert mode(folder(program) / "config.toml") == mode(folder(program) / "talaria.db") == 0o600
+
+
+def test_keys_are_named_with_their_origin_and_never_shown(program: Program) -> None:
+    file = write_private(folder(program) / ".env", "GROQ_API_KEY=gsk-hidden-and-long-enough\nOTHER=hidden\n")
+    for words in (["doctor"], ["doctor", "--json"]):
+        assert "hidden" not in program.run(*words, env=KEY).out
+    told = found(program.run("doctor", env=KEY), "keys")
+    assert ("ok", f"GROQ_API_KEY ****ough, from {file}:1.") in told
+    assert len(told) == 3
+
+
+def test_no_key_is_a_warning_that_says_which_model_is_used(program: Program) -> None:
+    told = found(program.run("doctor", env={"TELEGRAM_BOT_TOKEN": "123:abc"}), "keys")
+    assert [state for state, _ in told] == ["ok", "warning"]
+    assert "a local model will be used, or the embedded one" in told[1][1]
+
+
+def test_lines_of_the_secrets_file_that_make_no_sense_are_faults(program: Program) -> None:
+    write_private(folder(program) / ".env", "what is this\n")
+    seen = program.run("doctor")
+    assert seen.code == 1
+    assert found(seen, "keys")[0][0] == "fault"
+    assert "line 1" in found(seen, "keys")[0][1]
+
+
+def test_a_token_whose_package_is_missing_is_a_warning(program: Program) -> None:
+    extras = found(program.run("doctor", env={"MATRIX_ACCESS_TOKEN": "abc"}), "extras")
+    assert ("warning", "MATRIX_ACCESS_TOKEN is set, but matrix-nio is not installed.") in extras
+    others = next(sentence for _, sentence in extras if sentence.startswith("Not installed"))
+    assert "matrix" not in others
+    assert "pip install 'talaria-agent[" in others
+
+
+def test_installed_extras_are_told_with_their_versions(program: Program) -> None:
+    assert any(sentence.startswith("postgres: psycopg 3.") for _, sentence in found(program.run("doctor"), "extras"))
+
+
+def test_a_server_that_cannot_be_reached_is_a_fault_without_its_password(program: Program) -> None:
+    url = {"TALARIA__STORE__URL": "postgresql://me:hidden@127.0.0.1:1/db", "TALARIA__STORE__BUSY_TIMEOUT_SECONDS": "1"}
+    seen = program.run("doctor", env=url)
+    assert (seen.code, seen.err) == (1, "")
+    assert found(seen, "store")[0][0] == "fault"
+    assert "hidden" not in seen.out
+
+
+def test_too_little_free_disk_is_a_warning(program: Program) -> None:
+    seen = program.run("doctor", env={"TALARIA__DOCTOR__MIN_FREE_MEGABYTES": "999999999"})
+    assert seen.code == 0
+    assert found(seen, "disk")[0][0] == "warning"
+    assert "asks for 999999999 MB" in seen.out
+
+
+def test_an_output_that_cannot_show_every_script_is_a_warning(program: Program) -> None:
+    seen = program.run("doctor", env={"PYTHONIOENCODING": "latin-1"})
+    assert found(seen, "terminal")[0][0] == "warning"
+    assert "LC_ALL=C.UTF-8" in seen.out
+
+
+def damage(program: Program) -> Path:
+    """Fill a store and overwrite the middle of its file."""
+    for number in range(30):
+        converse(
+            program, NewSession(source="cli", title=f"Session {number}"), *(said("words " * 50) for _ in range(20))
+        )
+    file = folder(program) / "talaria.db"
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 16 * 4096] = b"\xff" * (16 * 4096)
+    file.write_bytes(content)
+    return file
+
+
+def test_a_damaged_store_is_found_and_recovered_with_the_old_file_kept(program: Program) -> None:
+    file = damage(program)
+    before = file.read_bytes()
+    seen = program.run("doctor")
+    assert (seen.code, seen.err) == (1, "")
+    ((state, sentence),) = found(seen, "store")
+    assert (state, sentence.startswith("The store is damaged.")) == ("fault", True)
+    assert file.read_bytes() == before
+    mended = program.run("doctor", "--fix")
+    assert (mended.code, mended.err) == (0, "")
+    told = found(mended, "store")
+    assert [state for state, _ in told] == ["repaired", "ok"]
+    assert any(path.name in told[0][1] and path.read_bytes() == before for path in folder(program).iterdir())
+    assert len(read(program, lambda store: store.sessions.find(SessionFilter(archived=None)))) > 10
+    assert program.run("doctor").code == 0
+
+
+@pytest.mark.parametrize("content", [b"not a database at all\n" * 500, b"SQLite format 3\x00" + b"\xff" * 8000])
+def test_a_file_that_is_no_database_is_kept_aside(program: Program, content: bytes) -> None:
+    file = folder(program) / "talaria.db"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    seen = program.run("doctor")
+    assert (seen.code, seen.err) == (1, "")
+    assert found(seen, "store")[0][0] == "fault"
+    assert program.run("doctor", "--fix").code == 0
+    assert any(path.read_bytes() == content for path in folder(program).glob("talaria.db?*"))
+
+
+def test_a_folder_in_place_of_the_store_is_a_fault(program: Program) -> None:
+    (folder(program) / "talaria.db").mkdir()
+    for words in (["doctor"], ["doctor", "--fix"]):
+        seen = program.run(*words)
+        assert (seen.code, seen.err) == (1, "")
+        assert "fault" in {state for state, _ in found(seen, "store")}
+
+
+def test_json_has_every_check_with_its_findings(program: Program) -> None:
+    folder(program).chmod(0o755)
+    seen = program.run("doctor", "--json")
+    results = by_check(seen)
+    assert seen.code == 0
+    assert list(results)[:3] == ["python", "files", "settings"]
+    assert results["files"]["state"] == "warning"
+    (finding,) = results["files"]["findings"]
+    assert finding["fixable"]
+    assert "chmod 700" in finding["repair"]
+    mended = by_check(program.run("doctor", "--fix", "--json"))
+    assert mended["files"]["state"] == "ok"
+    assert mended["files"]["repaired"] == [f"{folder(program)} has mode 0700 now."]
+
+
+def test_the_report_is_coloured_and_fits_a_terminal(program: Program) -> None:
+    folder(program).chmod(0o755)
+    seen = program.run_on_terminal("doctor", env={"COLUMNS": "100"})
+    assert seen.code == 0
+    assert "\x1b[33mwarning " in seen.out
+    assert "\x1b[32mok " in seen.out
+    sentences = program.run_on_terminal("doctor", "--color", "never", env={"COLUMNS": "100"}).out.splitlines()
+    assert all(len(line) <= 100 or str(program.home) in line for line in sentences)
+
+
+def test_what_is_supported_agrees_with_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    after = (LAST_PYTHON[0], LAST_PYTHON[1] + 1)
+    assert project["requires-python"] == ">={}.{},<{}.{}".format(*FIRST_PYTHON, *after)
+    assert f"apsw>={'.'.join(map(str, FIRST_SQLITE))}" in project["dependencies"]
