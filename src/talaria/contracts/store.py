@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from talaria.contracts.stores.archive import Archive
 from talaria.contracts.stores.bindings import Bindings
 from talaria.contracts.stores.completions import Completions
 from talaria.contracts.stores.events import Events
@@ -41,6 +42,7 @@ class Transaction(Protocol):
     events: Events
     search: Search
     handoffs: Handoffs
+    archive: Archive
 
 
 class Database(Protocol):

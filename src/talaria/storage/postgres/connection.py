@@ -12,9 +12,18 @@ from talaria.core.ids import WorkerId
 from talaria.storage.postgres.errors import translated
 from talaria.storage.postgres.search import PostgresArrivals, PostgresSearch
 from talaria.storage.sql import Row, Value, to_stamp
+from talaria.storage.tables.archive import ArchiveTable
 from talaria.storage.tables.transaction import Tables
 
 _SAME_TIME = 100_000  # microseconds: clocks that differ by less are taken for one
+_COLUMNS = (
+    "SELECT column_name FROM information_schema.columns"
+    " WHERE table_schema = current_schema() AND table_name = ? ORDER BY ordinal_position"
+)
+_CONTINUE_NUMBERS = tuple(
+    f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), coalesce(max({column}), 0) + 1, false) FROM {table}"
+    for table, column in (("sessions", "number"), ("inbox", "id"), ("outbox", "id"), ("completions", "id"))
+)
 
 
 class PostgresConnection:
@@ -37,7 +46,9 @@ class PostgresConnection:
         self._pipeline: psycopg.Pipeline | None = None
         self._open_pipeline: AbstractContextManager[psycopg.Pipeline] | None = None
         self._ahead = self._server_ahead()
-        self.tables = Tables(self, PostgresArrivals(self), PostgresSearch(self))
+        arrivals = PostgresArrivals(self)
+        archive = ArchiveTable(self, arrivals, columns=_COLUMNS, finish=_CONTINUE_NUMBERS)
+        self.tables = Tables(self, arrivals, PostgresSearch(self), archive)
 
     def begin(self, *, write: bool) -> None:
         """Start a transaction; one that only reads sees the same view throughout."""

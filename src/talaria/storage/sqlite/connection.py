@@ -1,6 +1,6 @@
 """One connection to a SQLite file."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
 
@@ -9,6 +9,7 @@ from talaria.core.ids import WorkerId
 from talaria.storage.sql import Row, Value, to_stamp
 from talaria.storage.sqlite.errors import translated
 from talaria.storage.sqlite.search import SqliteArrivals, SqliteSearch
+from talaria.storage.tables.archive import ArchiveTable
 from talaria.storage.tables.transaction import Tables
 
 _INDEXED_AT_ONCE = 100
@@ -20,13 +21,18 @@ class SqliteConnection:
     locked = ""
     skip_locked = ""
 
-    def __init__(self, path: str, raw: apsw.Connection, clock: Clock, worker: WorkerId) -> None:
+    def __init__(
+        self, path: str, raw: apsw.Connection, clock: Clock, worker: WorkerId, *, closing: Callable[[], None]
+    ) -> None:
         self.path = path
         self.raw = raw
         self.now = 0
         self.worker = worker
         self._clock = clock
-        self.tables = Tables(self, SqliteArrivals(self), SqliteSearch(self))
+        self._closing = closing
+        arrivals = SqliteArrivals(self)
+        archive = ArchiveTable(self, arrivals, columns="SELECT name FROM pragma_table_info(?)")
+        self.tables = Tables(self, arrivals, SqliteSearch(self), archive)
 
     def begin(self, *, write: bool) -> None:
         """Start a transaction; one that writes waits for its turn first."""
@@ -59,6 +65,8 @@ class SqliteConnection:
             self.raw.close()
         except apsw.Error as error:
             raise translated(error, self.path) from error
+        finally:
+            self._closing()
 
     def run(self, statement: str, values: Sequence[Value] = ()) -> None:
         """Run a statement whose result does not matter."""

@@ -14,6 +14,7 @@ from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST, check_not_newer, migrations_in
 from talaria.storage.sqlite.connection import SqliteConnection
 from talaria.storage.sqlite.errors import translated
+from talaria.storage.sqlite.presence import Presence
 
 APPLICATION_ID = 0x54414C41  # "TALA", as the file command and others can see
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -34,9 +35,14 @@ DEFAULTS = SqliteOptions()
 def open_sqlite(path: Path, options: SqliteOptions = DEFAULTS) -> ConnectionDatabase:
     """Return the store in a file, created or brought up to date where needed."""
     create_private(path)
-    raw = open_raw(path, options)
-    connection = SqliteConnection(str(path), raw, options.clock, options.worker or new_worker_id())
-    return ConnectionDatabase(connection)
+    presence = Presence(path)
+    try:
+        raw = open_raw(path, options)
+    except BaseException:
+        presence.end()
+        raise
+    worker = options.worker or new_worker_id()
+    return ConnectionDatabase(SqliteConnection(str(path), raw, options.clock, worker, closing=presence.end))
 
 
 def create_private(path: Path) -> None:

@@ -1,5 +1,6 @@
 """Every table over one open transaction."""
 
+from talaria.contracts.stores.archive import Archive
 from talaria.contracts.stores.bindings import Bindings
 from talaria.contracts.stores.completions import Completions
 from talaria.contracts.stores.events import Events
@@ -35,7 +36,7 @@ from talaria.storage.tables.turns import TurnsTable
 class Tables:
     """Implements `Transaction`: made once for a connection and used for each of its transactions."""
 
-    def __init__(self, sql: Sql, arrivals: Arrivals, search: Search) -> None:
+    def __init__(self, sql: Sql, arrivals: Arrivals, search: Search, archive: Archive) -> None:
         self.sessions: Sessions = SessionsTable(sql, arrivals)
         self.messages: Messages = MessagesTable(sql, arrivals)
         self.bindings: Bindings = BindingsTable(sql)
@@ -52,3 +53,4 @@ class Tables:
         self.events: Events = EventsTable(sql)
         self.handoffs: Handoffs = HandoffsTable(sql)
         self.search = search
+        self.archive = archive

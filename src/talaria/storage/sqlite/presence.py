@@ -1,0 +1,29 @@
+"""Who has a store open: a lock beside the file that ends with its holder, however that ends."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from talaria.core.errors import Refused, StoreUnavailable
+
+
+class Presence:
+    """Holds the lock of a store: shared by all who use it, or alone by one who replaces the file."""
+
+    def __init__(self, store: Path, *, alone: bool = False) -> None:
+        # Never the store itself: closing any descriptor of it would drop SQLite's own locks.
+        try:
+            self._descriptor = os.open(f"{store}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreUnavailable(f"{store}.lock cannot be written: {error.strerror}.") from error
+        try:
+            fcntl.flock(self._descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._descriptor)
+            if alone:
+                raise Refused(f"{store} is in use. Stop every other Talaria process, then try again.") from error
+            raise StoreUnavailable(f"{store} is being repaired by another process. Try again in a moment.") from error
+
+    def end(self) -> None:
+        """Let go."""
+        os.close(self._descriptor)

@@ -1,0 +1,164 @@
+"""Find damage in a SQLite store, keep the damaged file aside and make a new one of what can be read."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.core.errors import StoreCorrupt
+from talaria.core.ids import new_session_id
+from talaria.storage.sql import Row
+from talaria.storage.sqlite.errors import translated
+from talaria.storage.sqlite.opening import DEFAULTS, create_private, open_raw
+from talaria.storage.sqlite.presence import Presence
+from talaria.storage.sqlite.salvage import graft_first_page, numbered_rows, readable_rows
+from talaria.storage.tables.archive import KEYS
+from talaria.storage.tables.messages import SEQ_BITS, Body
+
+_NUMBERED = {"sessions": "number", "inbox": "id", "outbox": "id", "completions": "id"}
+_COMPANIONS = ("", "-wal")
+_STEPS_BETWEEN_LOOKS = 20_000
+
+_decode = msgspec.json.Decoder(Body).decode
+
+
+class Recovery(Struct, frozen=True):
+    """What became of a damaged file."""
+
+    kept: Path
+    sessions: int
+    messages: int
+
+    def __str__(self) -> str:
+        return (
+            f"The store was damaged. {self.messages} messages of {self.sessions} sessions were recovered;"
+            f" the damaged file is kept as {self.kept}."
+        )
+
+
+def find_damage(path: Path, *, thorough: bool = True, steps: int = 0) -> list[str]:
+    """Return what is wrong with a file, a sentence each; with ``steps`` it looks only so far."""
+    try:
+        raw = open_raw(path, DEFAULTS)
+    except StoreCorrupt as error:
+        return [str(error)]
+    try:
+        if steps:
+            looks = iter(range(steps // _STEPS_BETWEEN_LOOKS))
+            raw.set_progress_handler(lambda: next(looks, None) is None, _STEPS_BETWEEN_LOOKS)
+        rows = raw.execute(f"PRAGMA {'integrity_check' if thorough else 'quick_check'}(10)").fetchall()
+        return [str(row[0]) for row in rows if row[0] != "ok"]
+    except apsw.InterruptError:
+        return []
+    except apsw.Error as error:
+        return [str(translated(error, str(path)))]
+    finally:
+        raw.close(True)
+
+
+def recover(path: Path, clock: Clock | None = None) -> Recovery:
+    """Replace a damaged file by a new one; raises `Refused` while another process uses it."""
+    presence = Presence(path, alone=True)
+    try:
+        kept = _put_aside(path, clock or SystemClock())
+        return _rebuild(path, kept)
+    finally:
+        presence.end()
+
+
+def _put_aside(path: Path, clock: Clock) -> Path:
+    kept = path.with_name(f"{path.name}.damaged-{clock.now():%Y%m%dT%H%M%S%f}")
+    for companion in _COMPANIONS:
+        with suppress(FileNotFoundError):
+            Path(f"{path}{companion}").rename(f"{kept}{companion}")
+    Path(f"{path}-shm").unlink(missing_ok=True)
+    return kept
+
+
+def _rebuild(path: Path, kept: Path) -> Recovery:
+    fresh, copy = path.with_name(f"{path.name}.recovering"), path.with_name(f"{path.name}.salvage")
+    _remove(fresh, copy)
+    try:
+        for companion in _COMPANIONS:
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{kept}{companion}", f"{copy}{companion}")
+        create_private(fresh)
+        open_raw(fresh, DEFAULTS).close()
+        target = open_raw(fresh, DEFAULTS)
+        source = _open_damaged(copy, fresh)
+        with target:
+            for table in KEYS:
+                _copy_table(source, target, table)
+            _mend(target)
+        counts = target.execute("SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM messages)").fetchall()
+        source.close(True)
+        target.close()
+        fresh.rename(path)
+    finally:
+        _remove(fresh, copy)
+    sessions, messages = counts[0]
+    return Recovery(kept, int(str(sessions)), int(str(messages)))
+
+
+def _open_damaged(copy: Path, template: Path) -> apsw.Connection:
+    try:
+        raw = apsw.Connection(str(copy))
+        raw.execute("SELECT count(*) FROM sessions")
+    except apsw.Error:
+        graft_first_page(copy, template)
+        raw = apsw.Connection(str(copy))
+    return raw
+
+
+def _copy_table(source: apsw.Connection, target: apsw.Connection, table: str) -> None:
+    columns = [str(row[0]) for row in target.execute("SELECT name FROM pragma_table_info(?)", (table,))]
+    statement = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+    for row in _rows(source, table, columns):
+        if table != "messages" or _is_body(row[columns.index("body")]):
+            with suppress(apsw.Error):  # a row of the wrong shape is part of the damage
+                target.execute(statement, row)
+
+
+def _rows(source: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row]:
+    if table == "messages":
+        known = sorted({row[0] for row in numbered_rows(source, "arrivals", ["message_id"], "number")})
+        return numbered_rows(source, table, columns, "id", known)
+    if table in _NUMBERED:
+        return numbered_rows(source, table, columns, _NUMBERED[table])
+    return readable_rows(source, table, columns)
+
+
+def _is_body(text: str) -> bool:
+    try:
+        _decode(text)
+    except (msgspec.DecodeError, TypeError):
+        return False
+    return True
+
+
+def _mend(target: apsw.Connection) -> None:
+    """Number the arrivals again and give messages whose session was lost a new one."""
+    target.execute(
+        "INSERT OR IGNORE INTO arrivals (number, message_id) SELECT arrival, id FROM messages ORDER BY arrival"
+    )
+    lasts = target.execute(
+        f"SELECT id >> {SEQ_BITS}, max(id) & {(1 << SEQ_BITS) - 1}, min(at), max(at) FROM messages GROUP BY 1"
+    ).fetchall()
+    for number, last, began, ended in lasts:
+        target.execute(
+            "INSERT INTO sessions (number, id, source, title, title_folded, created_at, updated_at, last_seq)"
+            " VALUES (?, ?, 'recovered', 'Recovered', 'recovered', ?, ?, ?)"
+            " ON CONFLICT (number) DO UPDATE SET last_seq = max(last_seq, excluded.last_seq)",
+            (number, new_session_id(), began, ended, last),
+        )
+
+
+def _remove(*files: Path) -> None:
+    for file in files:
+        for companion in (*_COMPANIONS, "-shm"):
+            Path(f"{file}{companion}").unlink(missing_ok=True)

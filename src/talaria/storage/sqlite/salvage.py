@@ -1,0 +1,95 @@
+"""Read what can be read of a damaged SQLite file."""
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import apsw
+
+from talaria.storage.sql import Row
+
+_PATIENCE = 8  # how often a gap without a single readable row is halved
+
+
+def readable_rows(raw: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row]:
+    """Yield the rows of a table from both of its ends up to the first damaged page, each at least once."""
+    statement = f"SELECT {', '.join(columns)} FROM {table}"
+    for direction in ("", " ORDER BY 1 DESC"):
+        scan = _Scan(raw, statement + direction)
+        yield from scan
+        if not scan.damaged:
+            return
+
+
+def numbered_rows(
+    raw: apsw.Connection, table: str, columns: list[str], key: str, known: Sequence[int] = ()
+) -> Iterator[Row]:
+    """Yield the rows of a table with a whole number for its key, around every damaged page, each at least once.
+
+    A stretch that cannot be read is halved and tried again: at one of the ``known`` keys as long as there
+    are any in it, else in its middle, until nothing is found several times over.
+    """
+    gaps = deque([(-(1 << 62), 1 << 62, 0)])
+    while gaps:
+        low, high, fruitless = gaps.popleft()
+        last, first = low - 1, high + 1
+        statement = (
+            f"SELECT {key}, {', '.join(columns)} FROM {table} WHERE {key} BETWEEN {low} AND {high} ORDER BY {key}"
+        )
+        upwards, downwards = _Scan(raw, statement), _Scan(raw, f"{statement} DESC")
+        for row in upwards:
+            last = row[0]
+            yield row[1:]
+        if not upwards.damaged:
+            continue
+        for row in downwards:
+            first = row[0]
+            yield row[1:]
+        fruitless = fruitless + 1 if (last, first) == (low - 1, high + 1) else 0
+        gaps += [(start, end, fruitless) for start, end in _halves(last + 1, first - 1, known, fruitless)]
+
+
+def _halves(low: int, high: int, known: Sequence[int], fruitless: int) -> list[tuple[int, int]]:
+    if low >= high:
+        return []
+    inside = known[bisect_left(known, low) : bisect_right(known, high)]
+    if inside:
+        middle = inside[len(inside) // 2]
+        halves = [(low, middle - 1), (middle, middle), (middle + 1, high)]
+    elif known or fruitless >= _PATIENCE:
+        halves = []
+    else:
+        middle = (low + high) // 2
+        halves = [(low, middle), (middle + 1, high)]
+    return [(start, end) for start, end in halves if start <= end]
+
+
+def graft_first_page(damaged: Path, template: Path) -> None:
+    """Give a file whose first page is lost the first page of an empty one of the same schema."""
+    page = template.read_bytes()[: _page_size(template)]
+    pages = damaged.stat().st_size // len(page)
+    # Offsets of SQLite's file format: 28 is the size in pages, 32 and 36 the list of free pages.
+    page = page[:28] + pages.to_bytes(4) + bytes(8) + page[40:]
+    with damaged.open("r+b") as file:
+        file.write(page)
+
+
+class _Scan:
+    """The rows of a statement as far as they can be read; afterwards ``damaged`` says whether that was all."""
+
+    def __init__(self, raw: apsw.Connection, statement: str) -> None:
+        self._raw = raw
+        self._statement = statement
+        self.damaged = False
+
+    def __iter__(self) -> Iterator[Row]:
+        try:
+            yield from self._raw.execute(self._statement)
+        except apsw.Error:
+            self.damaged = True
+
+
+def _page_size(file: Path) -> int:
+    size = int.from_bytes(file.read_bytes()[16:18])
+    return 65536 if size == 1 else size
