@@ -1,0 +1,110 @@
+"""The least that the work of the store can cost: Python's own sqlite3 on one connection, nothing around it."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from time import perf_counter, time_ns
+
+import msgspec
+
+from bench.store_text import Example, session_id_of
+from talaria.storage.snippets import TOKENIZER
+from talaria.storage.sqlite.opening import MIGRATIONS
+from talaria.storage.tables.messages import SEQ_BITS, Body
+from talaria.storage.words import seamed
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Body).decode
+_NEWEST = 2000
+_BEST = 20
+
+
+def open_bare(path: Path) -> sqlite3.Connection:
+    """Return a connection in autocommit, as durable as the store's."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
+
+
+class BareMessages:
+    """The store's own tables of conversations and messages, filled by plain statements; no index of words."""
+
+    def __init__(self, path: Path, sessions: int) -> None:
+        self._connection = open_bare(path)
+        self._connection.executescript((MIGRATIONS / "0001_conversations.sql").read_text())
+        self._connection.executemany(
+            "INSERT INTO sessions (id, source, created_at, updated_at) VALUES (?, 'cli', 0, 0)",
+            [(session_id_of(number),) for number in range(sessions)],
+        )
+
+    def append(self, examples: Sequence[Example]) -> float:
+        """Store messages in one commit and return the seconds it took."""
+        start = perf_counter()
+        self._connection.execute("BEGIN IMMEDIATE")
+        for one in examples:
+            self._insert(one)
+        self._connection.execute("COMMIT")
+        return perf_counter() - start
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _insert(self, one: Example) -> None:
+        now = time_ns() // 1000
+        [(number, seq)] = self._connection.execute(
+            "UPDATE sessions SET last_seq = last_seq + 1, updated_at = ? WHERE id = ? RETURNING number, last_seq",
+            (now, session_id_of(one.session)),
+        ).fetchall()
+        message_id = (number << SEQ_BITS) + seq
+        arrival = self._connection.execute("INSERT INTO arrivals (message_id) VALUES (?)", (message_id,)).lastrowid
+        self._connection.execute(
+            "INSERT INTO messages (id, arrival, at, role, body) VALUES (?, ?, ?, ?, ?)",
+            (message_id, arrival, now, one.message.role, _encode(Body(one.message.parts)).decode()),
+        )
+
+
+def load_rows(connection: sqlite3.Connection, first_id: int, last_id: int) -> list[Body]:
+    """Fetch the rows of a transcript from the store's own file and decode their bodies."""
+    rows = connection.execute(
+        "SELECT id, at, role, body, platform_message_id FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
+        (first_id, last_id),
+    ).fetchall()
+    return [_decode(row[3]) for row in rows]
+
+
+class BareSearch:
+    """An ordinary FTS5 table that holds the text, with the store's tokenizer and window.
+
+    A query ranks the newest 2,000 matches by bm25 and makes snippets of the best 20; unlike the store it returns
+    neither conversation, title, role nor time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = open_bare(path)
+
+    def build(self, texts: Iterable[str]) -> None:
+        """Index the texts in one transaction."""
+        self._connection.execute(f'CREATE VIRTUAL TABLE texts USING fts5 (text, tokenize = "{TOKENIZER}")')
+        self._connection.execute("BEGIN")
+        self._connection.executemany("INSERT INTO texts (text) VALUES (?)", ((seamed(text),) for text in texts))
+        self._connection.execute("COMMIT")
+
+    def find(self, words: str) -> list[tuple[int, float, str]]:
+        """Return row, score and snippet of the best matches of a phrase."""
+        phrase = f'"{seamed(words)}"'
+        ranked = self._connection.execute(
+            "SELECT rowid, score FROM (SELECT rowid, bm25(texts) AS score FROM texts WHERE texts MATCH ?"
+            " ORDER BY rowid DESC LIMIT ?) ORDER BY score, rowid DESC LIMIT ?",
+            (phrase, _NEWEST, _BEST),
+        ).fetchall()
+        return [(row, score, self._snippet(phrase, row)) for row, score in ranked]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _snippet(self, phrase: str, row: int) -> str:
+        [(snippet,)] = self._connection.execute(
+            "SELECT snippet(texts, 0, '[', ']', '…', 24) FROM texts WHERE texts MATCH ? AND rowid = ?", (phrase, row)
+        )
+        return str(snippet)
