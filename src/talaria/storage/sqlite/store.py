@@ -1,6 +1,8 @@
 """The embedded store for asyncio: one writer, several readers, checkpoints beside them."""
 
+import logging
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -10,7 +12,9 @@ from talaria.core.ids import new_worker_id
 from talaria.storage.sqlite.opening import DEFAULTS, SqliteOptions, open_raw, open_sqlite
 from talaria.storage.threaded import ThreadedStore
 
-_CHECKPOINT_PAGES = 1000
+log = logging.getLogger(__name__)
+
+_CHECKPOINT_PAGES = 4000
 _LARGE_LOG_PAGES = 16_000
 
 
@@ -43,7 +47,7 @@ class _Checkpoints:
                 self._thread.start()
         if pages >= _LARGE_LOG_PAGES:
             # The thread has moved most of it: what is left is little, and only a pause lets the log begin anew.
-            writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            _checkpoint(writer)
         return apsw.SQLITE_OK
 
     def stop(self) -> None:
@@ -57,5 +61,13 @@ class _Checkpoints:
         raw = open_raw(self._path, self._options)
         while self._wanted.wait() and not self._stopping:
             self._wanted.clear()
-            raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            _checkpoint(raw)
         raw.close()
+
+
+def _checkpoint(raw: apsw.Connection) -> None:
+    try:
+        with suppress(apsw.BusyError):  # somebody else makes one right now
+            raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    except apsw.Error as error:  # what was committed is safe in the log
+        log.warning("a checkpoint of the store has to wait: %s", error)
