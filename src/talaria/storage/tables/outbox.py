@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from talaria.contracts.stores.outbox import OutboxItem, Outgoing
 from talaria.core.addresses import Address
@@ -52,7 +53,8 @@ class OutboxTable:
             [(self._sql.worker, self._sql.now + to_span(duration), row[0]) for row in due],
         )
         return [
-            msgspec.structs.replace(item, state="sending", doubtful=item.state == "sending") for item in map(_item, due)
+            replace(item, state="sending", attempts=item.attempts + 1, doubtful=item.state == "sending")
+            for item in map(_item, due)
         ]
 
     def sent(self, item_id: int, reference: str) -> bool:

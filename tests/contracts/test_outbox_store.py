@@ -1,0 +1,163 @@
+"""Replies on their way."""
+
+from datetime import timedelta
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.outbox import OutboxItem, Outgoing
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId, TurnId
+from talaria.testing.clock import NOON, SettableClock
+
+MINUTE = timedelta(minutes=1)
+ONE, TWO = SessionId("one"), SessionId("two")
+HERE = Address("telegram", "1")
+THERE = Address("telegram", "1", thread_id="2")
+
+
+def queue(tx: Transaction, key: str, address: Address = HERE, session: SessionId = ONE) -> OutboxItem:
+    """Queue a delivery and return it."""
+    item = tx.outbox.add(Outgoing(key=key, session_id=session, address=address, payload=key, turn_id=TurnId("t")))
+    assert item is not None
+    return item
+
+
+def claimed(tx: Transaction, platform: str = "telegram", count: int = 16) -> list[str]:
+    """Claim what is due and return the keys."""
+    return [item.key for item in tx.outbox.claim(platform, MINUTE, count)]
+
+
+def test_a_delivery_waits_with_the_destination_it_was_given(mine: Transaction) -> None:
+    item = queue(mine, "a", THERE)
+    assert item == OutboxItem(
+        id=item.id,
+        key="a",
+        session_id=ONE,
+        address=THERE,
+        payload="a",
+        turn_id=TurnId("t"),
+        state="waiting",
+        attempts=0,
+        created_at=NOON,
+    )
+    assert mine.outbox.undelivered() == [item]
+
+
+def test_a_key_is_queued_once_even_after_it_was_sent(mine: Transaction, theirs: Transaction) -> None:
+    queue(mine, "a")
+    again = Outgoing(key="a", session_id=TWO, address=THERE, payload="b")
+    assert theirs.outbox.add(again) is None
+    [item] = mine.outbox.claim("telegram", MINUTE)
+    mine.outbox.sent(item.id, "7")
+    assert mine.outbox.add(again) is None
+
+
+def test_what_is_claimed_is_being_sent_by_one_worker(mine: Transaction, theirs: Transaction) -> None:
+    queue(mine, "a")
+    [item] = mine.outbox.claim("telegram", MINUTE)
+    assert (item.state, item.attempts, item.doubtful) == ("sending", 1, False)
+    assert claimed(theirs) == claimed(mine) == []
+    assert mine.outbox.undelivered() == [item]
+
+
+def test_only_the_platform_that_asks_is_served(mine: Transaction) -> None:
+    queue(mine, "a", Address("discord", "1"))
+    assert claimed(mine, "telegram") == []
+    assert claimed(mine, "discord") == ["a"]
+
+
+def test_an_item_goes_out_when_those_before_it_at_its_address_have(mine: Transaction) -> None:
+    for key, address in (("a", HERE), ("b", HERE), ("c", THERE), ("d", THERE)):
+        queue(mine, key, address)
+    first, second = mine.outbox.claim("telegram", MINUTE)
+    assert (first.key, second.key) == ("a", "c")
+    assert claimed(mine) == []
+    mine.outbox.sent(second.id, "1")
+    assert claimed(mine) == ["d"]
+    mine.outbox.sent(first.id, "2")
+    assert claimed(mine) == ["b"]
+
+
+def test_no_more_is_claimed_than_asked_for(mine: Transaction) -> None:
+    for number in range(5):
+        queue(mine, str(number), Address("telegram", str(number)))
+    assert claimed(mine, count=2) == ["0", "1"]
+    assert claimed(mine) == ["2", "3", "4"]
+
+
+def test_what_was_sent_is_delivered(mine: Transaction) -> None:
+    queue(mine, "a")
+    [item] = mine.outbox.claim("telegram", MINUTE)
+    assert mine.outbox.sent(item.id, "ref")
+    assert not mine.outbox.sent(item.id, "ref")
+    assert mine.outbox.undelivered() == []
+
+
+def test_what_must_wait_comes_again_at_its_time_and_holds_up_its_address(
+    mine: Transaction, clock: SettableClock
+) -> None:
+    queue(mine, "a")
+    queue(mine, "b")
+    [item] = mine.outbox.claim("telegram", MINUTE)
+    assert mine.outbox.retry(item.id, NOON + 2 * MINUTE, "slow down")
+    assert claimed(mine) == []
+    clock.advance(2 * MINUTE)
+    [again] = mine.outbox.claim("telegram", MINUTE)
+    assert (again.key, again.attempts, again.doubtful, again.error) == ("a", 2, False, "slow down")
+
+
+def test_what_is_given_up_stays_on_record_and_lets_the_next_go(mine: Transaction, clock: SettableClock) -> None:
+    queue(mine, "a")
+    queue(mine, "b")
+    [item] = mine.outbox.claim("telegram", MINUTE)
+    assert mine.outbox.fail(item.id, "blocked by the user")
+    assert claimed(mine) == ["b"]
+    clock.advance(2 * MINUTE)
+    assert [(one.key, one.state, one.error) for one in mine.outbox.undelivered()] == [
+        ("a", "failed", "blocked by the user"),
+        ("b", "sending", ""),
+    ]
+    assert claimed(mine) == ["b"]
+
+
+def test_an_item_whose_sender_died_comes_again_and_is_doubtful(
+    mine: Transaction, theirs: Transaction, clock: SettableClock
+) -> None:
+    queue(mine, "a")
+    claimed(mine)
+    clock.advance(MINUTE)
+    [item] = theirs.outbox.claim("telegram", MINUTE)
+    assert (item.key, item.doubtful, item.attempts) == ("a", True, 2)
+
+
+def test_a_worker_cannot_settle_what_another_has_taken_over(
+    mine: Transaction, theirs: Transaction, clock: SettableClock
+) -> None:
+    item = queue(mine, "a")
+    claimed(mine)
+    clock.advance(MINUTE)
+    claimed(theirs)
+    assert not mine.outbox.sent(item.id, "1")
+    assert not mine.outbox.retry(item.id, NOON, "again")
+    assert not mine.outbox.fail(item.id, "no")
+    assert theirs.outbox.sent(item.id, "2")
+
+
+def test_nobody_can_settle_what_nobody_sends(mine: Transaction) -> None:
+    item = queue(mine, "a")
+    assert not mine.outbox.sent(item.id, "1")
+    assert not mine.outbox.fail(item.id, "no")
+    assert [one.state for one in mine.outbox.undelivered()] == ["waiting"]
+
+
+def test_a_slow_sender_that_nobody_replaced_may_still_report(mine: Transaction, clock: SettableClock) -> None:
+    queue(mine, "a")
+    [item] = mine.outbox.claim("telegram", MINUTE)
+    clock.advance(5 * MINUTE)
+    assert mine.outbox.sent(item.id, "1")
+
+
+def test_what_is_undelivered_is_listed_oldest_first_for_all_or_for_one_session(mine: Transaction) -> None:
+    for key, session in (("b", ONE), ("a", TWO), ("c", ONE)):
+        queue(mine, key, session=session)
+    assert [item.key for item in mine.outbox.undelivered()] == ["b", "a", "c"]
+    assert [item.key for item in mine.outbox.undelivered(ONE)] == ["b", "c"]
