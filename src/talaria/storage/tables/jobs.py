@@ -47,13 +47,13 @@ class JobsTable:
         won = self._sql.count(
             "UPDATE jobs SET next_at = ? WHERE id = ? AND next_at = ? AND paused = 0",
             (maybe_stamp(next_at), job.id, due_at),
+        ) and self._sql.count(
+            "INSERT INTO job_runs (job_id, due_at, state, started_at) VALUES (?, ?, 'running', ?)"
+            " ON CONFLICT (job_id, due_at) DO NOTHING",
+            (job.id, due_at, self._sql.now),
         )
         if not won:
             return None
-        self._sql.run(
-            "INSERT INTO job_runs (job_id, due_at, state, started_at) VALUES (?, ?, 'running', ?)",
-            (job.id, due_at, self._sql.now),
-        )
         return JobRun(job_id=job.id, due_at=job.next_at, state="running", started_at=from_stamp(self._sql.now))
 
     def end_run(self, run: JobRun) -> None:
