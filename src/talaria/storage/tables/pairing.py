@@ -40,13 +40,13 @@ class PairingTable:
             self._count_failure(platform, rules)
             return None
         self._sql.run("DELETE FROM pairing_failures WHERE platform = ?", (platform,))
-        self._sql.run(
+        person = self._sql.row(
             "INSERT INTO people (platform, user_id, name, since) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (platform, user_id) DO UPDATE SET name = excluded.name",
+            " ON CONFLICT (platform, user_id) DO UPDATE SET name = excluded.name RETURNING platform, user_id, name, since",
             (platform, *row, self._sql.now),
         )
-        user_id, name = row
-        return Person(platform, user_id, name, from_stamp(self._sql.now))
+        assert person is not None
+        return _person(person)
 
     def waiting(self) -> list[Person]:
         """Return those who hold a code that is still good."""

@@ -1,0 +1,103 @@
+"""People whom the owner has let in, and those who have asked."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.pairing import PairingRules, Person
+from talaria.core.errors import Refused
+from talaria.testing.clock import NOON, SettableClock
+
+RULES = PairingRules(code_life=timedelta(hours=1), failures=3, lockout=timedelta(hours=2))
+ANA = Person("telegram", "1", "Ana")
+BEN = Person("telegram", "2", "Ben")
+
+
+def test_a_code_lets_its_holder_in_once(mine: Transaction, theirs: Transaction) -> None:
+    assert mine.pairing.offer(ANA, "hash", RULES)
+    assert mine.pairing.waiting() == [replace(ANA, since=NOON)]
+    assert not mine.pairing.is_paired("telegram", "1")
+    assert theirs.pairing.approve("telegram", "hash", RULES) == replace(ANA, since=NOON)
+    assert mine.pairing.is_paired("telegram", "1")
+    assert mine.pairing.people() == [replace(ANA, since=NOON)]
+    assert mine.pairing.waiting() == []
+    assert mine.pairing.approve("telegram", "hash", RULES) is None
+
+
+def test_a_code_is_good_on_its_own_platform_only(mine: Transaction) -> None:
+    mine.pairing.offer(ANA, "hash", RULES)
+    assert mine.pairing.approve("discord", "hash", RULES) is None
+    assert mine.pairing.approve("telegram", "hash", RULES) is not None
+
+
+def test_nobody_gets_a_second_code_while_the_first_is_good(mine: Transaction, clock: SettableClock) -> None:
+    assert mine.pairing.offer(ANA, "first", RULES)
+    assert not mine.pairing.offer(ANA, "second", RULES)
+    clock.advance(RULES.code_life)
+    assert mine.pairing.offer(replace(ANA, name="Anna"), "third", RULES)
+    assert [mine.pairing.approve("telegram", code, RULES) for code in ("first", "second")] == [None, None]
+    approved = mine.pairing.approve("telegram", "third", RULES)
+    assert approved is not None
+    assert approved.name == "Anna"
+
+
+def test_an_old_code_is_worth_nothing(mine: Transaction, clock: SettableClock) -> None:
+    mine.pairing.offer(ANA, "hash", RULES)
+    clock.advance(RULES.code_life)
+    assert mine.pairing.waiting() == []
+    assert mine.pairing.approve("telegram", "hash", RULES) is None
+    assert mine.pairing.people() == []
+
+
+def test_too_many_wrong_codes_lock_the_platform_for_a_while(mine: Transaction, clock: SettableClock) -> None:
+    mine.pairing.offer(ANA, "hash", replace(RULES, code_life=timedelta(days=1)))
+    assert [mine.pairing.approve("telegram", "wrong", RULES) for _ in range(3)] == [None] * 3
+    with pytest.raises(Refused, match="14:00"):
+        mine.pairing.approve("telegram", "hash", RULES)
+    assert mine.pairing.approve("discord", "wrong", RULES) is None
+    clock.advance(RULES.lockout)
+    assert mine.pairing.approve("telegram", "hash", RULES) is not None
+
+
+def test_old_codes_count_as_wrong_ones(mine: Transaction, clock: SettableClock) -> None:
+    mine.pairing.offer(ANA, "hash", RULES)
+    clock.advance(RULES.code_life)
+    for _ in range(3):
+        mine.pairing.approve("telegram", "hash", RULES)
+    with pytest.raises(Refused):
+        mine.pairing.approve("telegram", "hash", RULES)
+
+
+def test_a_right_code_clears_the_count_and_a_lock_out_starts_it_anew(mine: Transaction, clock: SettableClock) -> None:
+    mine.pairing.offer(ANA, "hash", RULES)
+    for code in ("wrong", "wrong", "hash", "wrong", "wrong"):
+        mine.pairing.approve("telegram", code, RULES)
+    assert mine.pairing.approve("telegram", "wrong", RULES) is None
+    clock.advance(RULES.lockout)
+    assert [mine.pairing.approve("telegram", "wrong", RULES) for _ in range(3)] == [None] * 3
+    with pytest.raises(Refused):
+        mine.pairing.approve("telegram", "wrong", RULES)
+
+
+def test_those_who_were_let_in_are_listed_and_can_be_shut_out(mine: Transaction, clock: SettableClock) -> None:
+    for person in (BEN, ANA, Person("discord", "1")):
+        mine.pairing.offer(person, f"{person.platform} {person.user_id}", RULES)
+        mine.pairing.approve(person.platform, f"{person.platform} {person.user_id}", RULES)
+        clock.advance(timedelta(minutes=1))
+    assert [person.user_id for person in mine.pairing.people("telegram")] == ["2", "1"]
+    assert len(mine.pairing.people()) == 3
+    assert mine.pairing.revoke("telegram", "2")
+    assert not mine.pairing.revoke("telegram", "2")
+    assert not mine.pairing.is_paired("telegram", "2")
+    assert mine.pairing.is_paired("discord", "1")
+
+
+def test_whoever_is_let_in_again_has_been_in_since_the_first_time(mine: Transaction, clock: SettableClock) -> None:
+    for code in ("first", "second"):
+        mine.pairing.offer(ANA, code, RULES)
+        approved = mine.pairing.approve("telegram", code, RULES)
+        clock.advance(timedelta(days=1))
+    assert approved == replace(ANA, since=NOON)
+    assert mine.pairing.people() == [approved]
