@@ -1,0 +1,51 @@
+"""Which conversation goes on at which place."""
+
+from datetime import timedelta
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.bindings import Binding
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.testing.clock import NOON, SettableClock
+
+HOME = Address("telegram", "1", "group", thread_id="7", user_id="ana")
+ONE, TWO = SessionId("one"), SessionId("two")
+
+
+def test_a_place_is_joined_to_a_session(mine: Transaction) -> None:
+    assert mine.bindings.bind("key", ONE, HOME) is None
+    assert mine.bindings.get("key") == Binding("key", ONE, HOME, NOON)
+    assert mine.bindings.get("other") is None
+
+
+def test_binding_again_returns_what_it_replaces(mine: Transaction, clock: SettableClock) -> None:
+    mine.bindings.bind("key", ONE, HOME)
+    clock.advance(timedelta(minutes=1))
+    elsewhere = Address("telegram", "2")
+    assert mine.bindings.bind("key", TWO, elsewhere) == Binding("key", ONE, HOME, NOON)
+    assert mine.bindings.get("key") == Binding("key", TWO, elsewhere, clock.now())
+
+
+def test_a_replaced_binding_can_be_put_back(mine: Transaction) -> None:
+    mine.bindings.bind("key", ONE, HOME)
+    replaced = mine.bindings.bind("key", TWO, HOME)
+    assert replaced is not None
+    mine.bindings.bind(replaced.key, replaced.session_id, replaced.address)
+    assert mine.bindings.get("key") == replaced
+
+
+def test_a_session_lists_its_places_last_bound_first(mine: Transaction, clock: SettableClock) -> None:
+    for key in ("b", "a", "c"):
+        mine.bindings.bind(key, ONE, HOME)
+        clock.advance(timedelta(seconds=1))
+    mine.bindings.bind("d", TWO, HOME)
+    mine.bindings.bind("b", ONE, HOME)
+    assert [binding.key for binding in mine.bindings.of_session(ONE)] == ["b", "c", "a"]
+
+
+def test_a_place_can_be_parted_from_its_session(mine: Transaction) -> None:
+    mine.bindings.bind("key", ONE, HOME)
+    assert mine.bindings.unbind("key")
+    assert not mine.bindings.unbind("key")
+    assert mine.bindings.get("key") is None
+    assert mine.bindings.of_session(ONE) == []

@@ -1,0 +1,58 @@
+"""Results of background work that wait to be told."""
+
+from datetime import timedelta
+
+import pytest
+
+from talaria.contracts.store import Database, Transaction
+from talaria.core.ids import SessionId
+from talaria.testing.clock import NOON, SettableClock
+
+ONE, TWO = SessionId("one"), SessionId("two")
+
+
+def test_what_ended_waits_in_the_order_in_which_it_happened(mine: Transaction) -> None:
+    for number in ("1", "2", "3"):
+        assert mine.completions.add(ONE, "process", number, f"exit {number}")
+    taken = mine.completions.take(ONE)
+    assert [(one.source, one.external_id, one.payload, one.created_at) for one in taken] == [
+        ("process", "1", "exit 1", NOON),
+        ("process", "2", "exit 2", NOON),
+        ("process", "3", "exit 3", NOON),
+    ]
+
+
+def test_the_same_end_is_recorded_once_even_after_it_was_told(mine: Transaction, theirs: Transaction) -> None:
+    assert mine.completions.add(ONE, "process", "1", "")
+    assert not theirs.completions.add(ONE, "process", "1", "")
+    mine.completions.take(ONE)
+    assert not mine.completions.add(ONE, "process", "1", "")
+    assert mine.completions.add(ONE, "task", "1", "")
+
+
+def test_each_is_handed_out_once(mine: Transaction, theirs: Transaction) -> None:
+    mine.completions.add(ONE, "process", "1", "")
+    mine.completions.add(TWO, "process", "2", "")
+    assert [one.session_id for one in theirs.completions.take(ONE)] == [ONE]
+    assert mine.completions.take(ONE) == []
+
+
+def test_what_could_not_be_told_waits_on(database: Database, mine: Transaction) -> None:
+    mine.completions.add(ONE, "process", "1", "")
+
+    def take_and_fail(tx: Transaction) -> None:
+        assert tx.completions.take(ONE)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        database.write(take_and_fail)
+    assert len(mine.completions.take(ONE)) == 1
+
+
+def test_the_longest_waiting_conversation_comes_first(mine: Transaction, clock: SettableClock) -> None:
+    for session, number in ((TWO, "1"), (ONE, "2"), (TWO, "3")):
+        mine.completions.add(session, "process", number, "")
+        clock.advance(timedelta(seconds=1))
+    assert mine.completions.waiting() == [TWO, ONE]
+    mine.completions.take(TWO)
+    assert mine.completions.waiting() == [ONE]

@@ -1,0 +1,235 @@
+"""Handoffs: the six calls of the contract, withdrawal and lapsed claims."""
+
+from datetime import timedelta
+from typing import Literal
+
+import pytest
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.handoffs import CLAIM_LIFE, HandoffState, PendingHandoff
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.ids import SessionId
+from talaria.testing.clock import SettableClock
+
+NOWHERE = SessionId("nowhere")
+Status = Literal["pending", "running", "completed", "failed"]
+
+
+@pytest.fixture
+def session(mine: Transaction) -> SessionId:
+    return mine.sessions.create(NewSession(source="cli", title="Trip")).id
+
+
+def bring_to(tx: Transaction, session: SessionId, status: Status) -> None:
+    """Bring a fresh session's handoff to a state."""
+    tx.handoffs.request_handoff(session, "telegram")
+    if status != "pending":
+        tx.handoffs.claim_handoff(session)
+    if status == "completed":
+        tx.handoffs.complete_handoff(session)
+    if status == "failed":
+        tx.handoffs.fail_handoff(session, "no home channel")
+
+
+def test_nothing_was_asked_for_at_first(mine: Transaction, session: SessionId) -> None:
+    assert mine.handoffs.get_handoff_state(session) == {"state": None, "platform": None, "error": None}
+
+
+def test_a_request_is_pending(mine: Transaction, session: SessionId) -> None:
+    assert mine.handoffs.request_handoff(session, "telegram")
+    assert mine.handoffs.get_handoff_state(session) == {"state": "pending", "platform": "telegram", "error": None}
+
+
+@pytest.mark.parametrize("status", ["pending", "running"])
+def test_a_second_request_is_refused_while_one_is_under_way(
+    mine: Transaction, session: SessionId, status: Status
+) -> None:
+    bring_to(mine, session, status)
+    assert not mine.handoffs.request_handoff(session, "discord")
+    assert mine.handoffs.get_handoff_state(session) == {"state": status, "platform": "telegram", "error": None}
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_a_new_request_is_allowed_after_the_end_also_to_another_platform(
+    mine: Transaction, session: SessionId, status: Status
+) -> None:
+    bring_to(mine, session, status)
+    assert mine.handoffs.request_handoff(session, "discord")
+    assert mine.handoffs.get_handoff_state(session) == {"state": "pending", "platform": "discord", "error": None}
+
+
+def test_an_unknown_session_can_do_nothing(mine: Transaction) -> None:
+    assert not mine.handoffs.request_handoff(NOWHERE, "telegram")
+    assert mine.handoffs.get_handoff_state(NOWHERE) is None
+    assert not mine.handoffs.claim_handoff(NOWHERE)
+    assert not mine.handoffs.complete_handoff(NOWHERE)
+    assert not mine.handoffs.fail_handoff(NOWHERE, "")
+    assert not mine.handoffs.withdraw_handoff(NOWHERE, "")
+
+
+def test_only_pending_ones_are_listed_oldest_request_first(mine: Transaction, clock: SettableClock) -> None:
+    titles: list[Status | Literal["first", "second"]] = ["second", "first", "running", "completed", "failed"]
+    ids = {title: mine.sessions.create(NewSession(source="cli", title=title)).id for title in titles}
+    mine.sessions.create(NewSession(source="cli", title="never asked"))
+    statuses: list[Status] = ["running", "completed", "failed"]
+    for status in statuses:
+        bring_to(mine, ids[status], status)
+    mine.handoffs.request_handoff(ids["first"], "discord")
+    clock.advance(timedelta(seconds=1))
+    mine.handoffs.request_handoff(ids["second"], "telegram")
+    assert mine.handoffs.list_pending_handoffs() == [
+        PendingHandoff(ids["first"], "first", "discord"),
+        PendingHandoff(ids["second"], "second", "telegram"),
+    ]
+
+
+def test_a_pending_one_is_claimed_once(mine: Transaction, theirs: Transaction, session: SessionId) -> None:
+    mine.handoffs.request_handoff(session, "telegram")
+    assert theirs.handoffs.claim_handoff(session)
+    assert not mine.handoffs.claim_handoff(session)
+    assert not theirs.handoffs.claim_handoff(session)
+    assert mine.handoffs.get_handoff_state(session) == {"state": "running", "platform": "telegram", "error": None}
+    assert mine.handoffs.list_pending_handoffs() == []
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_what_has_ended_cannot_be_claimed(mine: Transaction, session: SessionId, status: Status) -> None:
+    bring_to(mine, session, status)
+    assert not mine.handoffs.claim_handoff(session)
+
+
+def test_what_was_never_asked_for_cannot_be_claimed_completed_failed_or_withdrawn(
+    mine: Transaction, session: SessionId
+) -> None:
+    assert not mine.handoffs.claim_handoff(session)
+    assert not mine.handoffs.complete_handoff(session)
+    assert not mine.handoffs.fail_handoff(session, "no")
+    assert not mine.handoffs.withdraw_handoff(session, "no")
+    assert mine.handoffs.get_handoff_state(session) == HandoffState(state=None, platform=None, error=None)
+
+
+def test_a_running_one_is_completed_by_its_claimer_only(
+    mine: Transaction, theirs: Transaction, session: SessionId
+) -> None:
+    bring_to(mine, session, "running")
+    assert not theirs.handoffs.complete_handoff(session)
+    assert mine.handoffs.complete_handoff(session)
+    assert not mine.handoffs.complete_handoff(session)
+    assert mine.handoffs.get_handoff_state(session) == {"state": "completed", "platform": "telegram", "error": None}
+
+
+def test_a_pending_one_cannot_be_completed(mine: Transaction, session: SessionId) -> None:
+    bring_to(mine, session, "pending")
+    assert not mine.handoffs.complete_handoff(session)
+
+
+def test_a_running_one_is_failed_by_its_claimer_only(
+    mine: Transaction, theirs: Transaction, session: SessionId
+) -> None:
+    bring_to(mine, session, "running")
+    assert not theirs.handoffs.fail_handoff(session, "mine")
+    assert mine.handoffs.fail_handoff(session, "no home channel")
+    assert mine.handoffs.get_handoff_state(session) == {
+        "state": "failed",
+        "platform": "telegram",
+        "error": "no home channel",
+    }
+
+
+def test_a_pending_one_can_be_failed_by_anyone(mine: Transaction, theirs: Transaction, session: SessionId) -> None:
+    bring_to(mine, session, "pending")
+    assert theirs.handoffs.fail_handoff(session, "unknown platform")
+    assert not mine.handoffs.claim_handoff(session)
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_what_has_ended_stays_as_it_ended(mine: Transaction, session: SessionId, status: Status) -> None:
+    bring_to(mine, session, status)
+    before = mine.handoffs.get_handoff_state(session)
+    assert not mine.handoffs.complete_handoff(session)
+    assert not mine.handoffs.fail_handoff(session, "late")
+    assert not mine.handoffs.withdraw_handoff(session, "late")
+    assert mine.handoffs.get_handoff_state(session) == before
+
+
+@pytest.mark.parametrize("by", ["fail_handoff", "withdraw_handoff"])
+def test_a_reason_is_cut_at_500_characters(mine: Transaction, session: SessionId, by: str) -> None:
+    bring_to(mine, session, "pending")
+    reason = "é🎉" * 400
+    assert getattr(mine.handoffs, by)(session, reason)
+    state = mine.handoffs.get_handoff_state(session)
+    assert state is not None
+    assert state["error"] == reason[:500]
+
+
+@pytest.mark.parametrize("status", ["pending", "running"])
+def test_whoever_asked_can_withdraw_until_the_end(
+    mine: Transaction, theirs: Transaction, session: SessionId, status: Status
+) -> None:
+    bring_to(theirs, session, status)
+    assert mine.handoffs.withdraw_handoff(session, "timed out")
+    assert not mine.handoffs.withdraw_handoff(session, "again")
+    assert mine.handoffs.get_handoff_state(session) == {
+        "state": "failed",
+        "platform": "telegram",
+        "error": "timed out",
+    }
+
+
+def test_a_late_worker_cannot_overwrite_what_a_time_out_decided(
+    mine: Transaction, theirs: Transaction, session: SessionId
+) -> None:
+    bring_to(theirs, session, "running")
+    mine.handoffs.withdraw_handoff(session, "timed out")
+    assert not theirs.handoffs.complete_handoff(session)
+    assert not theirs.handoffs.fail_handoff(session, "late")
+    mine.handoffs.request_handoff(session, "discord")
+    assert not theirs.handoffs.complete_handoff(session)
+    assert mine.handoffs.get_handoff_state(session) == {"state": "pending", "platform": "discord", "error": None}
+
+
+def test_a_claim_lapses_and_is_taken_over_by_one(
+    mine: Transaction, theirs: Transaction, session: SessionId, clock: SettableClock
+) -> None:
+    bring_to(mine, session, "running")
+    assert theirs.handoffs.list_lapsed_handoffs() == []
+    clock.advance(CLAIM_LIFE)
+    assert theirs.handoffs.list_lapsed_handoffs() == [PendingHandoff(session, "Trip", "telegram")]
+    assert theirs.handoffs.claim_handoff(session)
+    assert not mine.handoffs.claim_handoff(session)
+    assert theirs.handoffs.list_lapsed_handoffs() == []
+    assert not mine.handoffs.complete_handoff(session)
+    assert not mine.handoffs.fail_handoff(session, "late")
+    assert theirs.handoffs.complete_handoff(session)
+
+
+def test_a_claim_lives_as_long_as_it_was_made_for(
+    mine: Transaction, theirs: Transaction, session: SessionId, clock: SettableClock
+) -> None:
+    mine.handoffs.request_handoff(session, "telegram")
+    mine.handoffs.claim_handoff(session, timedelta(seconds=5))
+    clock.advance(timedelta(seconds=4))
+    assert not theirs.handoffs.claim_handoff(session)
+    clock.advance(timedelta(seconds=1))
+    assert theirs.handoffs.claim_handoff(session)
+
+
+def test_lapsed_ones_are_listed_oldest_request_first(mine: Transaction, clock: SettableClock) -> None:
+    ids = [mine.sessions.create(NewSession(source="cli")).id for _ in range(3)]
+    for session in reversed(ids):
+        mine.handoffs.request_handoff(session, "telegram")
+        clock.advance(timedelta(seconds=1))
+    for session in ids:
+        mine.handoffs.claim_handoff(session)
+    clock.advance(CLAIM_LIFE)
+    assert [one.session_id for one in mine.handoffs.list_lapsed_handoffs()] == list(reversed(ids))
+
+
+def test_handoffs_of_different_sessions_do_not_touch_each_other(mine: Transaction, theirs: Transaction) -> None:
+    one, two = (mine.sessions.create(NewSession(source="cli")).id for _ in range(2))
+    bring_to(mine, one, "running")
+    bring_to(theirs, two, "running")
+    assert theirs.handoffs.fail_handoff(two, "no")
+    assert mine.handoffs.complete_handoff(one)
+    states = [mine.handoffs.get_handoff_state(session) for session in (one, two)]
+    assert [state and state["state"] for state in states] == ["completed", "failed"]

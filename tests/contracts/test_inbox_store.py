@@ -1,0 +1,155 @@
+"""What arrived for a conversation and is not worked off yet."""
+
+from datetime import timedelta
+
+import pytest
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
+from talaria.core.errors import LeaseLost
+from talaria.core.ids import SessionId, new_turn_id
+from talaria.testing.clock import NOON, SettableClock
+
+MINUTE = timedelta(minutes=1)
+ONE, TWO = SessionId("one"), SessionId("two")
+
+
+def put(tx: Transaction, external_id: str, session: SessionId = ONE, priority: int = 0) -> InboxItem:
+    """Put something in and return it."""
+    arrival = Arrival(
+        session_id=session, source="telegram", external_id=external_id, payload=external_id, priority=priority
+    )
+    item = tx.inbox.add(arrival)
+    assert item is not None
+    return item
+
+
+def claimed(tx: Transaction) -> SessionClaim:
+    claim = tx.inbox.claim_session(MINUTE)
+    assert claim is not None
+    return claim
+
+
+def test_what_arrives_waits(mine: Transaction) -> None:
+    item = put(mine, "1")
+    assert (item.session_id, item.source, item.external_id, item.payload) == (ONE, "telegram", "1", "1")
+    assert (item.kind, item.state, item.received_at, item.turn_id) == ("message", "waiting", NOON, None)
+    assert mine.inbox.unsettled(ONE) == [item]
+
+
+def test_a_redelivery_is_recognised_even_after_it_was_worked_off(mine: Transaction, theirs: Transaction) -> None:
+    again = Arrival(session_id=ONE, source="telegram", external_id="1", payload="again")
+    item = put(mine, "1")
+    assert theirs.inbox.add(again) is None
+    mine.inbox.settle([item.id])
+    assert mine.inbox.add(again) is None
+    assert mine.inbox.unsettled(ONE) == []
+
+
+def test_the_same_id_from_another_source_is_something_else(mine: Transaction) -> None:
+    put(mine, "1")
+    assert mine.inbox.add(Arrival(session_id=ONE, source="discord", external_id="1", payload="")) is not None
+
+
+def test_higher_priority_goes_first_then_first_come_first_served(mine: Transaction) -> None:
+    for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5), ("e", -1)):
+        put(mine, name, priority=priority)
+    assert [item.payload for item in mine.inbox.unsettled(ONE)] == ["b", "d", "a", "c", "e"]
+    claim = claimed(mine)
+    turn = new_turn_id()
+    assert [item.payload for item in mine.inbox.take(claim, turn)] == ["b"]
+    assert [item.payload for item in mine.inbox.take(claim, turn, count=2)] == ["d", "a"]
+    assert [item.payload for item in mine.inbox.take(claim, turn, count=9)] == ["c", "e"]
+    assert mine.inbox.take(claim, turn) == []
+
+
+def test_the_conversation_that_has_waited_longest_is_claimed_first(mine: Transaction, theirs: Transaction) -> None:
+    put(mine, "1", TWO)
+    put(mine, "2", ONE)
+    put(mine, "3", TWO)
+    assert claimed(mine).session_id == TWO
+    assert claimed(theirs).session_id == ONE
+    assert mine.inbox.claim_session(MINUTE) is None
+
+
+def test_many_messages_of_an_owned_conversation_do_not_hide_another(mine: Transaction, theirs: Transaction) -> None:
+    for number in range(50):
+        put(mine, str(number), ONE)
+    put(mine, "last", TWO)
+    assert claimed(mine).session_id == ONE
+    assert claimed(theirs).session_id == TWO
+
+
+def test_an_empty_inbox_has_nothing_to_claim(mine: Transaction) -> None:
+    assert mine.inbox.claim_session(MINUTE) is None
+
+
+def test_a_conversation_with_nothing_waiting_is_not_claimed_unless_named(mine: Transaction) -> None:
+    item = put(mine, "1")
+    mine.inbox.settle([item.id])
+    assert mine.inbox.claim_session(MINUTE) is None
+    claim = mine.inbox.claim_session(MINUTE, ONE)
+    assert claim is not None
+    assert claim.session_id == ONE
+
+
+def test_a_named_conversation_with_an_owner_is_not_given_to_another(mine: Transaction, theirs: Transaction) -> None:
+    put(mine, "1")
+    claimed(mine)
+    assert theirs.inbox.claim_session(MINUTE, ONE) is None
+
+
+def test_a_lane_is_free_again_when_its_lease_is_released_or_lapses(
+    mine: Transaction, theirs: Transaction, clock: SettableClock
+) -> None:
+    put(mine, "1")
+    mine.leases.release(claimed(mine).lease)
+    claimed(theirs)
+    clock.advance(MINUTE)
+    assert claimed(mine).session_id == ONE
+
+
+def test_what_is_taken_belongs_to_a_turn_and_is_not_handed_out_again(mine: Transaction) -> None:
+    put(mine, "1")
+    claim, turn = claimed(mine), new_turn_id()
+    [item] = mine.inbox.take(claim, turn)
+    assert (item.state, item.turn_id) == ("taken", turn)
+    assert mine.inbox.take(claim, new_turn_id()) == []
+    assert mine.inbox.unsettled(ONE) == [item]
+
+
+def test_only_the_claimed_conversation_is_handed_out(mine: Transaction) -> None:
+    put(mine, "1", ONE)
+    put(mine, "2", TWO)
+    assert [item.session_id for item in mine.inbox.take(claimed(mine), new_turn_id(), count=9)] == [ONE]
+
+
+def test_a_worker_whose_claim_lapsed_and_was_taken_over_gets_nothing(
+    mine: Transaction, theirs: Transaction, clock: SettableClock
+) -> None:
+    put(mine, "1")
+    lost = claimed(mine)
+    clock.advance(MINUTE)
+    held = claimed(theirs)
+    with pytest.raises(LeaseLost):
+        mine.inbox.take(lost, new_turn_id())
+    assert len(theirs.inbox.take(held, new_turn_id())) == 1
+
+
+def test_what_a_dead_turn_had_taken_waits_again_in_its_old_place(mine: Transaction) -> None:
+    for name in "abc":
+        put(mine, name)
+    claim, dead = claimed(mine), new_turn_id()
+    first, second = mine.inbox.take(claim, dead, count=2)
+    mine.inbox.settle([second.id])
+    assert mine.inbox.put_back(dead) == 1
+    assert mine.inbox.put_back(dead) == 0
+    [again] = mine.inbox.take(claim, new_turn_id())
+    assert again.id == first.id
+
+
+def test_what_is_settled_is_gone_from_the_line(mine: Transaction) -> None:
+    items = [put(mine, name) for name in "abc"]
+    mine.inbox.settle([items[0].id, items[2].id])
+    mine.inbox.settle([])
+    assert mine.inbox.unsettled(ONE) == [items[1]]

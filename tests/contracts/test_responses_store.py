@@ -1,0 +1,91 @@
+"""What the API keeps for its clients."""
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.responses import ApiRun, ApiRunState, RepeatedAnswer, StoredResponse
+from talaria.core.ids import SessionId
+from talaria.testing.clock import NOON, SettableClock
+
+DAY = timedelta(days=1)
+ONE = SessionId("one")
+
+
+def test_a_response_is_kept_as_it_is(mine: Transaction) -> None:
+    response = StoredResponse(id="r2", session_id=ONE, body='{"a": 1}', conversation="trip", previous_id="r1")
+    mine.responses.put(response)
+    assert mine.responses.get("r2") == response
+    assert mine.responses.get("r3") is None
+
+
+def test_a_response_put_again_has_its_new_body(mine: Transaction) -> None:
+    response = StoredResponse(id="r", session_id=ONE, body="in progress")
+    mine.responses.put(response)
+    mine.responses.put(replace(response, body="completed"))
+    stored = mine.responses.get("r")
+    assert stored is not None
+    assert stored.body == "completed"
+
+
+def test_the_last_response_of_a_named_conversation_is_known(mine: Transaction, clock: SettableClock) -> None:
+    for response_id, conversation in (("b", "trip"), ("a", "trip"), ("c", "other"), ("d", "")):
+        mine.responses.put(StoredResponse(id=response_id, session_id=ONE, body="", conversation=conversation))
+        clock.advance(timedelta(seconds=1))
+    newest = mine.responses.newest_in("trip")
+    assert newest is not None
+    assert newest.id == "a"
+    assert mine.responses.newest_in("nowhere") is None
+    assert mine.responses.newest_in("") is None
+
+
+def test_a_response_can_be_forgotten(mine: Transaction) -> None:
+    mine.responses.put(StoredResponse(id="r", session_id=ONE, body=""))
+    assert mine.responses.delete("r")
+    assert not mine.responses.delete("r")
+    assert mine.responses.get("r") is None
+
+
+def test_the_first_request_of_a_key_reserves_it(mine: Transaction, theirs: Transaction) -> None:
+    assert mine.responses.begin_request("key", "post a", DAY) is None
+    assert theirs.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post a", None)
+    mine.responses.end_request("key", "answer")
+    assert theirs.responses.begin_request("key", "post a", DAY) == RepeatedAnswer("post a", "answer")
+    assert mine.responses.begin_request("other", "post a", DAY) is None
+
+
+def test_a_key_is_free_again_when_its_life_is_over(mine: Transaction, clock: SettableClock) -> None:
+    mine.responses.begin_request("key", "post a", DAY)
+    mine.responses.end_request("key", "answer")
+    clock.advance(DAY)
+    assert mine.responses.begin_request("key", "post b", DAY) is None
+    assert mine.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post b", None)
+
+
+def test_a_run_is_recorded(mine: Transaction) -> None:
+    run = mine.runs.create(ApiRun(id="run", session_id=ONE, request="{}"))
+    assert run == ApiRun(id="run", session_id=ONE, request="{}", state="queued", created_at=NOON, updated_at=NOON)
+    assert mine.runs.get("run") == run
+    assert mine.runs.get("other") is None
+
+
+def test_a_run_moves_until_it_has_ended(mine: Transaction, clock: SettableClock) -> None:
+    mine.runs.create(ApiRun(id="run", session_id=ONE, request="{}"))
+    clock.advance(DAY)
+    moves: list[ApiRunState] = ["running", "waiting", "running", "failed"]
+    assert [mine.runs.move("run", state, "no answer" if state == "failed" else "") for state in moves] == [True] * 4
+    assert not mine.runs.move("run", "completed")
+    assert not mine.runs.move("other", "running")
+    run = mine.runs.get("run")
+    assert run is not None
+    assert (run.state, run.error, run.created_at, run.updated_at) == ("failed", "no answer", NOON, NOON + DAY)
+
+
+def test_runs_that_have_not_ended_are_listed_oldest_first(mine: Transaction, clock: SettableClock) -> None:
+    states: list[ApiRunState] = ["completed", "waiting", "stopped", "queued", "failed", "running"]
+    for number, state in enumerate(states):
+        mine.runs.create(ApiRun(id=str(9 - number), session_id=ONE, request=""))
+        mine.runs.move(str(9 - number), state)
+        clock.advance(timedelta(seconds=1))
+    assert [run.state for run in mine.runs.open()] == ["waiting", "queued", "running"]
