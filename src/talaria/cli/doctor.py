@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Look at everything, report it, and return whether a fault is left."""
+    profile = services.profile
     results = []
     for check in CHECKS:
         result = _examine(check, services, fix=arguments.fix)
@@ -64,7 +65,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     if arguments.json:
         services.terminal.json([_as_data(result) for result in results])
     else:
-        _sum_up(results, services.terminal)
+        _sum_up(profile.name, results, services.terminal)
     return 1 if any(result.count("fault") for result in results) else 0
 
 
@@ -120,17 +121,18 @@ def _wrapped(text: str, indent: str, terminal: Terminal) -> str:
     )
 
 
-def _sum_up(results: list[Result], terminal: Terminal) -> None:
+def _sum_up(profile: str, results: list[Result], terminal: Terminal) -> None:
     faults, warnings = (sum(result.count(state) for result in results) for state in ("fault", "warning"))
     mendable = sum(finding.mend is not None for result in results for finding in result.findings)
-    told = [
-        f"{number} {noun}{'s' if number != 1 else ''}" for number, noun in ((faults, "fault"), (warnings, "warning"))
-    ]
-    sentence = f"{' and '.join(told)}." if faults or warnings else "All is well."
-    color = "red" if faults else "yellow" if warnings else "green"
+    counts = [f"{number} {noun}{'s' if number > 1 else ''}" for number, noun in _counted(faults, warnings)]
+    sentence = f"{' and '.join(counts) or 'All is well'} in the profile {profile}."
     repair = f" `talaria doctor --fix` repairs {mendable} of them." if mendable else ""
     terminal.line()
-    terminal.line(terminal.styled(sentence, color, "bold") + repair)
+    terminal.line(terminal.styled(sentence, "red" if faults else "yellow" if warnings else "green", "bold") + repair)
+
+
+def _counted(faults: int, warnings: int) -> list[tuple[int, str]]:
+    return [(number, noun) for number, noun in ((faults, "fault"), (warnings, "warning")) if number]
 
 
 def _as_data(result: Result) -> dict[str, Any]:

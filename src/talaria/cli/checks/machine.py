@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 
 import apsw
 
+from talaria import __version__
 from talaria.cli.checks.findings import Finding, fault, ok, warning
 from talaria.cli.services import Services
 from talaria.settings.load import load
@@ -17,6 +18,7 @@ DISTRIBUTION = "talaria-agent"
 FIRST_PYTHON, LAST_PYTHON = (3, 11), (3, 13)
 FIRST_SQLITE = (3, 51, 3)  # before it, two connections could reset the write-ahead log at once and lose commits
 
+_EVERYTHING = "all"  # the extra that holds all others
 _REQUIREMENT = re.compile(r"""([\w.-]+).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
 
 
@@ -24,7 +26,7 @@ def look_at_python(_services: Services) -> Iterator[Finding]:
     """Report whether this Python is one that Talaria is tested with."""
     running = ".".join(map(str, sys.version_info[:3]))
     if FIRST_PYTHON <= sys.version_info[:2] <= LAST_PYTHON:
-        yield ok(f"Python {running}.")
+        yield ok(f"Talaria {__version__} on Python {running}.")
     else:
         first, last = (".".join(map(str, one)) for one in (FIRST_PYTHON, LAST_PYTHON))
         yield fault(f"Python {running} is not supported.", f"Install Talaria with Python {first} to {last}.")
@@ -42,6 +44,8 @@ def look_at_sqlite(_services: Services) -> Iterator[Finding]:
 def look_at_extras(services: Services) -> Iterator[Finding]:
     """Report which optional packages are there, and those that settings or tokens need and that are missing."""
     extras = _extras()
+    if not extras:
+        yield warning("Talaria runs without being installed: its extras are not known.", "`pip install -e .` helps.")
     missing = [extra for extra, packages in extras.items() if not all(packages.values())]
     for extra in extras:
         if extra not in missing:
@@ -74,7 +78,7 @@ def _extras() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for requirement in _requirements():
         parsed = _REQUIREMENT.match(requirement)
-        if parsed and parsed[1] != DISTRIBUTION:
+        if parsed and parsed[2] != _EVERYTHING:
             found[parsed[2]][parsed[1]] = _installed(parsed[1])
     return found
 

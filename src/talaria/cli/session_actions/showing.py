@@ -82,10 +82,10 @@ def _heading(session: Session, message: Message, terminal: Terminal, zone: tzinf
 
 def _lines(message: Message, terminal: Terminal) -> Iterator[str]:
     for part in message.parts:
-        if isinstance(part, Text):
-            yield part.text.rstrip()
-        else:
+        if not isinstance(part, Text):
             yield terminal.styled(cut(cell(_compact(part)), terminal.width), "dim")
+        elif part.text.strip():
+            yield part.text.rstrip()
 
 
 def _compact(part: Part) -> str:
