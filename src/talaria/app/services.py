@@ -67,6 +67,15 @@ class ProcessServices:
         opened: AbstractContextManager[Database] = load("talaria.app.stores").open_database(settings, profile)
         return opened
 
+    def check_store(self) -> list[str]:
+        """Look through the whole store and return what is wrong with it, a sentence each."""
+        found: list[str] = load("talaria.app.stores").check_store(self.settings(), self.profile)
+        return found
+
+    def recover_store(self) -> str:
+        """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
+        return str(load("talaria.app.stores").recover_store(self.settings(), self.profile))
+
     def command_line(self) -> "Command":
         """Everything that may be typed after `talaria`; loads every subcommand."""
         command: Command = load("talaria.app.command_line").read_command_line()

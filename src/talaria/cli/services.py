@@ -38,5 +38,11 @@ class Services(Protocol):
     def open_database(self) -> "AbstractContextManager[Database]":
         """The profile's store, closed when the block ends."""
 
+    def check_store(self) -> list[str]:
+        """Look through the whole store and return what is wrong with it, a sentence each."""
+
+    def recover_store(self) -> str:
+        """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
+
     def command_line(self) -> "Command":
         """Everything that may be typed after `talaria`; loads every subcommand."""

@@ -1,0 +1,103 @@
+"""`talaria restore`: bring a profile back from a backup."""
+
+import argparse
+from pathlib import Path
+
+from talaria.cli.backup import describe_rows, make_backup, message_count, new_backup_file
+from talaria.cli.backup_file import Backup, open_backup
+from talaria.cli.services import Services
+from talaria.contracts.store import Transaction
+from talaria.core.errors import Refused
+from talaria.settings.files import read_file, write_file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the options."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="what `talaria backup` has written")
+    parser.add_argument(
+        "--only", choices=("store", "settings"), help="bring back the conversations or the settings alone"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what is in the file and change nothing")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Restore what was asked for and say what was done."""
+    with open_backup(arguments.file) as backup:
+        if arguments.dry_run:
+            _show(backup, arguments, services)
+            return 0
+        done = []
+        if arguments.only != "settings":
+            done += _restore_store(backup, arguments, services)
+        if arguments.only != "store":
+            done += _restore_files(backup, services)
+    if arguments.json:
+        services.terminal.json({"manifest": backup.manifest, "done": done})
+        return 0
+    for sentence in done:
+        services.terminal.line(sentence)
+    services.terminal.note("Restart what runs in the background for it to take notice.")
+    return 0
+
+
+def _show(backup: Backup, arguments: argparse.Namespace, services: Services) -> None:
+    manifest = backup.manifest
+    if arguments.json:
+        services.terminal.json(manifest)
+        return
+    services.terminal.line(
+        f"{arguments.file} was made on {manifest.made_at:%Y-%m-%d at %H:%M} UTC by Talaria {manifest.talaria}"
+        f" from the profile {manifest.profile}: {describe_rows(manifest)}."
+    )
+    rows = [(table, count) for table, count in manifest.rows.items() if count]
+    services.terminal.table(("TABLE", "ROWS"), rows)
+
+
+def _restore_store(backup: Backup, arguments: argparse.Namespace, services: Services) -> list[str]:
+    with services.open_database() as database:
+        present = database.read(message_count)
+    done = []
+    if present:
+        _ask(present, backup, arguments, services)
+        safety = new_backup_file(services, "before-restore")
+        make_backup(services, safety, with_secrets=False)
+        done.append(f"What was there before is in {safety}.")
+
+    def load(tx: Transaction) -> None:
+        with services.terminal.progress("Restoring", sum(backup.manifest.rows.values())) as progress:
+            backup.load(tx, progress.advance)
+
+    with services.open_database() as database:
+        database.write(load)
+    return [f"{describe_rows(backup.manifest)} were restored.", *done]
+
+
+def _ask(present: int, backup: Backup, arguments: argparse.Namespace, services: Services) -> None:
+    if arguments.yes:
+        return
+    question = (
+        f"Replace the {present} messages of the profile {services.profile.name} by {describe_rows(backup.manifest)}?"
+    )
+    if not services.terminal.interactive:
+        raise Refused(f"The profile {services.profile.name} is not empty. Add --yes to replace what is in it.")
+    if not services.terminal.confirm(question):
+        raise Refused("Nothing was changed.")
+
+
+def _restore_files(backup: Backup, services: Services) -> list[str]:
+    done = []
+    services.profile.prepare()
+    for target in (services.profile.config_file, services.profile.secrets_file):
+        content = backup.file(target.name)
+        present = read_file(target)
+        if content is None or content == present:
+            continue
+        if present is not None:
+            aside = target.with_name(f"{target.name}.before-restore")
+            write_file(aside, present.decode(errors="surrogateescape"))
+            done.append(f"The old {target.name} is kept as {aside}.")
+        write_file(target, content.decode(errors="surrogateescape"))
+        done.append(f"{target.name} was restored.")
+    return done
