@@ -1,7 +1,6 @@
 """Check of the store: that it opens, that its schema is current, and that nothing in it is damaged."""
 
 from collections.abc import Iterator
-from typing import Protocol, cast
 
 from talaria.cli.checks.findings import Finding, fault, ok, warning
 from talaria.cli.services import Services
@@ -12,16 +11,6 @@ from talaria.settings.errors import SettingsInvalid
 _RECOVER = "`talaria doctor --fix` keeps the damaged file aside and recovers what can be read."
 
 
-class StoreCare(Protocol):
-    """What the running program can do for its store."""
-
-    def check_store(self) -> list[str]:
-        """Look through the whole store and return what is wrong with it, a sentence each."""
-
-    def recover_store(self) -> str:
-        """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
-
-
 def look_at_store(services: Services) -> Iterator[Finding]:
     """Report every damage, or what kept the store from being opened."""
     try:
@@ -29,7 +18,7 @@ def look_at_store(services: Services) -> Iterator[Finding]:
         if not place:
             yield ok(f"{services.profile.database_file} does not exist yet: it is made with the first session.")
             return
-        damage = cast("StoreCare", services).check_store()
+        damage = services.check_store()
     except SettingsInvalid:
         yield warning("The store was not looked at, since the settings have faults.", "Repair the settings first.")
     except StoreCorrupt as error:
@@ -47,4 +36,4 @@ def _place(services: Services) -> str:
 
 
 def _damaged(damage: list[str], services: Services) -> Finding:
-    return fault(" ".join(["The store is damaged.", *damage]), _RECOVER, cast("StoreCare", services).recover_store)
+    return fault(" ".join(["The store is damaged.", *damage]), _RECOVER, services.recover_store)
