@@ -65,7 +65,7 @@ def seamed(text: str) -> str:
     """Return the text with seams around the characters that are words of their own; `unseamed` undoes it."""
     if text.isascii():
         return text
-    return _SOLITARY.sub(f"{_SEAM}\\1{_SEAM}", unicodedata.normalize("NFKC", text))
+    return unicodedata.normalize("NFKC", text).translate(_SEAMED)
 
 
 def unseamed(text: str) -> str:
@@ -94,4 +94,14 @@ class _PlainCharacters(dict[int, str]):
         return plain
 
 
+class _SeamedCharacters(dict[int, str]):
+    """Characters that are words of their own between seams, all others as they are; learnt as they come."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        self[code] = f"{_SEAM}{character}{_SEAM}" if _SOLITARY.match(character) else character
+        return self[code]
+
+
 _PLAIN = _PlainCharacters()
+_SEAMED = _SeamedCharacters()
