@@ -73,9 +73,10 @@ class SqliteSearch:
         conditions, values = filters(query)
         joins = f" JOIN arrivals ON arrivals.number = words.rowid{JOINS}" if conditions else ""
         rows = self._sql.rows(
-            f"SELECT words.rowid, -bm25(words) FROM words{joins} WHERE words MATCH ?{conditions}"
-            " ORDER BY words.rowid DESC LIMIT ?",
-            (match_expression(parsed), *values, WINDOW),
+            "SELECT number, score FROM (SELECT words.rowid AS number, -bm25(words) AS score"
+            f" FROM words{joins} WHERE words MATCH ?{conditions} ORDER BY words.rowid DESC LIMIT ?)"
+            " ORDER BY score DESC, number DESC LIMIT ?",
+            (match_expression(parsed), *values, WINDOW, query.limit),
         )
         return [(number, score) for number, score in rows]
 

@@ -38,15 +38,15 @@ def filters(query: SearchQuery) -> tuple[str, list[Value]]:
 
 def make_hits(sql: Sql, snippets: Snippets, query: Query, scored: Sequence[tuple[int, float]]) -> list[Hit]:
     """Turn pairs of arrival number and score into hits, in the order given."""
-    rows = [
-        sql.row(
-            "SELECT sessions.id, sessions.title, messages.id, messages.role, messages.at, messages.body"
-            f" FROM arrivals{JOINS} WHERE arrivals.number = ?",
-            (number,),
-        )
-        for number, _ in scored
-    ]
-    found = [(row, score) for row, (_, score) in zip(rows, scored, strict=True) if row]
+    if not scored:
+        return []
+    rows = sql.rows(
+        "SELECT arrivals.number, sessions.id, sessions.title, messages.id, messages.role, messages.at, messages.body"
+        f" FROM arrivals{JOINS} WHERE arrivals.number IN ({', '.join('?' * len(scored))})",
+        [number for number, _ in scored],
+    )
+    by_number = {number: columns for number, *columns in rows}
+    found = [(by_number[number], score) for number, score in scored if number in by_number]
     marked = snippets.mark([searchable_text(row[5]) for row, _ in found], query)
     return [
         Hit(
