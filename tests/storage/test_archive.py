@@ -1,0 +1,109 @@
+"""All rows of a store go out and come in again, on the same engine or on the other."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import apsw
+import psycopg
+import pytest
+from tests.contracts.speech import said
+from tests.storage.engines import Place, one_by_one
+
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.archive import Cell
+from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.search import SearchQuery
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.storage.tables.archive import KEYS
+from talaria.testing.clock import SettableClock
+
+Rows = dict[str, tuple[list[str], list[tuple[Cell, ...]]]]
+NOT_ARCHIVED = {"arrivals", "leases", "indexed", "schema_version"}
+
+
+def test_rows_come_back_as_they_went_out(
+    place: Place, database: Database, clock: SettableClock, tmp_path: Path
+) -> None:
+    session = _fill(one_by_one(database))
+    rows = database.read(_dump)
+    fresh = Place("sqlite", str(tmp_path / "other.db")).open(clock)
+    fresh.write(lambda tx: _load(tx, rows))
+    assert fresh.read(_dump) == rows
+    assert [stored.message.text for stored in fresh.read(lambda tx: tx.messages.load(session))] == ["one 東京", "two"]
+    assert fresh.read(lambda tx: tx.search.find(SearchQuery(text="京")))
+    fresh.close()
+
+
+def test_loading_replaces_what_was_there(database: Database, mine: Transaction) -> None:
+    kept = _fill(mine)
+    rows = database.read(_dump)
+    gone = mine.sessions.create(NewSession(source="cli"))
+    mine.messages.append(gone.id, [said("forget this")])
+    database.write(lambda tx: _load(tx, rows))
+    assert mine.sessions.get(gone.id) is None
+    assert mine.sessions.get(kept) is not None
+    assert mine.search.find(SearchQuery(text="forget")) == []
+
+
+def test_new_rows_follow_behind_loaded_ones(database: Database, mine: Transaction) -> None:
+    session = _fill(mine)
+    rows = database.read(_dump)
+    database.write(lambda tx: _load(tx, rows))
+    mine.sessions.create(NewSession(source="cli"))
+    mine.messages.append(session, [said("three")])
+    assert mine.inbox.add(Arrival(session_id=session, source="telegram", external_id="2", payload="{}")) is not None
+    assert mine.inbox.claim_session(timedelta(seconds=5)) is not None
+
+
+def test_a_load_that_fails_changes_nothing(database: Database, mine: Transaction) -> None:
+    _fill(mine)
+    before = database.read(_dump)
+
+    def fail(tx: Transaction) -> None:
+        _load(tx, before)
+        raise RuntimeError("the power went")
+
+    with pytest.raises(RuntimeError):
+        database.write(fail)
+    assert database.read(_dump) == before
+
+
+def test_every_table_that_holds_data_is_archived(place: Place, database: Database) -> None:
+    del database
+    assert _tables(place) - NOT_ARCHIVED == set(KEYS)
+
+
+def _fill(mine: Transaction) -> SessionId:
+    session = mine.sessions.create(NewSession(source="cli", title="Travel"))
+    mine.messages.append(session.id, [said("one 東京"), said("two")])
+    mine.sessions.create(NewSession(source="cli", parent_id=session.id, parent_seq=1))
+    mine.bindings.bind("agent:main:telegram:private:7", session.id, Address("telegram", "7"))
+    mine.state.put("goal:x", "{}")
+    mine.inbox.add(Arrival(session_id=session.id, source="telegram", external_id="1", payload="{}"))
+    mine.events.append("run:1", [("text", "a"), ("text", "b")])
+    return session.id
+
+
+def _tables(place: Place) -> set[str]:
+    if place.engine == "postgres":
+        with psycopg.connect(place.address) as server:
+            names = server.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (place.schema,)).fetchall()
+        return {name for (name,) in names}
+    found = apsw.Connection(place.address).execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    return {str(name) for (name,) in found if not str(name).startswith(("sqlite_", "words"))}
+
+
+def _dump(tx: Transaction) -> Rows:
+    return {
+        table: (tx.archive.columns(table), [tuple(row) for row in tx.archive.rows(table)])
+        for table in tx.archive.tables()
+    }
+
+
+def _load(tx: Transaction, rows: Rows) -> None:
+    tx.archive.clear()
+    for table, (columns, values) in rows.items():
+        assert tx.archive.load(table, columns, values) == len(values)
+    tx.archive.finish()

@@ -1,0 +1,134 @@
+"""A damaged file is found, kept as it is, and what can be read of it goes on in a new one."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from tests.contracts.speech import said
+
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.search import SearchQuery
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.core.errors import Refused, StoreCorrupt, StoreUnavailable
+from talaria.storage.sqlite.opening import open_sqlite
+from talaria.storage.sqlite.presence import Presence
+from talaria.storage.sqlite.recovery import find_damage, recover
+
+SESSIONS, MESSAGES, PAGE = 12, 60, 4096
+Damage = Callable[[BinaryIO, int], object]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A store with conversations that were held at the same time, so that their pages are mixed."""
+    path = tmp_path / "talaria.db"
+    database = open_sqlite(path)
+
+    def talk(tx: Transaction) -> None:
+        ids = [tx.sessions.create(NewSession(source="cli", title=f"Talk {n}")).id for n in range(SESSIONS)]
+        for number in range(MESSAGES):
+            for session in ids:
+                text = f"message {number} about heron and lighthouse {'words ' * 30}"
+                tx.messages.append(session, [said(text)])
+
+    database.write(talk)
+    database.close()
+    return path
+
+
+def test_a_sound_file_has_no_damage(file: Path) -> None:
+    assert find_damage(file) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "at_least"),
+    [
+        (lambda stream, size: _overwrite(stream, size // 2, os.urandom(PAGE)), 0.95),
+        (lambda stream, size: _overwrite_many(stream, [size * n // 10 for n in range(3, 9)]), 0.7),
+        (lambda stream, _: _overwrite(stream, 0, bytes(PAGE)), 1.0),
+        (lambda stream, _: _overwrite(stream, 0, b"this is no longer a database"), 1.0),
+        (lambda stream, size: stream.truncate(size * 3 // 4), 0.5),
+    ],
+    ids=["a page in the middle", "many pages", "the first page", "the header", "the end cut off"],
+)
+def test_damage_is_found_and_what_can_be_read_is_recovered(file: Path, damage: Damage, at_least: float) -> None:
+    with file.open("r+b") as stream:
+        damage(stream, file.stat().st_size)
+    broken = file.read_bytes()
+    assert find_damage(file)
+    recovery = recover(file)
+    assert recovery.kept.read_bytes() == broken
+    assert find_damage(file) == []
+    database = open_sqlite(file)
+    assert _messages(database) == recovery.messages >= at_least * SESSIONS * MESSAGES
+    assert database.read(lambda tx: tx.search.find(SearchQuery(text="heron")))
+    database.close()
+
+
+def test_messages_whose_session_is_lost_come_back_under_a_new_one(file: Path) -> None:
+    with file.open("r+b") as stream:
+        _overwrite(stream, PAGE, bytes(PAGE))
+    recovery = recover(file)
+    database = open_sqlite(file)
+    found = database.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))
+    assert recovery.messages == _messages(database) == SESSIONS * MESSAGES
+    assert {session.source for session in found} == {"recovered"}
+    database.write(lambda tx: tx.messages.append(found[0].id, [said("and on we go")]))
+    assert database.read(lambda tx: tx.messages.last(found[0].id, 1))[0].message.text == "and on we go"
+    database.close()
+
+
+def test_what_stands_only_in_the_log_is_recovered_too(file: Path) -> None:
+    writer = open_sqlite(file)
+    session = writer.write(lambda tx: tx.sessions.create(NewSession(source="cli", title="Late")))
+    writer.write(lambda tx: tx.messages.append(session.id, [said("the last word")]))
+    copy = file.with_name("crashed.db")
+    for companion in ("", "-wal"):
+        Path(f"{copy}{companion}").write_bytes(Path(f"{file}{companion}").read_bytes())
+    writer.close()
+    recover(copy)
+    database = open_sqlite(copy)
+    assert database.read(lambda tx: tx.messages.load(session.id))[0].message.text == "the last word"
+    database.close()
+
+
+def test_opening_a_damaged_file_says_what_to_do(file: Path) -> None:
+    with file.open("r+b") as stream:
+        _overwrite(stream, 0, bytes(PAGE))
+    with pytest.raises(StoreCorrupt, match="talaria doctor --fix"):
+        open_sqlite(file)
+
+
+def test_a_file_in_use_is_not_replaced(file: Path) -> None:
+    user = open_sqlite(file)
+    with pytest.raises(Refused, match="in use"):
+        recover(file)
+    user.close()
+    assert recover(file).messages == SESSIONS * MESSAGES
+
+
+def test_nobody_opens_a_file_that_is_being_replaced(file: Path) -> None:
+    presence = Presence(file, alone=True)
+    with pytest.raises(StoreUnavailable, match="being repaired"):
+        open_sqlite(file)
+    presence.end()
+    open_sqlite(file).close()
+
+
+def _overwrite(stream: BinaryIO, offset: int, content: bytes) -> None:
+    stream.seek(offset // PAGE * PAGE)
+    stream.write(content)
+
+
+def _overwrite_many(stream: BinaryIO, offsets: list[int]) -> None:
+    for offset in offsets:
+        _overwrite(stream, offset, os.urandom(PAGE))
+
+
+def _messages(database: Database) -> int:
+    def count(tx: Transaction) -> int:
+        return sum(len(tx.messages.load(session.id)) for session in tx.sessions.find(SessionFilter(limit=None)))
+
+    return database.read(count)
