@@ -7,6 +7,7 @@ from tests.app.program import Program
 from tests.cli.conversations import converse, said
 
 from talaria.app.stores import check_store, open_database, open_store, recover_store
+from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.errors import Refused, StoreCorrupt
 from talaria.settings.load import load_settings
@@ -51,11 +52,9 @@ def test_a_short_command_that_meets_damage_mends_it_and_asks_to_be_run_again(
     profile: Profile, settings: Settings
 ) -> None:
     _spoil(profile.database_file)
-    with pytest.raises(StoreCorrupt, match="Run the command again"), open_database(settings, profile) as database:
-        session = database.read(lambda tx: tx.sessions.find(SessionFilter()))[0]
-        database.read(lambda tx: tx.messages.load(session.id))
-    with open_database(settings, profile) as database:
-        assert database.read(lambda tx: tx.messages.load(session.id))
+    with pytest.raises(StoreCorrupt, match="Run the command again"):
+        _load_all(settings, profile)
+    assert _load_all(settings, profile)
 
 
 def test_the_store_of_a_server_is_repaired_by_its_operators(profile: Profile, postgres_url: str) -> None:
@@ -65,7 +64,13 @@ def test_the_store_of_a_server_is_repaired_by_its_operators(profile: Profile, po
         recover_store(settings, profile)
 
 
+def _load_all(settings: Settings, profile: Profile) -> list[StoredMessage]:
+    with open_database(settings, profile) as database:
+        session = database.read(lambda tx: tx.sessions.find(SessionFilter()))[0]
+        return database.read(lambda tx: tx.messages.load(session.id))
+
+
 def _spoil(file: Path) -> None:
     with file.open("r+b") as stream:
-        stream.seek(file.stat().st_size // 2 // PAGE * PAGE)
+        stream.seek(file.stat().st_size - 3 * PAGE)
         stream.write(bytes([7]) * PAGE)
