@@ -42,7 +42,8 @@ class PairingTable:
         self._sql.run("DELETE FROM pairing_failures WHERE platform = ?", (platform,))
         person = self._sql.row(
             "INSERT INTO people (platform, user_id, name, since) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (platform, user_id) DO UPDATE SET name = excluded.name RETURNING platform, user_id, name, since",
+            " ON CONFLICT (platform, user_id) DO UPDATE SET name = excluded.name"
+            " RETURNING platform, user_id, name, since",
             (platform, *row, self._sql.now),
         )
         assert person is not None

@@ -92,9 +92,8 @@ class SessionsTable:
 
     def delete(self, session_id: SessionId) -> bool:
         """Remove a conversation and all that hangs on it; branches keep the past they share."""
-        row = self._sql.row(
-            f"SELECT number, parent_id, parent_seq FROM sessions WHERE id = ?{self._sql.locked}", (session_id,)
-        )
+        self._hold_family(session_id)
+        row = self._sql.row("SELECT number, parent_id, parent_seq FROM sessions WHERE id = ?", (session_id,))
         if row is None:
             return False
         number, parent_id, parent_seq = row
@@ -115,9 +114,17 @@ class SessionsTable:
         return True
 
     def _check_parent(self, parent_id: SessionId, parent_seq: int) -> None:
-        row = self._sql.row("SELECT last_seq FROM sessions WHERE id = ?", (parent_id,))
+        row = self._sql.row(f"SELECT last_seq FROM sessions WHERE id = ?{self._sql.locked}", (parent_id,))
         if row is None or row[0] < parent_seq:
             raise NotFound(f"There is no message {parent_seq} in session {parent_id} to branch from.")
+
+    def _hold_family(self, session_id: SessionId) -> None:
+        """Keep a session, its parent and its branches as they are; the eldest first, so that nobody waits in a ring."""
+        self._sql.rows(
+            "SELECT number FROM sessions WHERE id = ? OR parent_id = ?"
+            f" OR id = (SELECT parent_id FROM sessions WHERE id = ?) ORDER BY number{self._sql.locked}",
+            (session_id, session_id, session_id),
+        )
 
     def _select(self, conditions: list[str], values: list[Value], wanted: SessionFilter) -> list[Session]:
         statement = (
