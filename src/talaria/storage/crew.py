@@ -47,16 +47,20 @@ class Crew:
         self._orders = orders
         self._line: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._unfinished = 0
 
     def hand_over(self, work: Work) -> "asyncio.Future[Any]":
         """Put work in line and return the future of its result."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._line.put(_Job(work, future, loop))
-        if len(self._threads) < self._size and (not self._threads or self._line.qsize() > 1):
-            thread = threading.Thread(target=self._serve, name=f"{self._name}-{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        with self._lock:
+            self._unfinished += 1
+            if len(self._threads) < min(self._size, self._unfinished):
+                thread = threading.Thread(target=self._serve, name=f"{self._name}-{len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
         return future
 
     def finish(self) -> None:
@@ -73,6 +77,8 @@ class Crew:
         while (jobs := self._next(upkeep.wait)) is not None:
             if jobs:
                 database, outcomes = self._perform(database, [job.work for job in jobs])
+                with self._lock:
+                    self._unfinished -= len(jobs)
                 _deliver(jobs, outcomes)
                 upkeep.needed()
             if database is not None and (not jobs or upkeep.overdue):
@@ -169,6 +175,8 @@ def _settle(settled: list[tuple["asyncio.Future[Any]", Outcome]]) -> None:
             continue
         if outcome.error is None:
             future.set_result(outcome.value)
+        elif isinstance(outcome.error, StopIteration):
+            future.set_exception(RuntimeError("work raised StopIteration"))  # which no future can carry
         else:
             future.set_exception(outcome.error)
 

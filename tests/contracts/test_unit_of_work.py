@@ -1,0 +1,337 @@
+"""One unit of work over every subject: at once or not at all, on one unchanging view."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from tests.contracts.speech import said, texts
+from tests.storage.engines import Place
+
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.outbox import Outgoing
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.addresses import Address
+from talaria.core.errors import NotFound, StoreError, StoreUnavailable
+from talaria.core.ids import SessionId, TurnId
+from talaria.core.messages import Usage
+from talaria.storage.threaded import ThreadedStore
+from talaria.testing.clock import SettableClock
+
+
+class Mishap(Exception):
+    """An error that is not one of ours."""
+
+
+def put(key: str) -> Callable[[Transaction], int]:
+    """Return work that writes a value."""
+    return lambda tx: tx.state.put(key, "")
+
+
+def test_what_spans_subjects_is_kept_together(database: Database, mine: Transaction) -> None:
+    session = mine.sessions.create(NewSession(source="cli")).id
+
+    def end_of_turn(tx: Transaction) -> None:
+        tx.messages.append(session, [said("hello", "assistant")])
+        tx.outbox.add(Outgoing(key="k", session_id=session, address=Address("telegram", "1"), payload=""))
+        tx.turns.begin(session, TurnId("t"))
+        tx.turns.end(TurnId("t"), "answered")
+
+    database.write(end_of_turn)
+    assert len(mine.messages.load(session)) == len(mine.outbox.undelivered(session)) == 1
+
+
+def test_nothing_is_kept_of_work_that_raises(database: Database, mine: Transaction) -> None:
+    session = mine.sessions.create(NewSession(source="cli")).id
+
+    def work(tx: Transaction) -> None:
+        tx.messages.append(session, [said("hello")])
+        tx.state.put("goal", "rest")
+        tx.inbox.add(Arrival(session_id=session, source="cli", external_id="1", payload=""))
+        tx.events.append("run:1", [("a", "")])
+        raise Mishap
+
+    with pytest.raises(Mishap):
+        database.write(work)
+    assert mine.messages.load(session) == []
+    assert mine.state.get("goal") is None
+    assert mine.inbox.unsettled(session) == []
+    assert mine.events.append("run:1", [("a", "")]) == 1
+    assert mine.messages.append(session, [said("again")]) == 1
+
+
+def test_work_sees_what_it_has_written_itself(database: Database) -> None:
+    def work(tx: Transaction) -> list[int]:
+        session = tx.sessions.create(NewSession(source="cli")).id
+        tx.messages.append(session, [said("a")])
+        tx.state.put("key", "value")
+        assert tx.state.get("key") is not None
+        return [stored.seq for stored in tx.messages.load(session)]
+
+    assert database.write(work) == [1]
+
+
+def test_a_value_that_no_engine_can_hold_undoes_the_work_and_nothing_else(
+    database: Database, mine: Transaction
+) -> None:
+    session = mine.sessions.create(NewSession(source="cli")).id
+
+    def work(tx: Transaction) -> None:
+        tx.state.put("before", "")
+        tx.sessions.add_usage(session, Usage(calls=2**70))
+        tx.state.put("behind", "")
+        tx.state.get("behind")
+
+    with pytest.raises((StoreError, OverflowError)) as raised:
+        database.write(work)
+    assert not isinstance(raised.value, StoreUnavailable)
+    assert mine.state.with_prefix("") == []
+
+
+def test_a_read_sees_one_unchanging_view_while_another_writes(database: Database, other: Database) -> None:
+    database.write(lambda tx: tx.state.put("key", "old"))
+
+    def work(tx: Transaction) -> list[str]:
+        seen = [entry.value for entry in tx.state.with_prefix("")]
+        other.write(lambda their: [their.state.put("key", "new"), their.state.put("more", "new")])
+        return seen + [entry.value for entry in tx.state.with_prefix("")]
+
+    assert database.read(work) == ["old", "old"]
+    assert database.read(lambda tx: len(tx.state.with_prefix(""))) == 2
+
+
+def test_what_is_not_committed_is_seen_by_nobody(database: Database, other: Database) -> None:
+    def work(tx: Transaction) -> int:
+        tx.state.put("key", "value")
+        return other.read(lambda their: len(their.state.with_prefix("")))
+
+    assert database.write(work) == 0
+
+
+def test_a_read_that_raises_leaves_the_store_usable(database: Database) -> None:
+    def work(tx: Transaction) -> None:
+        tx.state.get("key")
+        raise Mishap
+
+    with pytest.raises(Mishap):
+        database.read(work)
+    assert database.write(lambda tx: tx.state.put("key", "value")) == 1
+
+
+def test_what_was_written_is_there_when_the_store_is_opened_again(place: Place, clock: SettableClock) -> None:
+    for times in (1, 2):
+        database = place.open(clock)
+        assert database.write(lambda tx: tx.state.put("key", "value")) == times
+        database.close()
+
+
+def test_two_workers_that_change_the_same_things_in_opposite_order_both_succeed(
+    database: Database, other: Database
+) -> None:
+    meeting = threading.Barrier(2)
+
+    def change(first: str, second: str) -> Callable[[Transaction], None]:
+        def work(tx: Transaction) -> None:
+            tx.state.put(first, "")
+            with suppress(threading.BrokenBarrierError):  # one alone can be here at a time, or comes here again
+                meeting.wait(0.3)
+            tx.state.put(second, "")
+
+        return work
+
+    with ThreadPoolExecutor() as pool:
+        one = pool.submit(database.write, change("a", "b"))
+        two = pool.submit(other.write, change("b", "a"))
+        one.result()
+        two.result()
+    assert database.read(lambda tx: [entry.version for entry in tx.state.with_prefix("")]) == [2, 2]
+
+
+def test_a_branch_keeps_its_past_when_its_parent_is_deleted_in_the_same_moment(
+    database: Database, other: Database
+) -> None:
+    parent = database.write(lambda tx: tx.sessions.create(NewSession(source="cli")).id)
+    database.write(lambda tx: tx.messages.append(parent, [said("a"), said("b")]))
+    branched, deleted = threading.Event(), threading.Event()
+
+    def branch(tx: Transaction) -> SessionId:
+        session = tx.sessions.create(NewSession(source="cli", parent_id=parent, parent_seq=2)).id
+        branched.set()
+        deleted.wait(0.3)
+        return session
+
+    def delete() -> None:
+        branched.wait()
+        other.write(lambda tx: tx.sessions.delete(parent))
+        deleted.set()
+
+    with ThreadPoolExecutor() as pool:
+        deletion = pool.submit(delete)
+        session = pool.submit(database.write, branch).result()
+        deletion.result()
+    assert database.read(lambda tx: len(tx.messages.load(session))) == 2
+
+
+def test_nothing_branches_from_a_session_that_is_deleted_in_the_same_moment(
+    database: Database, other: Database
+) -> None:
+    parent = database.write(lambda tx: tx.sessions.create(NewSession(source="cli")).id)
+    database.write(lambda tx: tx.messages.append(parent, [said("a")]))
+    deleted, branched = threading.Event(), threading.Event()
+
+    def delete(tx: Transaction) -> None:
+        tx.sessions.delete(parent)
+        tx.sessions.get(parent)
+        deleted.set()
+        branched.wait(0.3)
+
+    def branch() -> None:
+        deleted.wait()
+        other.write(lambda tx: tx.sessions.create(NewSession(source="cli", parent_id=parent, parent_seq=1)))
+        branched.set()
+
+    with ThreadPoolExecutor() as pool:
+        birth = pool.submit(branch)
+        pool.submit(database.write, delete).result()
+        with pytest.raises(NotFound):
+            birth.result()
+
+
+def test_a_branch_of_a_branch_keeps_its_past_when_both_it_grew_from_are_deleted_in_the_same_moment(
+    database: Database, other: Database, mine: Transaction
+) -> None:
+    root = mine.sessions.create(NewSession(source="cli")).id
+    mine.messages.append(root, [said("a")])
+    branch = mine.sessions.create(NewSession(source="cli", parent_id=root, parent_seq=1)).id
+    mine.messages.append(branch, [said("b")])
+    leaf = mine.sessions.create(NewSession(source="cli", parent_id=branch, parent_seq=2)).id
+    first, second = threading.Event(), threading.Event()
+
+    def delete_branch(tx: Transaction) -> None:
+        tx.sessions.delete(branch)
+        tx.sessions.get(branch)
+        first.set()
+        second.wait(0.3)
+
+    def delete_root() -> None:
+        first.wait()
+        other.write(lambda tx: tx.sessions.delete(root))
+        second.set()
+
+    with ThreadPoolExecutor() as pool:
+        later = pool.submit(delete_root)
+        pool.submit(database.write, delete_branch).result()
+        later.result()
+    assert texts(mine.messages.load(leaf)) == [(1, "a"), (2, "b")]
+
+
+async def test_work_from_asyncio_returns_its_value(store: ThreadedStore) -> None:
+    assert await store.write(lambda tx: tx.state.put("key", "value")) == 1
+    entry = await store.read(lambda tx: tx.state.get("key"))
+    assert entry is not None
+    assert entry.value == "value"
+
+
+async def test_errors_of_any_kind_reach_the_one_who_asked(store: ThreadedStore) -> None:
+    def fails(_: Transaction) -> None:
+        raise Mishap
+
+    for call in (store.read, store.write):
+        with pytest.raises(Mishap):
+            await call(fails)
+    with pytest.raises(NotFound):
+        await store.write(lambda tx: tx.messages.append(SessionId("nowhere"), [said("a")]))
+
+
+async def test_an_error_that_no_future_can_carry_still_reaches_the_one_who_asked(store: ThreadedStore) -> None:
+    async with asyncio.timeout(10):
+        for call in (store.read, store.write):
+            with pytest.raises(RuntimeError):
+                await call(lambda _: next(iter(())))
+
+
+async def test_one_failure_in_a_group_spares_its_neighbours(store: ThreadedStore) -> None:
+    hold, entered = threading.Event(), threading.Event()
+
+    def slow(_: Transaction) -> None:
+        entered.set()
+        hold.wait()
+
+    def piece(number: int) -> Callable[[Transaction], None]:
+        def work(tx: Transaction) -> None:
+            tx.state.put(f"{number:02}", "")
+            if number % 5 == 2:
+                raise Mishap
+
+        return work
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):  # every writer is busy while the rest queues up
+            group.create_task(store.write(slow))
+        await asyncio.to_thread(entered.wait)
+        works = [asyncio.ensure_future(store.write(piece(n))) for n in range(20)]
+        await asyncio.sleep(0)
+        hold.set()
+        outcomes = await asyncio.gather(*works, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Mishap if n % 5 == 2 else type(None) for n in range(20)]
+    keys = [entry.key for entry in await store.read(lambda tx: tx.state.with_prefix(""))]
+    assert keys == [f"{n:02}" for n in range(20) if n % 5 != 2]
+
+
+async def test_work_whose_waiter_was_cancelled_is_carried_out_whole(store: ThreadedStore, database: Database) -> None:
+    hold, entered = threading.Event(), threading.Event()
+
+    def work(tx: Transaction) -> None:
+        tx.state.put("a", "")
+        entered.set()
+        hold.wait()
+        tx.state.put("b", "")
+
+    running = asyncio.ensure_future(store.write(work))
+    await asyncio.to_thread(entered.wait)
+    waiting = [asyncio.ensure_future(store.write(put(f"c{n}"))) for n in range(3)]
+    await asyncio.sleep(0)
+    for one in (running, *waiting):
+        one.cancel()
+    hold.set()
+    await asyncio.wait([running, *waiting])
+    await store.close()
+    assert [entry.key for entry in database.read(lambda tx: tx.state.with_prefix(""))] == ["a", "b", "c0", "c1", "c2"]
+
+
+async def test_closing_finishes_what_was_handed_over(store: ThreadedStore, database: Database) -> None:
+    works = [asyncio.ensure_future(store.write(put(str(n)))) for n in range(50)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert await asyncio.gather(*works) == [1] * 50
+    assert database.read(lambda tx: len(tx.state.with_prefix(""))) == 50
+
+
+async def test_reads_go_on_while_a_writer_is_busy(store: ThreadedStore) -> None:
+    hold = threading.Event()
+    writing = asyncio.ensure_future(store.write(lambda tx: (tx.state.put("key", ""), hold.wait())))
+    async with asyncio.timeout(10):
+        assert await store.read(lambda tx: tx.state.get("key")) is None
+    hold.set()
+    await writing
+
+
+async def test_a_long_read_does_not_hold_up_another(store: ThreadedStore) -> None:
+    hold, entered = threading.Event(), threading.Event()
+
+    def long(tx: Transaction) -> None:
+        tx.state.get("key")
+        entered.set()
+        hold.wait()
+
+    reading = asyncio.ensure_future(store.read(long))
+    await asyncio.to_thread(entered.wait)
+    try:
+        async with asyncio.timeout(10):
+            assert await store.read(lambda tx: tx.state.get("key")) is None
+    finally:
+        hold.set()
+    await reading
