@@ -11,7 +11,7 @@ from talaria.storage.words import Query, Term, seamed, unseamed
 
 TOKENIZER = "porter unicode61 remove_diacritics 2 categories 'L* N* Co So Mn Mc'"
 _WORDS = 24
-_LENGTH = 50_000
+_STRETCH = 25_000  # characters; so much of a long text is read further on, as long as nothing is found
 _COMPARED = 50  # of many matches in a text the first few decide which part of it is shown
 
 
@@ -53,11 +53,17 @@ class Snippets:
         return _Phrase([stem for _, _, stem in self._words(seamed(term.text).encode(), reason)], term.prefix)
 
     def _snippet(self, text: str, phrases: Sequence[_Phrase]) -> str:
-        encoded = seamed(text[:_LENGTH]).encode()
+        stretches = (text[start : start + 2 * _STRETCH] for start in range(0, len(text), _STRETCH))
+        marked = (self._marked(stretch, phrases) for stretch in stretches)
+        return next(filter(None, marked), _on_one_line(text[:160]))
+
+    def _marked(self, text: str, phrases: Sequence[_Phrase]) -> str:
+        """Return the part of a text that meets the most phrases, or nothing if it meets none."""
+        encoded = seamed(text).encode()
         words = self._words(encoded, apsw.FTS5_TOKENIZE_DOCUMENT)
         matches = _matches([stem for _, _, stem in words], phrases)
         if not matches:
-            return _on_one_line(text[:160])
+            return ""
         begin, end = _window(matches, len(words))
         before, at = ("…", words[begin][0]) if begin else ("", 0)
         behind, stop = ("…", words[end - 1][1]) if end < len(words) else ("", len(encoded))
@@ -76,7 +82,7 @@ class Snippets:
         try:
             self._index.executemany(
                 "INSERT INTO texts (rowid, text) VALUES (?, ?)",
-                ((place, seamed(text[:_LENGTH])) for place, text in enumerate(texts)),
+                ((place, seamed(text)) for place, text in enumerate(texts)),
             )
             statement = f"SELECT rowid, {expression} FROM texts WHERE texts MATCH ?"
             found: list[Any] = self._index.execute(statement, (match_expression(query),)).fetchall()

@@ -39,7 +39,7 @@ def parse_query(typed: str) -> Query:
     groups: list[list[Term]] = []
     excluded: list[Term] = []
     choice = False
-    for minus, phrase, word in _TYPED.findall(typed.replace("\0", " ")):
+    for minus, phrase, word in _TYPED.findall(_readable(typed)):
         if word == "OR" and groups:
             choice = True
             continue
@@ -79,6 +79,11 @@ def plain_words(text: str) -> list[str]:
         text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
         text = _SOLITARY.sub(" \\1 ", unicodedata.normalize("NFC", text))
     return text.casefold().translate(_PLAIN).split()
+
+
+def _readable(typed: str) -> str:
+    """Return what was typed without what no engine takes: NUL, and halves of characters that a shell passes on."""
+    return typed.replace("\0", " ").encode(errors="replace").decode()
 
 
 class _PlainCharacters(dict[int, str]):
