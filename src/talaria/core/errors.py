@@ -1,5 +1,6 @@
 """Errors raised on purpose: one type for each way to react."""
 
+from datetime import timedelta
 from typing import ClassVar
 
 
@@ -59,3 +60,73 @@ class StoreTooNew(StoreError):
 
 class LeaseLost(StoreError):
     """Another worker owns this now: what was about to be written must not be."""
+
+
+class ProviderError(TalariaError):
+    """A model could not be asked, or did not answer."""
+
+    public = "The model did not answer."
+
+
+class ProviderBusy(ProviderError):
+    """The provider asked us to wait; the call is repeated after ``retry_after``."""
+
+    public = "The model is busy. I will try again shortly."
+
+    def __init__(self, message: str, *, retry_after: timedelta) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ProviderOverloaded(ProviderError):
+    """The provider failed on its side; the call may be repeated, or another model asked."""
+
+    public = "The model's provider has trouble. I will try again shortly."
+
+
+class ProviderUnreachable(ProviderError):
+    """The network failed, or nothing came for too long; the call may be repeated."""
+
+    public = "I cannot reach the model's provider right now."
+
+
+class MalformedReply(ProviderError):
+    """What came back is not what the protocol says; the call may be repeated."""
+
+    public = "The model's answer could not be read."
+
+
+class ContextTooLong(ProviderError):
+    """The conversation is longer than the model takes; compact it and repeat the call."""
+
+    public = "This conversation has become too long for the model."
+
+
+class BadKey(ProviderError):
+    """The provider does not know the key; another key may do."""
+
+    public = "The model's provider refused my key. Its owner has to look after it."
+
+
+class NoCredit(ProviderError):
+    """The account behind the key has no money left; another key may do."""
+
+    public = "The account with the model's provider is used up. Its owner has to look after it."
+
+
+class ModelUnknown(ProviderError):
+    """The provider has no model of this name; another model may do."""
+
+    public = "The chosen model does not exist there."
+
+
+class ModelRefused(ProviderError):
+    """The provider declined this request; repeating it is useless."""
+
+    public = "The model declined to answer that."
+
+
+class ToolFailed(TalariaError):
+    """A tool could not do what was asked; the model reads the message and adapts."""
+
+    public = "One of my tools failed."

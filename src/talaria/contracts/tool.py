@@ -1,0 +1,85 @@
+"""What a model can do: tools with typed arguments and a declared effect."""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from talaria.core.ids import SessionId
+from talaria.core.messages import Image
+
+
+class Effect(Enum):
+    """What running a tool again would do; decides about approval, and about what a crash interrupted."""
+
+    READS = "reads"
+    IDEMPOTENT = "idempotent"
+    IRREVERSIBLE = "irreversible"
+
+
+class Deed(Struct, frozen=True):
+    """What a call is about to do, for a policy to judge and a person to read."""
+
+    kind: Literal["command", "code", "read", "write", "fetch", "other"]
+    target: str
+
+
+class ToolOutput(Struct, frozen=True):
+    """What goes back to the model; pictures go along where the model can see."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+
+
+class Workspace(Protocol):
+    """Where a conversation works: kept for its life, the same for every tool of it."""
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    def resolve(self, path: str) -> Path:
+        """Return the absolute path that a model means; ``~`` and relative paths included."""
+
+    def move_to(self, folder: Path) -> None:
+        """Work in another folder from now on."""
+
+    def set_environment(self, values: Mapping[str, str]) -> None:
+        """Have these variables in every later command, instead of those that there were."""
+
+
+class Person(Protocol):
+    """The one the conversation is with, as far as a tool may bother them."""
+
+    async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Return the answer, or ``None`` when nobody answers in time."""
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """What a tool may know of the call it serves."""
+
+    id: str
+    session_id: SessionId
+    workspace: Workspace
+    person: Person
+    progress: Callable[[str], None]
+    owner: str = ""
+
+
+class Tool(Protocol):
+    """One thing that a model can do.
+
+    ``arguments`` is a msgspec struct: its JSON schema is what the model is told, field descriptions included.
+    """
+
+    name: str
+    description: str
+    effect: Effect
+    arguments: type[Struct]
+
+    def deed(self, arguments: Any) -> Deed:
+        """Say what these arguments would do."""
+
+    async def run(self, arguments: Any, call: Call) -> ToolOutput:
+        """Do it, or raise `ToolFailed` with what the model should know. Cancelling stops it, children included."""

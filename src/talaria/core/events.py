@@ -1,0 +1,118 @@
+"""What happens in a turn, as one typed union that every surface matches on."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from talaria.core.messages import ToolCall, ToolResult, Usage
+
+
+class TextAdded(Struct, frozen=True, tag="text"):
+    """More of the reply."""
+
+    text: str
+
+
+class ReasoningAdded(Struct, frozen=True, tag="reasoning"):
+    """More of what the model thinks aloud."""
+
+    text: str
+
+
+class ToolCalled(Struct, frozen=True, tag="tool_called"):
+    """A tool is about to run; ``summary`` says in a line what it will do."""
+
+    call: ToolCall
+    summary: str
+
+
+class ToolProgressed(Struct, frozen=True, tag="tool_progressed"):
+    """A running tool has something to show already."""
+
+    call_id: str
+    text: str
+
+
+class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
+    """A tool is done."""
+
+    result: ToolResult
+    name: str
+    seconds: float
+
+
+class ApprovalAsked(Struct, frozen=True, tag="approval_asked"):
+    """Somebody must say whether this may happen; answered through the session, by ``id``."""
+
+    id: str
+    tool: str
+    summary: str
+    reason: str
+
+
+class QuestionAsked(Struct, frozen=True, tag="question_asked"):
+    """The agent asks the person; answered through the session, by ``id``."""
+
+    id: str
+    question: str
+    choices: tuple[str, ...] = ()
+
+
+class PersonJoined(Struct, frozen=True, tag="person_joined"):
+    """Words of a person that were written during the turn are now part of it."""
+
+    text: str
+
+
+class Noticed(Struct, frozen=True, tag="noticed"):
+    """Something a person should know, though the turn goes on: a wait, another model, a compacted past."""
+
+    text: str
+
+
+class ModelCalled(Struct, frozen=True, tag="model_called"):
+    """A model call is over; ``context`` is how many tokens the conversation takes of ``context_limit``."""
+
+    model: str
+    usage: Usage
+    context: int
+    context_limit: int
+
+
+class TurnAnswered(Struct, frozen=True, tag="answered"):
+    """The turn is over with this reply."""
+
+    text: str
+
+
+class TurnStopped(Struct, frozen=True, tag="stopped"):
+    """Somebody stopped the turn; what was done so far is kept."""
+
+
+class TurnOutOfBudget(Struct, frozen=True, tag="out_of_budget"):
+    """A limit ended the turn; ``limit`` says which."""
+
+    limit: Literal["iterations", "tokens", "money", "time"]
+    text: str
+
+
+class TurnFailed(Struct, frozen=True, tag="failed"):
+    """The turn could not go on; ``text`` may be shown to anybody."""
+
+    text: str
+
+
+TurnEnd = TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed
+TurnEvent = (
+    TextAdded
+    | ReasoningAdded
+    | ToolCalled
+    | ToolProgressed
+    | ToolAnswered
+    | ApprovalAsked
+    | QuestionAsked
+    | PersonJoined
+    | Noticed
+    | ModelCalled
+    | TurnEnd
+)
