@@ -23,7 +23,7 @@ from talaria.storage.sqlite.opening import MIGRATIONS, open_sqlite
 KEPT = Path(__file__).parent.parent / ".bench"
 _SESSIONS = 2_000
 _AT_ONCE = 10_000
-_INDEXED_AT_ONCE = 100
+_INDEXED_AT_ONCE = 400
 _SAMPLES = 25
 
 

@@ -28,7 +28,7 @@ class Orders(Struct, frozen=True):
     at_once: int = 1
     upkeep: bool = False
     quiet: float = 0.05
-    patience: float = 1.0
+    patience: float = 0.2
 
 
 class _Job(Struct, frozen=True):

@@ -12,7 +12,7 @@ from talaria.storage.sqlite.search import SqliteArrivals, SqliteSearch
 from talaria.storage.tables.archive import ArchiveTable
 from talaria.storage.tables.transaction import Tables
 
-_INDEXED_AT_ONCE = 100
+_INDEXED_AT_ONCE = 400
 
 
 class SqliteConnection:

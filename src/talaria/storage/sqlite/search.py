@@ -8,7 +8,7 @@ from talaria.storage.sql import Sql
 from talaria.storage.tables.search import JOINS, WINDOW, filters, make_hits, searchable_text
 from talaria.storage.words import Query, parse_query, seamed
 
-_MERGED_PAGES = 64
+_MERGED_PAGES = 128  # for each batch: enough to keep up with it, at most some milliseconds
 
 
 class SqliteArrivals:

@@ -8,6 +8,7 @@ CREATE VIRTUAL TABLE words USING fts5 (
 );
 
 INSERT INTO words (words, rank) VALUES ('automerge', 0);
+INSERT INTO words (words, rank) VALUES ('usermerge', 8);
 INSERT INTO words (words, rank) VALUES ('crisismerge', 64);
 
 CREATE TABLE indexed (
