@@ -11,4 +11,4 @@ compile() {
 compile base pyproject.toml
 compile all pyproject.toml --extra all -c requirements/base.lock
 echo hatchling | compile build - -c requirements/base.lock
-compile dev pyproject.toml --extra postgres --group dev -c requirements/base.lock -c requirements/build.lock
+compile dev pyproject.toml --extra postgres --extra mcp --extra meaning --extra embedded --group dev -c requirements/base.lock -c requirements/build.lock

@@ -1,0 +1,1 @@
+"""Wire protocols of model providers, one folder each."""
