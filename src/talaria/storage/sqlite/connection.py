@@ -30,7 +30,7 @@ class SqliteConnection:
         self.worker = worker
         self._clock = clock
         self._closing = closing
-        arrivals = SqliteArrivals(self)
+        arrivals = SqliteArrivals(self, raw.last_insert_rowid)
         archive = ArchiveTable(self, arrivals, columns="SELECT name FROM pragma_table_info(?)")
         self.tables = Tables(self, arrivals, SqliteSearch(self), archive)
 

@@ -1,5 +1,6 @@
 """Full-text search by FTS5, indexed in batches behind a watermark."""
 
+from collections.abc import Callable
 from functools import cached_property
 
 from talaria.contracts.stores.search import Hit, SearchQuery
@@ -14,14 +15,14 @@ _MERGED_PAGES = 128  # for each batch: enough to keep up with it, at most some m
 class SqliteArrivals:
     """Implements `Arrivals`: the text is read again when it is indexed."""
 
-    def __init__(self, sql: Sql) -> None:
+    def __init__(self, sql: Sql, last_number: Callable[[], int]) -> None:
         self._sql = sql
+        self._last_number = last_number
 
     def note(self, message_id: int, text: str) -> int:
         """Take a message in and return its number."""
-        row = self._sql.row("INSERT INTO arrivals (message_id) VALUES (?) RETURNING number", (message_id,))
-        assert row is not None
-        return int(row[0])
+        self._sql.run("INSERT INTO arrivals (message_id) VALUES (?)", (message_id,))
+        return self._last_number()
 
     def note_copy(self, message_id: int, copy_id: int) -> int:
         """Take in a copy of a message that is stored already and return its number."""
