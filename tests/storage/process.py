@@ -1,0 +1,157 @@
+"""A process of its own that works on a store: ``python -m tests.storage.process TASK ENGINE ADDRESS SCHEMA …``.
+
+It says ``ready``, waits for a line, does its task and answers with lines of JSON.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+from tests.contracts.speech import said
+from tests.storage.engines import Place, place_of
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.jobs import Job
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.core.errors import StoreBusy
+from talaria.core.ids import SessionId, new_turn_id, new_worker_id
+
+MINUTE = timedelta(minutes=1)
+
+
+def main(words: list[str]) -> None:
+    """Do the task that is named."""
+    task, place, more = words[0], place_of(words[1:4]), words[4:]
+    tasks: dict[str, Callable[..., None]] = {"claim": claim, "open": open_first, "endure": endure, "write": write_on}
+    tasks[task](place, *more)
+
+
+def answer(value: object) -> None:
+    """Tell the parent at once."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def wait_for_start() -> None:
+    answer("ready")
+    sys.stdin.readline()
+
+
+def claim(place: Place) -> None:
+    """Take whatever can be had of everything that only one may have."""
+    database = place.open(SystemClock(), new_worker_id())
+    wait_for_start()
+    answer(
+        {
+            "handoffs": claimed_handoffs(database),
+            "leases": acquired_leases(database),
+            "inbox": list(until_nothing(database, taken_from_inbox)),
+            "outbox": list(until_nothing(database, taken_from_outbox)),
+            "runs": begun_runs(database),
+        }
+    )
+    database.close()
+
+
+def claimed_handoffs(database: Database) -> list[str]:
+    pending = database.read(lambda tx: tx.sessions.find(SessionFilter(source="handoff")))
+
+    def claims(session_id: SessionId) -> bool:
+        return database.write(lambda tx: tx.handoffs.claim_handoff(session_id))
+
+    return [session.title for session in pending if claims(session.id)]
+
+
+def acquired_leases(database: Database) -> list[str]:
+    def acquires(name: str) -> bool:
+        return database.write(lambda tx: tx.leases.acquire(name, MINUTE)) is not None
+
+    return [name for name in map(str, range(10)) if acquires(name)]
+
+
+def taken_from_inbox(tx: Transaction) -> list[str]:
+    claim = tx.inbox.claim_session(MINUTE)
+    return [item.payload for item in tx.inbox.take(claim, new_turn_id(), count=99)] if claim else []
+
+
+def taken_from_outbox(tx: Transaction) -> list[str]:
+    return [item.payload for item in tx.outbox.claim("telegram", MINUTE, count=2)]
+
+
+def until_nothing(database: Database, work: Callable[[Transaction], list[str]]) -> Iterator[str]:
+    while taken := database.write(work):
+        yield from taken
+
+
+def begun_runs(database: Database) -> list[str]:
+    def begins(job: Job) -> bool:
+        return database.write(lambda tx: tx.jobs.begin_run(job, next_at=None)) is not None
+
+    return [job.name for job in database.read(lambda tx: tx.jobs.find(due=True)) if begins(job)]
+
+
+def open_first(place: Place) -> None:
+    """Open a store that may not be there yet."""
+    wait_for_start()
+    database = place.open(SystemClock())
+    answer(database.write(lambda tx: tx.state.put("opened", "")))
+    database.close()
+
+
+def endure(place: Place, seconds: str) -> None:
+    """Write from several tasks for so long; tell what was acknowledged and what was refused as busy."""
+    wait_for_start()
+    answer(asyncio.run(_endure(place, float(seconds))))
+
+
+async def _endure(place: Place, seconds: float) -> dict[str, object]:
+    store = place.open_store(SystemClock(), new_worker_id())
+    session = (await store.write(lambda tx: tx.sessions.create(NewSession(source="endurance")))).id
+    deadline = time.monotonic() + seconds
+    acknowledged: list[int] = []
+    busy: list[str] = []
+
+    async def speak() -> None:
+        while time.monotonic() < deadline:
+            try:
+                acknowledged.append(await store.write(lambda tx: tx.messages.append(session, [said("word " * 50)])))
+            except StoreBusy as error:
+                busy.append(str(error))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(speak())
+    await store.close()
+    return {"session": session, "acknowledged": sorted(acknowledged), "busy": busy}
+
+
+def write_on(place: Place, session: str) -> None:
+    """Write steps that span several subjects until killed; tell the number of each that is durable."""
+    wait_for_start()
+    asyncio.run(_write_on(place, SessionId(session)))
+
+
+async def _write_on(place: Place, session: SessionId) -> None:
+    store = place.open_store(SystemClock(), new_worker_id())
+
+    def step(tx: Transaction) -> int:
+        last = tx.messages.append(session, [said("heron " * 400) for _ in range(8)])
+        tx.events.append("steps", [("step", str(last))])
+        tx.state.put("last", str(last))
+        return last
+
+    async def speak() -> None:
+        while True:
+            answer(await store.write(step))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(speak())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

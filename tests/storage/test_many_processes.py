@@ -1,0 +1,111 @@
+"""Several real processes on one store: each thing is given out once, and nothing acknowledged is lost."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any
+
+import apsw
+import pytest
+from tests.storage.crowd import answers, crowd
+from tests.storage.engines import Place
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.jobs import Job
+from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.outbox import Outgoing
+from talaria.contracts.stores.search import SearchQuery
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.core.addresses import Address
+from talaria.core.ids import JobId, SessionId
+
+COUNT = 10
+
+
+def prepare(tx: Transaction) -> None:
+    """Leave ten of everything that can be had only once."""
+    for number in map(str, range(COUNT)):
+        session = tx.sessions.create(NewSession(source="handoff", title=number)).id
+        tx.handoffs.request_handoff(session, "telegram")
+        tx.inbox.add(Arrival(session_id=session, source="telegram", external_id=number, payload=number))
+        address = Address("telegram", number)
+        tx.outbox.add(Outgoing(key=number, session_id=session, address=address, payload=number))
+        due = datetime.now(UTC) - timedelta(minutes=1)
+        tx.jobs.put(Job(id=JobId(number), name=number, schedule="", payload="", next_at=due))
+
+
+def test_eight_processes_get_each_thing_exactly_once(place: Place) -> None:
+    database = place.open(SystemClock())
+    database.write(prepare)
+    with crowd(8, "claim", place) as workers:
+        claims: list[dict[str, list[str]]] = answers(workers)
+    database.close()
+    everything = [str(number) for number in range(COUNT)]
+    given = {kind: sorted(chain.from_iterable(one[kind] for one in claims)) for kind in claims[0]}
+    assert given == dict.fromkeys(["handoffs", "leases", "inbox", "outbox", "runs"], everything)
+
+
+def test_processes_that_write_all_the_time_are_never_refused_and_lose_nothing(
+    place: Place, request: pytest.FixtureRequest
+) -> None:
+    seconds = 10 if request.config.getoption("--long") else 2
+    with crowd(4, "endure", place, str(seconds)) as workers:
+        reports: list[dict[str, Any]] = answers(workers)
+    database = place.open(SystemClock())
+    sessions = database.read(lambda tx: {one.id: one for one in tx.sessions.find(SessionFilter(source="endurance"))})
+    stored = {one: [message.seq for message in load(database, one)] for one in sessions}
+    database.close()
+    assert [report["busy"] for report in reports] == [[]] * 4
+    assert {report["session"]: report["acknowledged"] for report in reports} == stored
+    assert all(len(places) > 10 for places in stored.values())
+    assert damages(place) == []
+
+
+def test_a_process_killed_in_the_middle_of_writing_loses_nothing_that_was_acknowledged(place: Place) -> None:
+    chance = random.Random(7)
+    database = place.open(SystemClock())
+    session = database.write(lambda tx: tx.sessions.create(NewSession(source="cli"))).id
+    for _ in range(4):
+        acknowledged = write_until_killed(place, session, chance.randint(1, 60))
+        stored = [message.seq for message in load(database, session)]
+        assert stored == list(range(1, len(stored) + 1))
+        assert acknowledged <= len(stored)
+        steps = database.read(lambda tx: [event.payload for event in tx.events.after("steps", 0)])
+        assert steps == [str(last) for last in range(8, len(stored) + 1, 8)]
+        last = database.read(lambda tx: tx.state.get("last"))
+        assert last is not None
+        assert last.value == str(len(stored))
+        assert damages(place) == []
+    hits = database.read(lambda tx: tx.search.find(SearchQuery(text="heron", limit=3000)))
+    database.close()
+    assert len(hits) == min(len(stored), 2000)
+
+
+def write_until_killed(place: Place, session: SessionId, answers: int) -> int:
+    """Return the last place that a process reported before it was killed, some answers after its start."""
+    with crowd(1, "write", place, session) as [worker]:
+        worker.start()
+        heard: list[int] = [worker.hear() for _ in range(answers)]
+        worker.kill()
+        while (more := worker.hear()) is not None:
+            heard.append(more)
+    return max(heard)
+
+
+def load(database: Database, session: SessionId) -> list[StoredMessage]:
+    return database.read(lambda tx: tx.messages.load(session))
+
+
+def damages(place: Place) -> list[str]:
+    """Return what SQLite's own check finds wrong with the file."""
+    if place.engine != "sqlite":
+        return []
+    raw = apsw.Connection(place.address)
+    try:
+        found = [str(row[0]) for row in raw.execute("PRAGMA integrity_check")]
+        raw.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+    finally:
+        raw.close()
+    return [one for one in found if one != "ok"]
