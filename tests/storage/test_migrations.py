@@ -1,0 +1,217 @@
+"""Migrations: the same for both engines and append-only; older stores open with their data, newer ones are refused."""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import psycopg
+import pytest
+from tests.contracts.speech import said, texts
+from tests.storage.crowd import answers, crowd
+from tests.storage.engines import Place
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.stores.search import SearchQuery
+from talaria.contracts.stores.sessions import SessionFilter
+from talaria.core.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
+from talaria.core.ids import SessionId
+from talaria.storage.migrations import LATEST, migrations_in
+from talaria.storage.postgres.opening import MIGRATIONS as POSTGRES
+from talaria.storage.postgres.opening import PostgresOptions, open_postgres
+from talaria.storage.sqlite.opening import APPLICATION_ID, migrate
+from talaria.storage.sqlite.opening import MIGRATIONS as SQLITE
+
+DIGESTS = Path(__file__).with_name("migrations.sha256")
+FOLDERS = {"sqlite": SQLITE, "postgres": POSTGRES}
+Columns = dict[str, set[str]]
+
+
+@pytest.mark.parametrize("engine", FOLDERS)
+def test_steps_are_numbered_without_gaps_up_to_the_latest(engine: str) -> None:
+    assert [step.number for step in migrations_in(FOLDERS[engine])] == list(range(1, LATEST + 1))
+
+
+def test_both_engines_take_the_same_steps() -> None:
+    sqlite, postgres = ([step.name for step in migrations_in(folder)] for folder in FOLDERS.values())
+    assert sqlite == postgres
+
+
+def test_a_step_never_changes_once_it_is_there() -> None:
+    recorded = [tuple(line.split()) for line in DIGESTS.read_text().splitlines()]
+    actual = {
+        (hashlib.sha256(file.read_bytes()).hexdigest(), f"{engine}/{file.name}")
+        for engine, folder in FOLDERS.items()
+        for file in folder.glob("*.sql")
+    }
+    assert set(recorded) == actual, "add a new step and its digest; what is published stays as it is"
+
+
+def test_the_steps_lead_from_nothing_to_the_schema_of_a_new_store(place: Place, tmp_path: Path) -> None:
+    if place.engine == "sqlite":
+        step_by_step = tmp_path / "steps.db"
+        for number in range(1, LATEST + 1):
+            with closing(apsw.Connection(str(step_by_step))) as raw:
+                migrate(raw, upto=number)
+                assert raw.pragma("user_version") == number
+        place.open(SystemClock()).close()
+        assert sqlite_schema(str(step_by_step)) == sqlite_schema(place.address)
+    else:
+        for number in range(1, LATEST + 1):
+            open_postgres(place.address, PostgresOptions(place.schema), upto=number).close()
+            assert postgres_rows(place, "SELECT version FROM schema_version") == [(number,)]
+        fresh = Place("postgres", place.address, f"{place.schema}_fresh")
+        fresh.open(SystemClock()).close()
+        assert postgres_schema(place) == postgres_schema(fresh)
+        fresh.drop()
+
+
+def test_both_engines_have_the_same_tables_and_columns(sqlite_place: Place, postgres_place: Place) -> None:
+    for place in (sqlite_place, postgres_place):
+        place.open(SystemClock()).close()
+    with closing(apsw.Connection(sqlite_place.address)) as raw:
+        rows = raw.execute(
+            "SELECT m.name, c.name FROM sqlite_schema AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
+        ).fetchall()
+    sqlite = columns([(str(table), str(column)) for table, column in rows])
+    postgres = columns(
+        postgres_rows(
+            postgres_place,
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
+        )
+    )
+    index = {table for table in sqlite if table.partition("_")[0] in ("words", "sqlite")} | {"indexed"}
+    sqlite = {table: names for table, names in sqlite.items() if table not in index}
+    del postgres["schema_version"]
+    postgres["arrivals"].remove("words")
+    assert sqlite == postgres
+
+
+@pytest.mark.parametrize("version", range(1, LATEST))
+def test_an_older_store_opens_with_its_data(place: Place, version: int) -> None:
+    run = older_store(place, version)
+    run("INSERT INTO sessions (id, source, title, title_folded, created_at, updated_at, last_seq)"
+        " VALUES ('old', 'cli', 'Old', 'old', 5, 5, 1)")  # fmt: skip
+    run("INSERT INTO arrivals (message_id) SELECT number * 16777216 + 1 FROM sessions")
+    run("INSERT INTO messages (id, arrival, at, role, body) SELECT number * 16777216 + 1, 1, 5, 'user',"
+        """ '{"parts":[{"type":"text","text":"an old otter"}]}' FROM sessions""")  # fmt: skip
+    run("INSERT INTO state (key, value, version, updated_at) VALUES ('goal', 'rest', 3, 5)")
+    if version >= 2:
+        run("INSERT INTO inbox (session_id, source, external_id, kind, priority, payload, received_at)"
+            " VALUES ('old', 'cli', '1', 'message', 0, '', 5)")  # fmt: skip
+    if version >= 3:
+        run("INSERT INTO people (platform, user_id, name, since) VALUES ('telegram', '1', 'Ana', 5)")
+
+    database = place.open(SystemClock())
+    old = SessionId("old")
+    assert [one.title for one in database.read(lambda tx: tx.sessions.find(SessionFilter()))] == ["Old"]
+    assert texts(database.read(lambda tx: tx.messages.load(old))) == [(1, "an old otter")]
+    assert database.write(lambda tx: tx.state.put("goal", "go on")) == 4
+    assert len(database.read(lambda tx: tx.inbox.unsettled(old))) == (version >= 2)
+    assert len(database.read(lambda tx: tx.pairing.people())) == (version >= 3)
+    assert database.write(lambda tx: tx.messages.append(old, [said("a new otter")])) == 2
+    assert [hit.seq for hit in database.read(lambda tx: tx.search.find(SearchQuery(text="new otter")))] == [2]
+    database.close()
+
+
+def test_a_newer_file_is_refused_and_left_untouched(sqlite_place: Place) -> None:
+    sqlite_place.open(SystemClock()).close()
+    with closing(apsw.Connection(sqlite_place.address)) as raw:
+        raw.pragma("user_version", LATEST + 1)
+    refused_untouched(sqlite_place, StoreTooNew, f"newer Talaria (schema {LATEST + 1}; this one knows {LATEST})")
+
+
+def test_a_database_of_another_program_is_refused_and_left_untouched(sqlite_place: Place) -> None:
+    with closing(apsw.Connection(sqlite_place.address)) as raw:
+        raw.execute("CREATE TABLE notes (text); PRAGMA user_version = 1")
+    refused_untouched(sqlite_place, StoreUnavailable, "database of another program")
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_untouched(sqlite_place: Place) -> None:
+    Path(sqlite_place.address).write_text("Dear diary, " * 1000)
+    refused_untouched(sqlite_place, StoreCorrupt, "talaria doctor --fix")
+
+
+def test_a_newer_schema_is_refused_and_left_untouched(postgres_place: Place) -> None:
+    postgres_place.open(SystemClock()).close()
+    postgres_rows(postgres_place, f"UPDATE schema_version SET version = {LATEST + 1} RETURNING version")
+    before = postgres_schema(postgres_place)
+    with pytest.raises(StoreTooNew, match="newer Talaria"):
+        postgres_place.open(SystemClock())
+    assert postgres_rows(postgres_place, "SELECT version FROM schema_version") == [(LATEST + 1,)]
+    assert postgres_schema(postgres_place) == before
+
+
+def test_a_new_file_says_whose_it_is_and_only_its_owner_can_read_it(sqlite_place: Place) -> None:
+    sqlite_place.open(SystemClock()).close()
+    assert Path(sqlite_place.address).stat().st_mode & 0o777 == 0o600
+    with closing(apsw.Connection(sqlite_place.address)) as raw:
+        assert raw.pragma("application_id") == APPLICATION_ID
+
+
+def test_eight_processes_can_open_a_new_store_at_once(place: Place) -> None:
+    with crowd(8, "open", place) as workers:
+        assert sorted(answers(workers)) == list(range(1, 9))
+
+
+def older_store(place: Place, version: int) -> Callable[[str], None]:
+    """Make a store as it was at a version and return how to run statements in it."""
+    if place.engine == "sqlite":
+        with closing(apsw.Connection(place.address)) as raw:
+            migrate(raw, upto=version)
+        return lambda statement: run_in_sqlite(place, statement)
+    open_postgres(place.address, PostgresOptions(place.schema), upto=version).close()
+    return lambda statement: run_in_postgres(place, statement)
+
+
+def run_in_sqlite(place: Place, statement: str) -> None:
+    with closing(apsw.Connection(place.address)) as raw:
+        raw.execute(statement)
+
+
+def run_in_postgres(place: Place, statement: str) -> None:
+    with psycopg.connect(place.address, options=f"-c search_path={place.schema}") as raw:
+        raw.execute(statement.encode())
+
+
+def refused_untouched(place: Place, error: type[Exception], sentence: str) -> None:
+    """Check that a file cannot be opened, is not changed by the attempt, and that the reason is told."""
+    file = Path(place.address)
+    before = file.read_bytes()
+    with pytest.raises(error) as refused:
+        place.open(SystemClock())
+    assert sentence in str(refused.value)
+    assert file.read_bytes() == before
+
+
+def sqlite_schema(path: str) -> set[tuple[str, ...]]:
+    with closing(apsw.Connection(path)) as raw:
+        rows = raw.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema").fetchall()
+        return {tuple(map(str, row)) for row in rows}
+
+
+def postgres_schema(place: Place) -> set[tuple[str, ...]]:
+    """Return tables with their columns, and indexes, without the name of the schema."""
+    rows = postgres_rows(
+        place,
+        "SELECT table_name, column_name, data_type, is_nullable, coalesce(column_default, ''), is_identity"
+        " FROM information_schema.columns WHERE table_schema = current_schema()"
+        " UNION ALL SELECT tablename, indexname, indexdef, '', '', '' FROM pg_indexes"
+        " WHERE schemaname = current_schema()"
+        " UNION ALL SELECT cfgname, '', '', '', '', '' FROM pg_ts_config"
+        " WHERE cfgnamespace = current_schema()::regnamespace",
+    )
+    return {tuple(str(value).replace(f"{place.schema}.", "") for value in row) for row in rows}
+
+
+def postgres_rows(place: Place, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(place.address, options=f"-c search_path={place.schema}") as raw:
+        return raw.execute(statement.encode()).fetchall()
+
+
+def columns(rows: list[tuple[object, ...]]) -> Columns:
+    found: Columns = {}
+    for table, column in rows:
+        found.setdefault(str(table), set()).add(str(column))
+    return found
