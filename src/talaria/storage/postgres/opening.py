@@ -69,9 +69,12 @@ def server_name(url: str) -> str:
     """Return what to call a server in a sentence: without user and password."""
     try:
         parts = conninfo_to_dict(url)
-    except psycopg.Error as error:
-        raise StoreUnavailable(f"store.url is not an address of a PostgreSQL server: {str(error).strip()}") from error
-    return f"PostgreSQL at {parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+    except psycopg.Error:
+        raise _unreadable() from None  # libpq's reason quotes the password
+    host = str(parts.get("host", "localhost"))
+    if "@" in host:
+        raise _unreadable()
+    return f"PostgreSQL at {host}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
 
 
 def migrate(raw: psycopg.Connection[Row], schema: str, server: str, upto: int = LATEST) -> None:
@@ -90,6 +93,13 @@ def migrate(raw: psycopg.Connection[Row], schema: str, server: str, upto: int = 
                 raw.execute(step.statements.encode())
         raw.execute("DELETE FROM schema_version")
         raw.execute("INSERT INTO schema_version (version) VALUES (%s)", (max(version, upto),))
+
+
+def _unreadable() -> StoreUnavailable:
+    return StoreUnavailable(
+        "store.url is not an address of a PostgreSQL server. It looks like postgresql://user:password@host:5432/database,"
+        " with %40 for an @ in the password, and so on."
+    )
 
 
 def _connect(url: str, options: PostgresOptions) -> psycopg.Connection[Row]:
