@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -42,9 +42,9 @@ class Worker:
 
 
 @contextmanager
-def crowd(size: int, task: str, place: Place, *words: str) -> Iterator[list[Worker]]:
-    """Run so many processes on a task and yield them when all of them are ready."""
-    command = [sys.executable, "-m", "tests.storage.process", task, *place.words, *words]
+def crowd(size: int, task: str, place: Place, *words: str, within: Sequence[str] = ()) -> Iterator[list[Worker]]:
+    """Run so many processes on a task, ``within`` another program if need be, and yield them when all are ready."""
+    command = [*within, sys.executable, "-m", "tests.storage.process", task, *place.words, *words]
     with ExitStack() as stack:
         running = [stack.enter_context(_running(command)) for _ in range(size)]
         yield [Worker(one) for one in running]

@@ -27,11 +27,11 @@ class Place(Struct, frozen=True):
         """The place as words of a command line; `place_of` reads them."""
         return [self.engine, self.address, self.schema]
 
-    def open(self, clock: Clock, worker: str = "worker-1") -> Database:
-        """Return the store for code that waits."""
+    def open(self, clock: Clock, worker: str = "worker-1", *, patience: float = 5) -> Database:
+        """Return the store for code that waits; for others it waits ``patience`` seconds at most."""
         if self.engine == "sqlite":
-            return open_sqlite(Path(self.address), SqliteOptions(clock=clock, worker=WorkerId(worker)))
-        options = PostgresOptions(self.schema, clock=clock, worker=WorkerId(worker))
+            return open_sqlite(Path(self.address), SqliteOptions(patience, clock=clock, worker=WorkerId(worker)))
+        options = PostgresOptions(self.schema, patience, clock=clock, worker=WorkerId(worker))
         return open_postgres(self.address, options)
 
     def open_store(self, clock: Clock, worker: str = "worker-1") -> ThreadedStore:

@@ -5,10 +5,15 @@ It says ``ready``, waits for a line, does its task and answers with lines of JSO
 
 import asyncio
 import json
+import os
+import pwd
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 from tests.contracts.speech import said
 from tests.storage.engines import Place, place_of
@@ -17,7 +22,7 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.jobs import Job
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
-from talaria.core.errors import StoreBusy
+from talaria.core.errors import StoreBusy, StoreError, StoreUnavailable
 from talaria.core.ids import SessionId, new_turn_id, new_worker_id
 
 MINUTE = timedelta(minutes=1)
@@ -26,7 +31,14 @@ MINUTE = timedelta(minutes=1)
 def main(words: list[str]) -> None:
     """Do the task that is named."""
     task, place, more = words[0], place_of(words[1:4]), words[4:]
-    tasks: dict[str, Callable[..., None]] = {"claim": claim, "open": open_first, "endure": endure, "write": write_on}
+    tasks: dict[str, Callable[..., None]] = {
+        "claim": claim,
+        "open": open_first,
+        "endure": endure,
+        "write": write_on,
+        "fill": fill,
+        "intrude": intrude,
+    }
     tasks[task](place, *more)
 
 
@@ -151,6 +163,60 @@ async def _write_on(place: Place, session: SessionId) -> None:
     async with asyncio.TaskGroup() as group:
         for _ in range(3):
             group.create_task(speak())
+
+
+def fill(place: Place, how: str) -> None:
+    """Write until there is no more space, then make some, and tell how that went."""
+    wait_for_start()
+    answer(asyncio.run(_fill(place, how)))
+
+
+async def _fill(place: Place, how: str) -> dict[str, object]:
+    store = place.open_store(SystemClock(), new_worker_id())
+    session = (await store.write(lambda tx: tx.sessions.create(NewSession(source="cli")))).id
+
+    def step(tx: Transaction) -> int:
+        tx.events.append("steps", [("step", "")])
+        return tx.messages.append(session, [said("heron " * 400) for _ in range(8)])
+
+    with scarcity(how, place):
+        acknowledged, refusal = 0, ""
+        while not refusal:
+            try:
+                acknowledged = await store.write(step)
+            except StoreError as error:
+                refusal = f"{type(error).__name__}: {error}"
+        stored = await store.read(lambda tx: (len(tx.messages.load(session)), len(tx.events.after("steps", 0))))
+    last = await store.write(step)
+    await store.close()
+    return {"acknowledged": acknowledged, "refusal": refusal, "stored": stored, "last": last}
+
+
+@contextmanager
+def scarcity(how: str, place: Place) -> Iterator[None]:
+    """Leave little space: on the disk, or to each file of this process."""
+    if how == "disk":
+        ballast = Path(place.address).with_name("ballast")
+        ballast.write_bytes(bytes(2_000_000))
+        yield
+        ballast.unlink()
+    else:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, before[1]))
+        yield
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def intrude(place: Place) -> None:
+    """Try to open a store as somebody who may not write there."""
+    wait_for_start()
+    if os.geteuid() == 0:
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        place.open(SystemClock()).close()
+        answer("opened")
+    except StoreUnavailable as error:
+        answer(str(error))
 
 
 if __name__ == "__main__":
