@@ -1,0 +1,168 @@
+"""What the documents say exists: files they link to, commands they show, settings they name."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.house.tree import ROOT, files, name
+
+from talaria.app.command_line import read_command_line
+from talaria.app.parsers import build_parser
+from talaria.app.subcommands import find_subcommand
+from talaria.cli.command_tree import Command
+from talaria.settings.fields import Model
+from talaria.settings.secrets import KNOWN_SECRETS
+
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *files("docs", suffix=".md")]
+GENERATED = {"docs/reference/commands.md", "docs/reference/settings.md"}
+WRITTEN = [path for path in DOCUMENTS if name(path) not in GENERATED]
+DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+
+_FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\[[^\]\n]+\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_TALARIA = re.compile(r"(?:^|.*[\s(])(talaria(?: .*)?)$")
+_BETWEEN_COMMANDS = re.compile(r"\s(?:\||&&)\s")
+_BEHIND_COMMAND = re.compile(r"\s+[#>].*|\)$")
+_OURS = re.compile(r"(?:src|tests|bench|scripts|docs|requirements)/[\w./-]*")
+
+
+def prose(path: Path) -> str:
+    return _FENCED.sub("", path.read_text())
+
+
+def shell_lines(path: Path) -> Iterator[str]:
+    for language, block in _FENCED.findall(path.read_text()):
+        if language == "sh":
+            yield from (line.strip() for line in block.splitlines() if line.strip())
+
+
+def commands_in_blocks(path: Path) -> Iterator[list[str]]:
+    """Yield the words behind each `talaria` that a reader is told to type."""
+    for line in shell_lines(path):
+        for piece in _BETWEEN_COMMANDS.split(line):
+            found = _TALARIA.match(_BEHIND_COMMAND.sub("", piece))
+            if found:
+                yield shlex.split(found[1])[1:]
+
+
+def commands_in_prose(path: Path) -> Iterator[list[str]]:
+    for code in _INLINE.findall(prose(path)):
+        if code == "talaria" or code.startswith("talaria "):
+            yield code.split()[1:]
+
+
+def anchor(heading: str) -> str:
+    """Return the name under which a heading can be linked to."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def is_understood(words: list[str]) -> bool:
+    """Return whether the program's own parsers take these words, all of them."""
+    while words[:1] == ["-p"]:
+        words = words[2:]
+    if not words or words in (["--version"], ["--help"]):
+        return True
+    subcommand = find_subcommand(words[0])
+    if subcommand is None:
+        return False
+    try:
+        build_parser(subcommand).parse_args(words[1:])
+    except SystemExit as left:
+        return not left.code
+    return True
+
+
+def is_known(words: list[str], command: Command) -> bool:
+    """Return whether each word that names an action or an option is one; values may be anything, and words missing."""
+    flags = {flag for option in command.options for flag in option.flags}
+    for place, word in enumerate(words):
+        action = next((one for one in command.actions if one.path[-1] == word), None)
+        if action is not None:
+            return is_known(words[place + 1 :], action)
+        if word.startswith("--") and word != "--" and word not in flags:
+            return False
+        if command.actions and not word.startswith("-") and words[place - 1 : place] != ["-p"]:
+            return word.isupper()
+    return True
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_links_lead_somewhere(path: Path) -> None:
+    broken = []
+    for link in _LINK.findall(prose(path)):
+        file, _, section = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        if "://" in link:
+            continue
+        if not target.exists() or (section and section not in map(anchor, _HEADING.findall(target.read_text()))):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_commands_to_type_are_understood(path: Path) -> None:
+    assert [" ".join(words) for words in commands_in_blocks(path) if not is_understood(words)] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_commands_in_sentences_exist(path: Path) -> None:
+    program = read_command_line()
+    assert [" ".join(words) for words in commands_in_prose(path) if not is_known(words, program)] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_settings_and_secrets_that_are_changed_exist(path: Path) -> None:
+    known = {field.key for field in Model().fields()} | {secret.name for secret in KNOWN_SECRETS} | {"KEY", "NAME"}
+    changed = [
+        words[2]
+        for words in [*commands_in_blocks(path), *commands_in_prose(path)]
+        if words[:1] == ["config"] and words[1:2] in (["get"], ["set"], ["unset"]) and words[2:]
+    ]
+    assert [key for key in changed if key not in known] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_make_targets_exist(path: Path) -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    lines = [*shell_lines(path), *_INLINE.findall(prose(path))]
+    wanted = [found[1] for line in lines if (found := re.match(r"(?:\w+=\S+ )?make (\w+)", line))]
+    assert [target for target in wanted if target not in targets] == []
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=name)
+def test_files_that_are_named_exist(path: Path) -> None:
+    named = [code for code in _INLINE.findall(prose(path)) if _OURS.fullmatch(code) and "NNNN" not in code]
+    assert [file for file in named if not (ROOT / file).exists()] == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / link).resolve() for link in _LINK.findall(index.read_text())}
+    assert [name(path) for path in files("docs", suffix=".md") if path != index and path not in listed] == []
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    assert [int(path.name[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=name)
+def test_a_decision_has_its_sections(path: Path) -> None:
+    title, *sections = _HEADING.findall(path.read_text())
+    assert title.startswith(path.name[:4])
+    assert sections == ["Context", "Decision", "Consequences"]
+    assert "\nStatus: " in path.read_text()
+
+
+def test_the_program_is_asked_in_earnest() -> None:
+    """The checks above would be worth nothing if they took everything."""
+    program = read_command_line()
+    assert not is_understood(["sessions", "paint"])
+    assert not is_understood(["backup", "--loudly"])
+    assert not is_known(["gateway", "start"], program)
+    assert not is_known(["sessions", "list", "--loudly"], program)
+    assert is_known(["sessions"], program)
+    assert is_known(["-p", "work", "config", "get", "cli.time_zone"], program)
