@@ -17,6 +17,7 @@ _SOLITARY = re.compile(
 )
 _SEAM = "\u200b"  # a zero-width space: parts words, and can be taken out again without a trace
 _ACCENTS = re.compile("[\u0300-\u036f]")
+_VARIANTS = re.compile("[\ufe00-\ufe0f]")  # say only in which style the character before them is shown
 _TYPED = re.compile(r'(-?)(?:"([^"]*)"?|([^\s"]+))')
 
 
@@ -61,6 +62,12 @@ def has_words(text: str) -> bool:
     return bool(plain_words(text))
 
 
+def has_phrases(query: Query) -> bool:
+    """Tell whether words must stand side by side, as the characters of a Chinese word do."""
+    terms = (term for group in (*query.groups, query.excluded) for term in group)
+    return any(len(plain_words(term.text)) > 1 for term in terms)
+
+
 def seamed(text: str) -> str:
     """Return the text with seams around the characters that are words of their own; `unseamed` undoes it."""
     if text.isascii():
@@ -76,7 +83,7 @@ def unseamed(text: str) -> str:
 def plain_words(text: str) -> list[str]:
     """Return the words of a text, without case, accents and punctuation."""
     if not text.isascii():
-        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+        text = _VARIANTS.sub("", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
         text = _SOLITARY.sub(" \\1 ", unicodedata.normalize("NFC", text))
     return text.casefold().translate(_PLAIN).split()
 
@@ -87,14 +94,19 @@ def _readable(typed: str) -> str:
 
 
 class _PlainCharacters(dict[int, str]):
-    """Letters, digits and marks as they are, symbols by number, all else a space; learnt as they come."""
+    """Letters, digits and marks as they are, symbols by number, all else a space; learnt as they come.
+
+    A mark that is a word of its own goes by number too: not every locale of a server takes it for a word.
+    """
 
     def __missing__(self, code: int) -> str:
         category = unicodedata.category(chr(code))
-        if category[0] in "LN" or category in ("Co", "Mn", "Mc"):
+        if category == "So" or (category[0] == "M" and _SOLITARY.match(chr(code))):
+            plain = f" u{code:x} "
+        elif category[0] in "LN" or category in ("Co", "Mn", "Mc"):
             plain = chr(code)
         else:
-            plain = f" u{code:x} " if category == "So" else " "
+            plain = " "
         self[code] = plain
         return plain
 

@@ -1,14 +1,15 @@
 """Full-text search by FTS5, indexed in batches behind a watermark."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from talaria.contracts.stores.search import Hit, SearchQuery
 from talaria.storage.snippets import Snippets, match_expression
-from talaria.storage.sql import Sql
+from talaria.storage.sql import Row, Sql
 from talaria.storage.tables.search import JOINS, WINDOW, filters, make_hits, searchable_text
-from talaria.storage.words import Query, parse_query, seamed
+from talaria.storage.words import Query, has_phrases, parse_query, seamed
 
+_PHRASE_WINDOW = 300  # of the messages with a phrase, so many of the newest are ranked
 _MERGED_PAGES = 128  # for each batch: enough to keep up with it, at most some milliseconds
 
 
@@ -71,6 +72,8 @@ class SqliteSearch:
         return Snippets()
 
     def _indexed(self, query: SearchQuery, parsed: Query) -> list[tuple[int, float]]:
+        if has_phrases(parsed):
+            return self._indexed_phrases(query, parsed)
         conditions, values = filters(query)
         joins = f" JOIN arrivals ON arrivals.number = words.rowid{JOINS}" if conditions else ""
         rows = self._sql.rows(
@@ -81,6 +84,16 @@ class SqliteSearch:
         )
         return [(number, score) for number, score in rows]
 
+    def _indexed_phrases(self, query: SearchQuery, parsed: Query) -> list[tuple[int, float]]:
+        """Rank phrases by their texts: bm25() would first count them in the whole index, word by word."""
+        conditions, values = filters(query)
+        rows = self._sql.rows(
+            f"SELECT arrivals.number, messages.body FROM words JOIN arrivals ON arrivals.number = words.rowid{JOINS}"
+            f" WHERE words MATCH ?{conditions} ORDER BY words.rowid DESC LIMIT ?",
+            (match_expression(parsed), *values, _PHRASE_WINDOW),
+        )
+        return self._scored(rows, parsed)
+
     def _not_yet_indexed(self, query: SearchQuery, parsed: Query) -> list[tuple[int, float]]:
         conditions, values = filters(query)
         rows = self._sql.rows(
@@ -89,6 +102,9 @@ class SqliteSearch:
             " ORDER BY arrivals.number DESC LIMIT ?",
             (*values, WINDOW),
         )
+        return self._scored(rows, parsed)
+
+    def _scored(self, rows: Sequence[Row], parsed: Query) -> list[tuple[int, float]]:
         if not rows:
             return []
         scores = self._snippets.score([searchable_text(body) for _, body in rows], parsed)
