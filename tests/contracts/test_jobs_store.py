@@ -27,10 +27,10 @@ def test_a_job_is_kept_as_it_is_and_can_be_replaced(mine: Transaction, news: Job
     assert mine.jobs.find() == [paused]
 
 
-def test_jobs_are_listed_by_name(mine: Transaction) -> None:
-    for name in ("b", "c", "a"):
+def test_jobs_are_listed_by_name_in_any_case(mine: Transaction) -> None:
+    for name in ("b", "C", "a"):
         mine.jobs.put(Job(id=JobId(f"job-{name}"), name=name, schedule="", payload=""))
-    assert [job.name for job in mine.jobs.find()] == ["a", "b", "c"]
+    assert [job.name for job in mine.jobs.find()] == ["a", "b", "C"]
 
 
 def test_due_jobs_are_listed_longest_overdue_first(mine: Transaction, clock: SettableClock) -> None:

@@ -26,12 +26,12 @@ class JobsTable:
 
     def find(self, *, due: bool = False) -> list[Job]:
         """Return every job by name, or only those that are due, longest overdue first."""
-        if due:
-            rows = self._sql.rows(
-                f"SELECT {_JOB} FROM jobs WHERE next_at <= ? AND paused = 0 ORDER BY next_at, id", (self._sql.now,)
-            )
-        else:
-            rows = self._sql.rows(f"SELECT {_JOB} FROM jobs ORDER BY name, id")
+        if not due:
+            jobs = map(_job, self._sql.rows(f"SELECT {_JOB} FROM jobs"))
+            return sorted(jobs, key=lambda job: (job.name.casefold(), job.id))
+        rows = self._sql.rows(
+            f"SELECT {_JOB} FROM jobs WHERE next_at <= ? AND paused = 0 ORDER BY next_at, id", (self._sql.now,)
+        )
         return [_job(row) for row in rows]
 
     def delete(self, job_id: JobId) -> bool:

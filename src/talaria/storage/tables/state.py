@@ -47,6 +47,6 @@ class StateTable:
     def with_prefix(self, prefix: str) -> list[Entry]:
         """Return the entries whose keys begin so, sorted by key."""
         rows = self._sql.rows(
-            "SELECT key, value, version FROM state WHERE substr(key, 1, ?) = ? ORDER BY key", (len(prefix), prefix)
+            "SELECT key, value, version FROM state WHERE substr(key, 1, ?) = ?", (len(prefix), prefix)
         )
-        return [Entry(*row) for row in rows]
+        return sorted((Entry(*row) for row in rows), key=lambda entry: entry.key)
