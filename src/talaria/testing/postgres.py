@@ -19,6 +19,7 @@ _ACCOUNT = "postgres"  # the server refuses to run as root
 _START_SECONDS = 60
 _STOP_SECONDS = 20
 _ATTEMPTS = 5
+_GUARD = 'read -r _; kill -QUIT "$1"; while kill -0 "$1"; do sleep 0.1; done; rm -rf "$2"'
 _HASTY = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
 
@@ -110,9 +111,9 @@ class PostgresServer:
         settings = [f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={self._folder}"]
         settings += [] if self._durable else _HASTY
         self._server = self._run(["postgres", "-D", str(self._data), *(f"--{setting}" for setting in settings)])
-        # Its input ends when this process does, in whatever way; then it ends the server.
+        # Its input ends when this process does, in whatever way; then it ends the server and clears up.
         self._guard = subprocess.Popen(
-            ["/bin/sh", "-c", 'read -r _; kill -QUIT "$1"', "guard", str(self._server.pid)],
+            ["/bin/sh", "-c", _GUARD, "guard", str(self._server.pid), str(self._folder)],
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
