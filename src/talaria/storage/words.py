@@ -115,7 +115,7 @@ class _SeamedCharacters(dict[int, str]):
     """Characters that are words of their own between seams, all others as they are; learnt as they come."""
 
     def __missing__(self, code: int) -> str:
-        character = chr(code)
+        character = _VARIANTS.sub("", chr(code))
         self[code] = f"{_SEAM}{character}{_SEAM}" if _SOLITARY.match(character) else character
         return self[code]
 

@@ -1,0 +1,56 @@
+"""PostgreSQL databases with the rules of a language for order and letters: the store behaves as on any other."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from tests.contracts.speech import said
+from tests.contracts.test_search_store import SCRIPTS
+from tests.storage.engines import Place, one_by_one
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.search import SearchQuery
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.ids import new_id
+
+RULES = {
+    "libc": "LOCALE 'C.UTF-8'",
+    "icu": "LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LC_CTYPE 'C.UTF-8'",
+}
+
+
+@pytest.fixture(params=RULES)
+def calls(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Transaction]:
+    """A store in a database of its own."""
+    name = f"test_{new_id()}"
+    with psycopg.connect(postgres_url, autocommit=True) as raw:
+        try:
+            raw.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' {RULES[request.param]}".encode())
+        except psycopg.Error as error:
+            pytest.skip(f"this server has no such rules: {error}")
+        database = Place("postgres", postgres_url.removesuffix("postgres") + name, "talaria").open(SystemClock())
+        yield one_by_one(database)
+        database.close()
+        raw.execute(f"DROP DATABASE {name}".encode())
+
+
+def test_keys_are_sorted_by_their_characters(calls: Transaction) -> None:
+    for key in ("goal:b", "goal:B", "goal:ä", "goal:a", "goal-c"):
+        calls.state.put(key, "")
+    assert [entry.key for entry in calls.state.with_prefix("goal")] == [
+        "goal-c",
+        "goal:B",
+        "goal:a",
+        "goal:b",
+        "goal:ä",
+    ]
+
+
+def test_words_of_every_script_are_found(calls: Transaction) -> None:
+    session = calls.sessions.create(NewSession(source="cli")).id
+    for text, _ in SCRIPTS.values():
+        calls.messages.append(session, [said(text)])
+    wanted = {word: number for number, (_, words) in enumerate(SCRIPTS.values(), 1) for word in words}
+    found = {word: [hit.seq for hit in calls.search.find(SearchQuery(text=word))] for word in wanted}
+    assert {word: number for word, number in wanted.items() if number not in found[word]} == {}
