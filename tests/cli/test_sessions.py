@@ -419,3 +419,8 @@ def test_a_branch_and_its_parent_can_go_together(program: Program) -> None:
     done = program.run("sessions", "prune", "--yes")
     assert done.out == "Deleted 2 sessions with 3 messages (13 B of text).\n"
     assert sessions(program) == {}
+
+
+def test_search_finds_what_no_program_had_time_to_index(program: Program) -> None:
+    converse(program, NewSession(source="cli"), said("an early heron"), *(said(f"filler {n}") for n in range(2_500)))
+    assert "early" in program.run("sessions", "search", "heron").out

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.storage.crowd import answers, crowd
 from tests.storage.engines import Place
 
@@ -199,3 +200,11 @@ def test_a_user_without_the_right_to_create_a_schema_is_told(postgres_url: str) 
         finally:
             raw.execute(f"DROP ROLE {guest}".encode())
     assert "Grant it the right to create a schema" in told
+
+
+def test_a_role_that_may_not_create_schemas_uses_one_that_was_made_for_it(postgres_url: str) -> None:
+    role = f"guest_{new_id()}"
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN; CREATE SCHEMA {role} AUTHORIZATION {role}".encode())
+        open_postgres(make_conninfo(postgres_url, user=role), PostgresOptions(role)).close()
+        owner.execute(f"DROP SCHEMA {role} CASCADE; DROP ROLE {role}".encode())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from talaria.cli.backup import describe_rows, make_backup, message_count, new_backup_file
 from talaria.cli.backup_file import Backup, open_backup
+from talaria.cli.indexing import index_messages
 from talaria.cli.services import Services
 from talaria.contracts.store import Transaction
 from talaria.core.errors import Refused
@@ -71,6 +72,7 @@ def _restore_store(backup: Backup, arguments: argparse.Namespace, services: Serv
 
     with services.open_database() as database:
         database.write(load)
+        index_messages(database, services.terminal)
     return [f"{describe_rows(backup.manifest)} were restored.", *done]
 
 

@@ -4,6 +4,7 @@ import argparse
 import re
 
 from talaria.cli.cells import cell
+from talaria.cli.indexing import index_messages
 from talaria.cli.services import Services
 from talaria.cli.session_actions.names import find_session
 from talaria.cli.terminal import Terminal
@@ -34,6 +35,7 @@ def search_messages(arguments: argparse.Namespace, services: Services) -> None:
         )
 
     with services.open_database() as database:
+        index_messages(database, services.terminal)
         hits = database.read(find)
     if arguments.json:
         services.terminal.json(hits)

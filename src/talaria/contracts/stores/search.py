@@ -44,5 +44,8 @@ class Search(Protocol):
     def find(self, query: SearchQuery) -> list[Hit]:
         """Return the best matches; text without a word in it finds nothing and never raises."""
 
+    def unindexed(self) -> int:
+        """Return how many stored messages are not indexed yet; `find` looks at the newest 2,000 of them itself."""
+
     def catch_up(self, count: int = 200) -> int:
         """Index up to ``count`` messages that are stored but not indexed, and return how many were."""

@@ -85,7 +85,8 @@ def migrate(raw: psycopg.Connection[Row], schema: str, server: str, upto: int = 
         return
     with raw.transaction():
         raw.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
-        raw.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+        if not raw.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone():
+            raw.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
         raw.execute("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
         version = _version(raw, schema)
         for step in migrations_in(MIGRATIONS):

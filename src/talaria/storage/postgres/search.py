@@ -68,6 +68,10 @@ class PostgresSearch:
         )
         return make_hits(self._sql, self._snippets, parsed, [(number, score) for number, score in rows])
 
+    def unindexed(self) -> int:
+        """Return 0: what is stored is indexed."""
+        return 0
+
     def catch_up(self, count: int = 200) -> int:
         """Return 0: what is stored is indexed."""
         return 0

@@ -51,6 +51,11 @@ class SqliteSearch:
         scored.sort(key=lambda pair: (-pair[1], -pair[0]))
         return make_hits(self._sql, self._snippets, parsed, scored[: query.limit])
 
+    def unindexed(self) -> int:
+        """Return how many stored messages are not indexed yet."""
+        row = self._sql.row("SELECT count(*) FROM arrivals WHERE number > (SELECT arrival FROM indexed)")
+        return int(row[0]) if row else 0
+
     def catch_up(self, count: int = 200) -> int:
         """Index up to ``count`` messages that are stored but not indexed, and return how many were."""
         rows = self._sql.rows(
