@@ -1,0 +1,43 @@
+"""A model server that answers as it was told: OpenAI Chat Completions, OpenAI Responses, Anthropic Messages."""
+
+from talaria.testing.model_server.delivery import Answer
+from talaria.testing.model_server.faults import (
+    Collapse,
+    CutOff,
+    Fail,
+    Garbage,
+    Silence,
+    WrongType,
+    bad_key,
+    context_too_long,
+    model_unknown,
+    no_credit,
+    overloaded,
+    refused,
+)
+from talaria.testing.model_server.instant import Instant
+from talaria.testing.model_server.received import Received
+from talaria.testing.model_server.replies import Ask, Say, Tokens
+from talaria.testing.model_server.server import ModelServer
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Collapse",
+    "CutOff",
+    "Fail",
+    "Garbage",
+    "Instant",
+    "ModelServer",
+    "Received",
+    "Say",
+    "Silence",
+    "Tokens",
+    "WrongType",
+    "bad_key",
+    "context_too_long",
+    "model_unknown",
+    "no_credit",
+    "overloaded",
+    "refused",
+]

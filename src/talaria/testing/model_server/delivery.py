@@ -1,0 +1,144 @@
+"""Send a scripted answer over HTTP, with whatever fault it has."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+import msgspec
+from aiohttp import web
+
+from talaria.testing.model_server.faults import (
+    Collapse,
+    CutOff,
+    Fail,
+    Fault,
+    Garbage,
+    Silence,
+    VendorFail,
+    WrongType,
+)
+from talaria.testing.model_server.instant import Instant
+from talaria.testing.model_server.received import Exchange
+from talaria.testing.model_server.replies import Say
+from talaria.testing.model_server.wire import Frame, Wire, before_piece
+
+Answer = Say | Instant | Fault
+
+_JSON = "application/json"
+_EVENTS = "text/event-stream"
+_BROKEN_EVENT = Frame(b'data: {"choices": [{"delta": {"content": "unfin\n\n')
+_BROKEN_NAMED_EVENT = Frame(b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {\n\n')
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The way back to whoever asked."""
+
+    request: web.Request
+    wire: Wire
+    exchange: Exchange
+
+    async def send(self, answer: Answer) -> web.StreamResponse:
+        """Answer the request; the response is returned once all of it has been sent."""
+        match answer:
+            case Say():
+                return await self._say(answer)
+            case Instant():
+                return self._whole(answer.body(self.wire, self.exchange), _EVENTS if self._streams else _JSON)
+            case Fail() | VendorFail():
+                return self.fail(answer.on(self.wire.name))
+            case CutOff() | Silence() | Garbage() | Collapse():
+                return await self._break(answer)
+            case WrongType():
+                return self._whole(answer.page.encode(), "text/html")
+            case _:
+                assert_never(answer)
+
+    def fail(self, fail: Fail) -> web.Response:
+        """Return an error in the vendor's shape."""
+        body = msgspec.json.encode(self.wire.error(fail, self._request_id))
+        response = self._whole(body, _JSON, status=fail.status)
+        if fail.retry_after is not None:
+            response.headers["retry-after"] = f"{fail.retry_after:g}"
+        return response
+
+    @property
+    def _streams(self) -> bool:
+        return bool(self.exchange.asked.stream)
+
+    @property
+    def _request_id(self) -> str:
+        return f"req_{self.exchange.id}"
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {self.wire.request_id_header: self._request_id}
+
+    def _whole(self, body: bytes, content_type: str, *, status: int = 200) -> web.Response:
+        return web.Response(status=status, body=body, content_type=content_type, headers=self._headers)
+
+    async def _say(self, say: Say) -> web.StreamResponse:
+        if not self._streams:
+            return self._whole(self._body(say), _JSON)
+        response = await self._start(_EVENTS)
+        await _write(response, self.wire.frames(say, self.exchange), say.pause)
+        return response
+
+    async def _break(self, fault: CutOff | Silence | Garbage | Collapse) -> web.StreamResponse:
+        if isinstance(fault, CutOff | Silence) and fault.after == 0:
+            return await self._leave(web.StreamResponse(), fault)
+        if not self._streams:
+            return await self._break_whole(fault)
+        response = await self._start(_EVENTS)
+        frames = before_piece(self.wire.frames(fault.say, self.exchange), fault.after)
+        await _write(response, frames, fault.say.pause)
+        match fault:
+            case Garbage():
+                await response.write(_BROKEN_EVENT.data)
+            case Collapse():
+                error = self.wire.late_error(fault.fail.on(self.wire.name), self.exchange, len(frames))
+                await response.write(error.data)
+            case CutOff() | Silence():
+                return await self._leave(response, fault)
+        return response
+
+    async def _break_whole(self, fault: CutOff | Silence | Garbage | Collapse) -> web.StreamResponse:
+        body = self._body(fault.say)
+        half = body[: len(body) // 2]
+        match fault:
+            case Garbage():
+                return self._whole(half, _JSON)
+            case Collapse():
+                return self.fail(fault.fail.on(self.wire.name))
+            case CutOff() | Silence():
+                response = await self._start(_JSON, length=len(body))
+                await response.write(half)
+                return await self._leave(response, fault)
+
+    async def _leave(self, response: web.StreamResponse, fault: CutOff | Silence) -> web.StreamResponse:
+        """Say no more: hang up, or wait until the other side does."""
+        if isinstance(fault, Silence):
+            await asyncio.Event().wait()
+        if self.request.transport is not None:
+            self.request.transport.close()
+        return response
+
+    def _body(self, say: Say) -> bytes:
+        return msgspec.json.encode(self.wire.whole(say, self.exchange))
+
+    async def _start(self, content_type: str, *, length: int | None = None) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**self._headers, "cache-control": "no-cache"})
+        response.content_type = content_type
+        response.content_length = length
+        await response.prepare(self.request)
+        return response
+
+
+async def _write(response: web.StreamResponse, frames: Iterable[Frame], pause: float) -> None:
+    begun = False
+    for frame in frames:
+        if frame.piece:
+            await asyncio.sleep(pause if begun else 0)
+            begun = True
+        await response.write(frame.data)

@@ -1,0 +1,69 @@
+"""What reached the scripted model server."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+ProtocolName = Literal["chat", "responses", "anthropic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One model call as it came in; ``headers`` are found in upper and lower case alike."""
+
+    protocol: ProtocolName
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, decoded."""
+        return msgspec.json.decode(self.body)
+
+    @property
+    def question(self) -> str:
+        """The text of the last message of a person; empty if there is none."""
+        turns = self.json.get("messages", self.json.get("input", ()))
+        if isinstance(turns, str):
+            return turns
+        spoken = [_words(turn.get("content")) for turn in turns if turn.get("role") == "user"]
+        return next((words for words in reversed(spoken) if words), "")
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    """How a Chat Completions stream is to be sent."""
+
+    include_usage: bool = False
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The part of a request that decides the form of its answer."""
+
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    include: list[str] | None = None
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a Chat Completions stream ends with what it used."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request with the id under which it is answered."""
+
+    id: str
+    asked: Asked
+    prompt_bytes: int
+
+
+def _words(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(part["text"] for part in parts if part.get("type") in {"text", "input_text"})

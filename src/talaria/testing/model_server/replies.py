@@ -1,0 +1,107 @@
+"""What the scripted model says, apart from the protocol that carries it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+
+from talaria.contracts.provider import StopReason
+from talaria.core.ids import new_id
+
+_WORDS = re.compile(r"\s*\S+(?:\s+$)?|\s+")
+_CHARACTERS_PER_TOKEN = 4
+_ARGUMENT_PIECE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a call used; ``input`` counts only what was neither read from a cache nor written to one."""
+
+    input: int
+    output: int
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+    @property
+    def prompt(self) -> int:
+        """All that went in, cached or not."""
+        return self.input + self.cache_read + self.cache_write
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A tool call; ``arguments`` given as a string go out as they are, broken JSON included."""
+
+    name: str
+    arguments: Mapping[str, object] | str
+    id: str | None = None
+
+    @property
+    def written(self) -> str:
+        """The arguments as the model wrote them."""
+        return self.arguments if isinstance(self.arguments, str) else msgspec.json.encode(self.arguments).decode()
+
+    def id_like(self, prefix: str) -> str:
+        """Return the id, or a new one in the manner of the vendor."""
+        return self.id or f"{prefix}{new_id()}"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Say:
+    """One reply of the model: reasoning, then text, then tool calls.
+
+    Streamed, each of them comes in ``chunks`` pieces (if not given, words and scraps of JSON) with ``pause`` seconds before
+    each piece but the first. ``usage`` is estimated from lengths where it is not given.
+    """
+
+    text: str
+    reasoning: str
+    calls: Sequence[Ask]
+    usage: Tokens | None
+    stop: StopReason
+    chunks: int | None
+    pause: float
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        reasoning: str = "",
+        calls: Sequence[Ask] = (),
+        usage: Tokens | None = None,
+        stop: StopReason | None = None,
+        chunks: int | None = None,
+        pause: float = 0.0,
+    ) -> None:
+        given = {"text": text, "reasoning": reasoning, "usage": usage, "chunks": chunks, "pause": pause}
+        inferred: StopReason = stop or ("tool_calls" if calls else "end")
+        for field, value in {**given, "calls": tuple(calls), "stop": inferred}.items():
+            object.__setattr__(self, field, value)
+
+    def pieces(self, text: str) -> list[str]:
+        """Cut some text of this reply the way it is streamed."""
+        return _WORDS.findall(text) if self.chunks is None else cut_evenly(text, self.chunks)
+
+    def argument_pieces(self, call: Ask) -> list[str]:
+        """Cut the arguments of a call the way they are streamed: with no regard to where a value ends."""
+        written = call.written
+        return cut_evenly(written, self.chunks or -(-len(written) // _ARGUMENT_PIECE))
+
+    def tokens(self, prompt_bytes: int) -> Tokens:
+        """Return what this reply used, with an estimate for a request of so many bytes."""
+        if self.usage is not None:
+            return self.usage
+        said = len(self.text) + sum(len(call.name) + len(call.written) for call in self.calls)
+        thought = -(-len(self.reasoning) // _CHARACTERS_PER_TOKEN)
+        output = max(1, thought - (-said // _CHARACTERS_PER_TOKEN))
+        return Tokens(input=max(1, prompt_bytes // _CHARACTERS_PER_TOKEN), output=output, reasoning=thought)
+
+
+def cut_evenly(text: str, pieces: int) -> list[str]:
+    """Cut ``text`` into so many pieces of nearly equal length, fewer if it has fewer characters."""
+    count = min(pieces, len(text))
+    edges = [len(text) * place // count for place in range(count + 1)] if count else []
+    return [text[start:end] for start, end in pairwise(edges)]

@@ -1,0 +1,168 @@
+"""OpenAI's Responses, as the vendor's server speaks it."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from talaria.core.ids import new_id
+from talaria.testing.model_server.faults import Fail
+from talaria.testing.model_server.openai_errors import bearer, error_object, model_list
+from talaria.testing.model_server.received import Exchange, ProtocolName
+from talaria.testing.model_server.replies import Ask, Say, Tokens
+from talaria.testing.model_server.wire import Frame, Json, event
+
+_INCOMPLETE = {"length": "max_output_tokens", "refused": "content_filter"}
+_ENCRYPTED = "reasoning.encrypted_content"
+
+
+class ResponsesWire:
+    """``POST /v1/responses``."""
+
+    name: ProtocolName = "responses"
+    request_id_header = "x-request-id"
+
+    def key(self, headers: Mapping[str, str]) -> str | None:
+        """Return the key that a request carries."""
+        return bearer(headers)
+
+    def whole(self, say: Say, exchange: Exchange) -> Json:
+        """Return the reply as one body."""
+        return _ended(_response(exchange), say, [item.done for item in _items(say, exchange)], exchange.prompt_bytes)
+
+    def frames(self, say: Say, exchange: Exchange) -> Iterator[Frame]:
+        """Yield the reply as a stream, its events numbered in order."""
+        for number, (data, piece) in enumerate(_events(say, exchange)):
+            yield event({**data, "sequence_number": number}, name=str(data["type"]), piece=piece)
+
+    def error(self, fail: Fail, request_id: str) -> Json:
+        """Return the body of an error."""
+        return {"error": error_object(fail)}
+
+    def late_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
+        """Return an error that comes inside a stream."""
+        error = error_object(fail)
+        reason = {"code": error["code"] or error["type"], "message": error["message"]}
+        failed = {**_response(exchange), "status": "failed", "error": reason}
+        return event({"type": "response.failed", "response": failed, "sequence_number": number}, name="response.failed")
+
+    def models(self, names: Sequence[str]) -> Json:
+        """Return the body that lists models."""
+        return model_list(names)
+
+
+_Event = tuple[Json, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """An output item: as it starts, the events that fill it (``delta`` ones are pieces), as it ends."""
+
+    added: Json
+    filling: Sequence[Json]
+    done: Json
+
+
+def _events(say: Say, exchange: Exchange) -> Iterator[_Event]:
+    response = _response(exchange)
+    yield {"type": "response.created", "response": response}, False
+    yield {"type": "response.in_progress", "response": response}, False
+    output: list[Json] = []
+    for index, item in enumerate(_items(say, exchange)):
+        yield {"type": "response.output_item.added", "output_index": index, "item": item.added}, False
+        for one in item.filling:
+            yield {**one, "item_id": item.done["id"], "output_index": index}, "delta" in one
+        yield {"type": "response.output_item.done", "output_index": index, "item": item.done}, False
+        output.append(item.done)
+    ended = _ended(response, say, output, exchange.prompt_bytes)
+    yield {"type": f"response.{ended['status']}", "response": ended}, False
+
+
+def _items(say: Say, exchange: Exchange) -> Iterator[_Item]:
+    if say.reasoning:
+        yield _reasoning(say, exchange)
+    if say.text:
+        yield _message(say)
+    for call in say.calls:
+        yield _function_call(say, call)
+
+
+def _reasoning(say: Say, exchange: Exchange) -> _Item:
+    item: dict[str, object] = {"id": f"rs_{new_id()}", "type": "reasoning", "summary": []}
+    if _ENCRYPTED in (exchange.asked.include or ()):
+        item["encrypted_content"] = f"sealed-{new_id()}"
+    part = {"type": "summary_text", "text": say.reasoning}
+    kind = "response.reasoning_summary"
+    filling: list[Json] = [
+        {"type": f"{kind}_part.added", "part": {**part, "text": ""}},
+        *({"type": f"{kind}_text.delta", "delta": piece} for piece in say.pieces(say.reasoning)),
+        {"type": f"{kind}_text.done", "text": say.reasoning},
+        {"type": f"{kind}_part.done", "part": part},
+    ]
+    return _Item(item, [{**one, "summary_index": 0} for one in filling], {**item, "summary": [part]})
+
+
+def _message(say: Say) -> _Item:
+    item = {"id": f"msg_{new_id()}", "type": "message", "role": "assistant", "content": []}
+    part = {"type": "output_text", "text": say.text, "annotations": [], "logprobs": []}
+    kind = "response.output_text"
+    filling: list[Json] = [
+        {"type": "response.content_part.added", "part": {**part, "text": ""}},
+        *({"type": f"{kind}.delta", "delta": piece, "logprobs": []} for piece in say.pieces(say.text)),
+        {"type": f"{kind}.done", "text": say.text, "logprobs": []},
+        {"type": "response.content_part.done", "part": part},
+    ]
+    done = {**item, "status": "incomplete" if say.stop in _INCOMPLETE else "completed", "content": [part]}
+    return _Item({**item, "status": "in_progress"}, [{**one, "content_index": 0} for one in filling], done)
+
+
+def _function_call(say: Say, call: Ask) -> _Item:
+    item = {"id": f"fc_{new_id()}", "type": "function_call", "name": call.name, "call_id": call.id_like("call_")}
+    kind = "response.function_call_arguments"
+    filling: list[Json] = [
+        *({"type": f"{kind}.delta", "delta": piece} for piece in say.argument_pieces(call)),
+        {"type": f"{kind}.done", "arguments": call.written},
+    ]
+    started = {**item, "status": "in_progress", "arguments": ""}
+    return _Item(started, filling, {**item, "status": "completed", "arguments": call.written})
+
+
+def _response(exchange: Exchange) -> dict[str, object]:
+    return {
+        "id": f"resp_{exchange.id}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": exchange.asked.model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "usage": None,
+    }
+
+
+def _ended(response: Json, say: Say, output: Sequence[Json], prompt_bytes: int) -> Json:
+    reason = _INCOMPLETE.get(say.stop)
+    return {
+        **response,
+        "status": "incomplete" if reason else "completed",
+        "incomplete_details": {"reason": reason} if reason else None,
+        "output": output,
+        "usage": _usage(say.tokens(prompt_bytes)),
+    }
+
+
+def _usage(tokens: Tokens) -> Json:
+    return {
+        "input_tokens": tokens.prompt,
+        "input_tokens_details": {"cached_tokens": tokens.cache_read, "cache_write_tokens": tokens.cache_write},
+        "output_tokens": tokens.output,
+        "output_tokens_details": {"reasoning_tokens": tokens.reasoning},
+        "total_tokens": tokens.prompt + tokens.output,
+    }

@@ -1,0 +1,141 @@
+"""The scripted model server: real HTTP on loopback, three wire protocols, any fault."""
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from aiohttp import web
+
+from talaria.core.ids import new_id
+from talaria.testing.model_server.anthropic import AnthropicWire
+from talaria.testing.model_server.chat import ChatWire
+from talaria.testing.model_server.delivery import Answer, Delivery
+from talaria.testing.model_server.received import Asked, Exchange, Received
+from talaria.testing.model_server.refusals import refused_body, refused_headers
+from talaria.testing.model_server.replies import Say
+from talaria.testing.model_server.responses import ResponsesWire
+from talaria.testing.model_server.wire import Wire
+
+Answering = Callable[[Received], Answer | Awaitable[Answer]]
+
+_CHAT = ChatWire()
+_RESPONSES = ResponsesWire()
+_ANTHROPIC = AnthropicWire()
+_PATHS: dict[str, Wire] = {
+    "/v1/chat/completions": _CHAT,
+    "/v1/responses": _RESPONSES,
+    "/v1/messages": _ANTHROPIC,
+}
+_LARGEST_REQUEST = 256 * 1024 * 1024
+
+
+class ModelServer:
+    """A server at a free port of loopback that answers as it was told; ``async with`` starts and ends it.
+
+    Each model call takes the next answer of the script, then what `otherwise` or `answering` said. With
+    ``keys`` given, any other key is refused. ``received`` has all model calls so far, refused ones included.
+    """
+
+    def __init__(
+        self, *, keys: Collection[str] | None = None, models: Sequence[str] = ("test-model",), port: int = 0
+    ) -> None:
+        self.received: list[Received] = []
+        self.open_streams = 0
+        self._keys = None if keys is None else frozenset(keys)
+        self._models = models
+        self._port = port
+        self._script: deque[Answer] = deque()
+        self._answering: Answering = lambda _: Say("ok")
+        self._departures = 0
+        self._departed = asyncio.Event()
+        self._runner = web.AppRunner(
+            self._application(), handler_cancellation=True, access_log=None, shutdown_timeout=0.01
+        )
+
+    @property
+    def url(self) -> str:
+        """Where to reach it, without ``/v1``."""
+        return f"http://127.0.0.1:{self._port}"
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        self._port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._runner.cleanup()
+
+    def script(self, *answers: Answer) -> None:
+        """Add answers for the next model calls, one each, in this order."""
+        self._script.extend(answers)
+
+    def otherwise(self, answer: Answer) -> None:
+        """Give this answer whenever the script is empty."""
+        self._answering = lambda _: answer
+
+    def answering(self, answering: Answering) -> None:
+        """Compute the answer from the request whenever the script is empty; ``answering`` may be async."""
+        self._answering = answering
+
+    async def gone(self, clients: int = 1) -> None:
+        """Wait until so many clients have hung up before their answer was complete."""
+        while self._departures < clients:
+            self._departed.clear()
+            await self._departed.wait()
+
+    def _application(self) -> web.Application:
+        application = web.Application(client_max_size=_LARGEST_REQUEST)
+        for path in _PATHS:
+            application.router.add_post(path, self._answer)
+        application.router.add_get("/v1/models", self._list_models)
+        return application
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        wire = _PATHS[request.path]
+        async with self._stream():
+            received = Received(wire.name, request.path, request.headers, await request.read())
+            self.received.append(received)
+            refusal = refused_headers(wire, request.headers, self._keys) or refused_body(received)
+            if refusal:
+                return _unheard(request, wire).fail(refusal)
+            asked = msgspec.json.decode(received.body, type=Asked)
+            exchange = Exchange(new_id(), asked, len(received.body))
+            return await Delivery(request, wire, exchange).send(await self._next(received))
+
+    @asynccontextmanager
+    async def _stream(self) -> AsyncIterator[None]:
+        """Count a request as open while it is answered, and its client as gone if it did not wait for the end."""
+        self.open_streams += 1
+        try:
+            yield
+        except (asyncio.CancelledError, ConnectionError):
+            self._departures += 1
+            raise
+        finally:
+            self.open_streams -= 1
+            self._departed.set()
+
+    async def _next(self, received: Received) -> Answer:
+        if self._script:
+            return self._script.popleft()
+        answer = self._answering(received)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _list_models(self, request: web.Request) -> web.Response:
+        wire: Wire = _ANTHROPIC if "anthropic-version" in request.headers else _CHAT
+        refusal = refused_headers(wire, request.headers, self._keys)
+        if refusal:
+            return _unheard(request, wire).fail(refusal)
+        return web.json_response(body=msgspec.json.encode(wire.models(self._models)))
+
+
+def _unheard(request: web.Request, wire: Wire) -> Delivery:
+    return Delivery(request, wire, Exchange(new_id(), Asked(""), 0))
