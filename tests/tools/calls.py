@@ -1,0 +1,56 @@
+"""A call as a tool sees it, from a conversation that is real enough."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from talaria.contracts.tool import Call
+from talaria.core.ids import SessionId
+
+
+class Folder:
+    """Implements `Workspace`: one folder, for the life of a test."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.environment: Mapping[str, str] = environment or {}
+
+    def resolve(self, path: str) -> Path:
+        return (self.folder / Path(path).expanduser()).resolve()
+
+    def move_to(self, folder: Path) -> None:
+        self.folder = folder
+
+    def set_environment(self, values: Mapping[str, str]) -> None:
+        self.environment = values
+
+
+class Answers:
+    """Implements `Person`: answers in turn what it was given, and keeps what it was asked."""
+
+    def __init__(self, *answers: str | None) -> None:
+        self._answers = list(answers)
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        self.asked.append((question, choices))
+        return self._answers.pop(0) if self._answers else None
+
+
+def call_from(
+    folder: Path,
+    *,
+    owner: str = "",
+    session_id: str = "session-1",
+    person: Answers | None = None,
+    environment: Mapping[str, str] | None = None,
+    progress: list[str] | None = None,
+) -> Call:
+    """Return a call made in a conversation that works in this folder."""
+    return Call(
+        id="call-1",
+        session_id=SessionId(session_id),
+        workspace=Folder(folder, environment),
+        person=person or Answers(),
+        progress=(progress if progress is not None else []).append,
+        owner=owner,
+    )
