@@ -49,7 +49,7 @@ def to_stamp(moment: datetime) -> int:
 
 def from_stamp(stamp: int) -> datetime:
     """Return the moment of a count of microseconds since 1970."""
-    return _EPOCH + timedelta(microseconds=stamp)
+    return _EPOCH + stamp * _MICROSECOND
 
 
 def to_span(duration: timedelta) -> int:
