@@ -106,12 +106,20 @@ def begun_runs(database: Database) -> list[str]:
     return [job.name for job in database.read(lambda tx: tx.jobs.find(due=True)) if begins(job)]
 
 
-def open_first(place: Place) -> None:
-    """Open a store that may not be there yet."""
+def open_first(place: Place, *places: str) -> None:
+    """Open stores that may not be there yet, and tell how many have written to each before."""
     wait_for_start()
-    database = place.open(SystemClock())
-    answer(database.write(lambda tx: tx.state.put("opened", "")))
-    database.close()
+    answer([_opened(Place(place.engine, *where.split("\n"))) for where in places])
+
+
+def _opened(place: Place) -> int | str:
+    try:
+        database = place.open(SystemClock())
+        before = database.write(lambda tx: tx.state.put("opened", "")) - 1
+        database.close()
+    except StoreError as error:
+        return str(error)
+    return before
 
 
 def endure(place: Place, seconds: str) -> None:

@@ -151,8 +151,15 @@ def test_a_new_file_says_whose_it_is_and_only_its_owner_can_read_it(sqlite_place
 
 
 def test_eight_processes_can_open_a_new_store_at_once(place: Place) -> None:
-    with crowd(8, "open", place) as workers:
-        assert sorted(answers(workers)) == list(range(1, 9))
+    if place.engine == "sqlite":
+        places = [Place("sqlite", f"{place.address}.{number}") for number in range(20)]
+    else:
+        places = [Place("postgres", place.address, f"{place.schema}_{number}") for number in range(5)]
+    with crowd(8, "open", place, *(f"{one.address}\n{one.schema}" for one in places)) as workers:
+        reports: list[list[int | str]] = answers(workers)
+    for one in places:
+        one.drop()
+    assert [sorted(report, key=str) for report in zip(*reports, strict=True)] == [list(range(8))] * len(places)
 
 
 def older_store(place: Place, version: int) -> Callable[[str], None]:

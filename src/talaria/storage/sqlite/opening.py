@@ -1,6 +1,7 @@
 """Open a SQLite file: create it, bring it up to date, refuse what is not ours."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from talaria.storage.sqlite.presence import Presence
 
 APPLICATION_ID = 0x54414C41  # "TALA", as the file command and others can see
 MIGRATIONS = Path(__file__).with_name("migrations")
+_PAUSE = 0.005
 
 
 class SqliteOptions(Struct, frozen=True):
@@ -63,7 +65,8 @@ def open_raw(path: Path, options: SqliteOptions) -> apsw.Connection:
         raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         raw.set_busy_timeout(int(options.busy_timeout_seconds * 1000))
         check_not_newer(_checked_version(raw, path), str(path))
-        raw.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY")
+        _keep_log(raw, options.busy_timeout_seconds)
+        raw.execute("PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY")
         if options.on_commit is not None:
             raw.set_wal_hook(options.on_commit)
         migrate(raw)
@@ -92,9 +95,25 @@ def migrate(raw: apsw.Connection, upto: int = LATEST) -> None:
                 raw.execute("ROLLBACK")
 
 
+def _keep_log(raw: apsw.Connection, patience: float) -> None:
+    """Have writes kept in a log beside the file; SQLite does not wait for others by itself when it switches to that."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            raw.execute("PRAGMA journal_mode = WAL")
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
 def _checked_version(raw: apsw.Connection, path: Path) -> int:
-    application, version = raw.pragma("application_id"), _version(raw)
-    if application != APPLICATION_ID and raw.execute("SELECT count(*) FROM sqlite_schema").get:
+    with raw:  # one view of the file, whoever is making its schema at this moment
+        tables = raw.execute("SELECT count(*) FROM sqlite_schema").get
+        application, version = raw.pragma("application_id"), _version(raw)
+    if application != APPLICATION_ID and tables:
         raise StoreUnavailable(
             f"{path} is a database of another program. Move it away, or choose another profile with -p."
         )
