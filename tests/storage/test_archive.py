@@ -20,7 +20,7 @@ from talaria.storage.tables.archive import KEYS
 from talaria.testing.clock import SettableClock
 
 Rows = dict[str, tuple[list[str], list[tuple[Cell, ...]]]]
-NOT_ARCHIVED = {"arrivals", "leases", "indexed", "schema_version"}
+NOT_ARCHIVED = {"arrivals", "holds", "leases", "indexed", "schema_version"}
 
 
 def test_rows_come_back_as_they_went_out(

@@ -11,6 +11,7 @@ from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
 from talaria.contracts.stores.leases import Leases
+from talaria.contracts.stores.ledger import Ledger
 from talaria.contracts.stores.messages import Messages
 from talaria.contracts.stores.outbox import Outbox
 from talaria.contracts.stores.pairing import Pairing
@@ -42,6 +43,7 @@ class Transaction(Protocol):
     events: Events
     search: Search
     handoffs: Handoffs
+    ledger: Ledger
     archive: Archive
 
 

@@ -126,6 +126,16 @@ class ModelRefused(ProviderError):
     public = "The model declined to answer that."
 
 
+class OverBudget(TalariaError):
+    """A cap on spending has too little left for what was about to be spent."""
+
+    public = "I have used up what I may spend on this."
+
+    def __init__(self, message: str, *, account: str) -> None:
+        super().__init__(message)
+        self.account = account
+
+
 class ToolFailed(TalariaError):
     """A tool could not do what was asked; the model reads the message and adapts."""
 

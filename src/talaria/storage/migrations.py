@@ -15,7 +15,7 @@ class Migration(Struct, frozen=True):
     statements: str
 
 
-LATEST = 4
+LATEST = 5
 
 
 def migrations_in(folder: Path) -> list[Migration]:

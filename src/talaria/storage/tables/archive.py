@@ -27,6 +27,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "api_runs": ("id",),
     "streams": ("name",),
     "events": ("stream", "seq"),
+    "accounts": ("name",),
 }
 """The tables that hold a person's data, each with the columns that its rows are read by."""
 

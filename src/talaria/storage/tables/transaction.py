@@ -8,6 +8,7 @@ from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
 from talaria.contracts.stores.leases import Leases
+from talaria.contracts.stores.ledger import Ledger
 from talaria.contracts.stores.messages import Messages
 from talaria.contracts.stores.outbox import Outbox
 from talaria.contracts.stores.pairing import Pairing
@@ -24,6 +25,7 @@ from talaria.storage.tables.handoffs import HandoffsTable
 from talaria.storage.tables.inbox import InboxTable
 from talaria.storage.tables.jobs import JobsTable
 from talaria.storage.tables.leases import LeasesTable
+from talaria.storage.tables.ledger import LedgerTable
 from talaria.storage.tables.messages import Arrivals, MessagesTable
 from talaria.storage.tables.outbox import OutboxTable
 from talaria.storage.tables.pairing import PairingTable
@@ -52,5 +54,6 @@ class Tables:
         self.runs: ApiRuns = ApiRunsTable(sql)
         self.events: Events = EventsTable(sql)
         self.handoffs: Handoffs = HandoffsTable(sql)
+        self.ledger: Ledger = LedgerTable(sql)
         self.search = search
         self.archive = archive

@@ -1,0 +1,54 @@
+"""What was spent and what is set aside, by account."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from talaria.contracts.stores.ledger import Cap, Hold
+from talaria.core.errors import OverBudget
+from talaria.core.ids import new_id
+from talaria.storage.sql import Sql, to_span
+
+
+class LedgerTable:
+    """Implements `Ledger`."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def reserve(self, caps: Sequence[Cap], amount: int, life: timedelta) -> Hold:
+        """Set an amount aside on all accounts, or raise `OverBudget` with the first that has too little left."""
+        hold = Hold(new_id(), tuple(sorted(cap.account for cap in caps)), amount)
+        for cap in sorted(caps, key=lambda cap: cap.account):  # everybody in the same order: nobody waits in a ring
+            spent, reserved = self._lock(cap.account)
+            if spent + reserved + amount > cap.limit:
+                raise OverBudget(
+                    f"{cap.account} may spend {cap.limit} and has spent {spent}; {reserved} more is set aside.",
+                    account=cap.account,
+                )
+        self._sql.run_many(
+            "INSERT INTO holds (id, account, amount, expires_at) VALUES (?, ?, ?, ?)",
+            [(hold.id, account, amount, self._sql.now + to_span(life)) for account in hold.accounts],
+        )
+        return hold
+
+    def settle(self, hold: Hold, spent: int) -> None:
+        """Put what was really spent in the place of a hold; a hold that lapsed is settled all the same."""
+        for account in hold.accounts:
+            self._sql.run("UPDATE accounts SET spent = spent + ? WHERE name = ?", (spent, account))
+        self._sql.run("DELETE FROM holds WHERE id = ?", (hold.id,))
+
+    def spent(self, account: str) -> int:
+        """Return what was spent on an account so far."""
+        row = self._sql.row("SELECT spent FROM accounts WHERE name = ?", (account,))
+        return int(row[0]) if row else 0
+
+    def _lock(self, account: str) -> tuple[int, int]:
+        """Return what is spent and set aside on an account, and keep both so until the transaction ends."""
+        self._sql.run("INSERT INTO accounts (name, spent) VALUES (?, 0) ON CONFLICT (name) DO NOTHING", (account,))
+        row = self._sql.row(f"SELECT spent FROM accounts WHERE name = ?{self._sql.locked}", (account,))
+        held = self._sql.row(
+            "SELECT coalesce(sum(amount), 0) FROM holds WHERE account = ? AND expires_at > ?", (account, self._sql.now)
+        )
+        assert row is not None
+        assert held is not None
+        return int(row[0]), int(held[0])
