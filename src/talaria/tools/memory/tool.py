@@ -16,16 +16,16 @@ class MemoryArguments(Struct, frozen=True):
     """What to remember or forget."""
 
     action: Literal["add", "replace", "remove"]
-    text: Annotated[str, Meta(description="The new entry: one short paragraph")] = ""
-    old: Annotated[str, Meta(description="Part of the entry to replace or remove")] = ""
-    book: Annotated[Book, Meta(description="user: about the person; memory: all else")] = "memory"
+    text: Annotated[str, Meta(description="New entry, one paragraph")] = ""
+    old: Annotated[str, Meta(description="Part of the entry to change")] = ""
+    book: Annotated[Book, Meta(description="user: about the person")] = "memory"
 
 
 class Memory:
     """Two files for each owner: notes on the work, and what is known of the person."""
 
     name = "memory"
-    description = "Remember lasting facts and wishes for later conversations; seen at the start of each."
+    description = "Keep lasting facts and wishes for later conversations."
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = MemoryArguments
 
