@@ -1,0 +1,165 @@
+"""The skills there are: found in several folders, the first of a name wins, written to the first folder."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.memory.whole_files import sole_writer, write_whole
+from talaria.tools.skills.document import (
+    Document,
+    check_document,
+    check_name,
+    check_size,
+    read_document,
+    write_document,
+)
+
+INDEX_LIMIT = 4_000  # characters
+_LINE_LIMIT = 160
+_FILES_SHOWN = 100
+_HEAD = "SKILL.md"
+
+
+class Skill(Struct, frozen=True):
+    """A skill and the folder that it lives in."""
+
+    folder: Path
+    document: Document
+
+
+class Shelf(Struct, frozen=True):
+    """All skills of some folders; those of an earlier folder hide later ones of the same name."""
+
+    roots: tuple[Path, ...]
+
+    def skills(self) -> list[Skill]:
+        """Return every skill, sorted by name."""
+        found: dict[str, Skill] = {}
+        for folder in _folders(self.roots):
+            skill = _skill_in(folder)
+            if skill is not None:
+                found.setdefault(skill.document.name, skill)
+        return [found[name] for name in sorted(found)]
+
+    def skill(self, name: str) -> Skill:
+        """Return one skill, or raise `ToolFailed` with the names that there are."""
+        skills = {skill.document.name: skill for skill in self.skills()}
+        if name not in skills:
+            raise ToolFailed(f"there is no skill {name!r}; there are: {', '.join(skills) or 'none'}")
+        return skills[name]
+
+    def view(self, name: str, file: str = "") -> str:
+        """Return what a skill says and which files it has, or one of those files."""
+        skill = self.skill(name)
+        if file and file != _HEAD:
+            return _read(_inside(skill, file))
+        others = _files(skill.folder)
+        listed = f"\n\nFiles in {skill.folder}:\n" + "\n".join(others) if others else ""
+        return f"{skill.document.body}{listed}"
+
+    def create(self, document: Document) -> str:
+        """Write a new skill into the first folder."""
+        text = write_document(document)
+        check_document(text, document.name)
+        if not self.roots:
+            raise ToolFailed("there is no folder for skills")
+        with sole_writer(self.roots[0]):
+            self._refuse_another(document)
+            folder = self.roots[0] / document.name
+            folder.mkdir(exist_ok=True)
+            write_whole(folder / _HEAD, text, mode=0o644)
+        return f"Created {document.name}."
+
+    def patch(self, name: str, old: str, new: str, file: str = "") -> str:
+        """Replace the only place where ``old`` stands in a file of a skill; without ``old``, write a new file."""
+        skill = self.skill(name)
+        path = _inside(skill, file or _HEAD)
+        with sole_writer(skill.folder.parent):
+            text = _patched(_read(path), old, new) if old else _new_text(path, new)
+            if path.name == _HEAD and path.parent == skill.folder.resolve():
+                check_document(text, name)
+            check_size(text)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text, mode=0o644)
+        return f"Wrote {file or _HEAD} of {name}."
+
+    def _refuse_another(self, document: Document) -> None:
+        for skill in self.skills():
+            if skill.document.name == document.name and skill.document != document:
+                raise ToolFailed(f"there is a skill {document.name} already; patch it, or take another name")
+
+
+def index(roots: Sequence[Path]) -> str:
+    """Return a line for each skill, for a system prompt; those that do not fit are counted."""
+    lines = [_line(skill) for skill in Shelf(tuple(roots)).skills()]
+    kept: list[str] = []
+    room = INDEX_LIMIT
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            kept.append(f"… and {len(lines) - len(kept)} more: see `skills` with action list")
+            break
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def _line(skill: Skill) -> str:
+    description = " ".join(skill.document.description.split())
+    cut = description if len(description) <= _LINE_LIMIT else description[: _LINE_LIMIT - 1].rstrip() + "…"
+    return f"{skill.document.name}: {cut}"
+
+
+def _folders(roots: tuple[Path, ...]) -> Iterator[Path]:
+    """Yield the folders that have a SKILL.md, also those sorted into groups."""
+    for root in roots:
+        for pattern in (f"*/{_HEAD}", f"*/*/{_HEAD}"):
+            yield from sorted(path.parent for path in root.glob(pattern))
+
+
+def _skill_in(folder: Path) -> Skill | None:
+    try:
+        document = read_document((folder / _HEAD).read_text(encoding="utf-8", errors="replace"))
+        check_name(document.name)
+    except (OSError, ToolFailed):
+        return None
+    return Skill(folder, document)
+
+
+def _inside(skill: Skill, file: str) -> Path:
+    home = skill.folder.resolve()
+    path = (home / file).resolve()
+    if not path.is_relative_to(home) or path == home:
+        raise ToolFailed(f"{file!r} is not inside the skill")
+    return path
+
+
+def _read(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ToolFailed(f"{path.name} cannot be read as text") from error
+    check_size(text)
+    return text
+
+
+def _patched(text: str, old: str, new: str) -> str:
+    if new and new in text and old not in text.replace(new, ""):
+        return text
+    if (count := text.count(old)) != 1:
+        raise ToolFailed(f"`old` stands there {count} times; it must be exactly one place")
+    return text.replace(old, new)
+
+
+def _new_text(path: Path, text: str) -> str:
+    if path.exists() and _read(path) != text:
+        raise ToolFailed(f"{path.name} is there already; give the part to replace as `old`")
+    return text
+
+
+def _files(folder: Path) -> list[str]:
+    names = sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")
+    )
+    return [name for name in names if name != _HEAD][:_FILES_SHOWN]

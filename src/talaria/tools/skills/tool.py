@@ -1,0 +1,62 @@
+"""The tool with which the agent uses and improves its skills."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.tools.skills.document import Document
+from talaria.tools.skills.shelf import Shelf
+
+
+class SkillsArguments(Struct, frozen=True):
+    """Which skill, and what about it."""
+
+    action: Literal["list", "view", "create", "patch"]
+    name: str = ""
+    file: Annotated[str, Meta(description="Instead of SKILL.md")] = ""
+    description: Annotated[str, Meta(description="When it is of use")] = ""
+    old: Annotated[str, Meta(description="What to patch")] = ""
+    text: Annotated[str, Meta(description="Body, or text instead of old")] = ""
+
+
+class Skills:
+    """Folders with a SKILL.md; new ones go into the first root."""
+
+    name = "skills"
+    description = "Instructions for recurring tasks: view one that fits before you begin."
+    effect = Effect.IDEMPOTENT
+    arguments: type[Struct] = SkillsArguments
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._shelf = Shelf(tuple(roots))
+
+    def deed(self, arguments: SkillsArguments) -> Deed:
+        """Say which file of which skill is read or written."""
+        target = f"skill {arguments.name}/{arguments.file or 'SKILL.md'}"
+        if arguments.action in {"list", "view"}:
+            return Deed("read", "skills" if arguments.action == "list" else target)
+        return Deed("write", target)
+
+    async def run(self, arguments: SkillsArguments, call: Call) -> ToolOutput:
+        """Read or write a skill."""
+        return ToolOutput(await asyncio.to_thread(self._answer, arguments))
+
+    def _answer(self, arguments: SkillsArguments) -> str:
+        match arguments.action:
+            case "list":
+                return self._all()
+            case "view":
+                return self._shelf.view(arguments.name, arguments.file)
+            case "create":
+                description = " ".join(arguments.description.split())
+                return self._shelf.create(Document(arguments.name, description, arguments.text.strip()))
+            case "patch":
+                return self._shelf.patch(arguments.name, arguments.old, arguments.text, arguments.file)
+
+    def _all(self) -> str:
+        documents = [skill.document for skill in self._shelf.skills()]
+        return "\n".join(f"{one.name}: {one.description}" for one in documents) or "There are no skills yet."
