@@ -1,0 +1,125 @@
+"""A list of steps for the conversation, so that long work keeps its plan."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.state import Entry
+from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.core.errors import ToolFailed
+from talaria.core.ids import SessionId
+
+Status = Literal["open", "doing", "done", "dropped"]
+_MARKS: dict[Status, str] = {"open": "[ ]", "doing": "[>]", "done": "[x]", "dropped": "[-]"}
+_MOST_STEPS = 100
+_LONGEST_STEP = 500
+
+
+class Step(Struct, frozen=True, omit_defaults=True):
+    """One thing to do."""
+
+    text: str = ""
+    id: str = ""
+    status: Status = "open"
+
+
+class TodoArguments(Struct, frozen=True):
+    """The list, or changes to it."""
+
+    steps: Annotated[list[Step], Meta(description="Omit to read")] = []
+    merge: Annotated[bool, Meta(description="Change these by id, keep the others")] = False
+
+
+class Todo:
+    """The plan of each conversation, kept in the store."""
+
+    name = "todo"
+    description = "Plan longer work and keep the list current."
+    effect = Effect.IDEMPOTENT
+    arguments: type[Struct] = TodoArguments
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def deed(self, arguments: TodoArguments) -> Deed:
+        """Say what becomes of the list."""
+        return Deed("other", f"{len(arguments.steps)} steps" if arguments.steps else "show the list")
+
+    async def run(self, arguments: TodoArguments, call: Call) -> ToolOutput:
+        """Write the list, or a part of it, and return it whole."""
+        if arguments.steps:
+            steps = await self._write(call.session_id, arguments)
+        else:
+            steps = await steps_of(self._store, call.session_id)
+        lines = [f"{_MARKS[step.status]} {step.id}. {step.text}" for step in steps]
+        return ToolOutput("\n".join(lines) or "The list is empty.")
+
+    async def _write(self, session_id: SessionId, arguments: TodoArguments) -> tuple[Step, ...]:
+        """Write until nobody else wrote at the same moment; each round somebody succeeds."""
+        writing = _writing(session_id, arguments.steps, merge=arguments.merge)
+        while (steps := await self._store.write(writing)) is None:
+            continue
+        return steps
+
+
+async def steps_of(store: Store, session_id: SessionId) -> tuple[Step, ...]:
+    """Return the list of a conversation."""
+    return _decoded(await store.read(lambda tx: tx.state.get(_key(session_id))))
+
+
+def _writing(
+    session_id: SessionId, steps: Sequence[Step], *, merge: bool
+) -> Callable[[Transaction], tuple[Step, ...] | None]:
+    def write(tx: Transaction) -> tuple[Step, ...] | None:
+        entry = tx.state.get(_key(session_id))
+        before = _decoded(entry)
+        after = _checked(_merged(before if merge else (), steps, known=before))
+        text = msgspec.json.encode(after).decode()
+        written = tx.state.replace(_key(session_id), text, version=entry.version if entry else 0)
+        return after if written else None
+
+    return write
+
+
+def _merged(kept: Sequence[Step], changes: Sequence[Step], *, known: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the steps that are kept with these changes.
+
+    A step is known by its id or, without one, by its words; a known one that comes without words keeps them.
+    """
+    texts = {step.id: step.text for step in known}
+    merged = {step.id: step for step in kept}
+    for change in changes:
+        own = change.id or _id_of(change.text, merged) or _free_id(merged)
+        merged[own] = Step(" ".join(change.text.split()) or texts.get(own, ""), own, change.status)
+    return tuple(merged.values())
+
+
+def _id_of(text: str, steps: dict[str, Step]) -> str:
+    words = " ".join(text.split())
+    return next((step.id for step in steps.values() if words and step.text == words), "")
+
+
+def _free_id(steps: dict[str, Step]) -> str:
+    number = len(steps) + 1
+    while str(number) in steps:
+        number += 1
+    return str(number)
+
+
+def _checked(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    if nameless := [step.id for step in steps if not step.text]:
+        raise ToolFailed(f"there is no step {nameless[0]!r} yet: give its `text`")
+    if len(steps) > _MOST_STEPS or any(len(step.text) > _LONGEST_STEP for step in steps):
+        raise ToolFailed(f"at most {_MOST_STEPS} steps of {_LONGEST_STEP} characters each")
+    return steps
+
+
+def _decoded(entry: Entry | None) -> tuple[Step, ...]:
+    return msgspec.json.decode(entry.value, type=tuple[Step, ...]) if entry else ()
+
+
+def _key(session_id: SessionId) -> str:
+    return f"todo:{session_id}"
