@@ -1,0 +1,22 @@
+"""Questions to the person."""
+
+from pathlib import Path
+
+from tests.tools.calls import Answers, call_from
+
+from talaria.contracts.tool import Tool
+from talaria.tools.clarify import Clarify, ClarifyArguments
+
+
+async def test_the_answer_goes_back_to_the_model(tmp_path: Path) -> None:
+    tool: Tool = Clarify()
+    person = Answers("blue")
+    arguments = ClarifyArguments("Which colour? ", [" red", "blue", "", "red"])
+    assert (await tool.run(arguments, call_from(tmp_path, person=person))).text == "The person answered: blue"
+    assert person.asked == [("Which colour?", ("red", "blue"))]
+    assert tool.deed(arguments).target == "Which colour? "
+
+
+async def test_where_nobody_answers_the_model_decides(tmp_path: Path) -> None:
+    output = await Clarify().run(ClarifyArguments("Go on?"), call_from(tmp_path, person=Answers(None)))
+    assert output.text.startswith("Nobody answered in time. Decide yourself")
