@@ -1,0 +1,216 @@
+"""From our vocabulary to the body of a Chat Completions request."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Raw, Struct
+
+from talaria.contracts.provider import ModelRequest
+from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
+from talaria.providers.transcript import note_on, reasoning_mark, repair, wire_call_id
+
+PROTOCOL = "chat"
+FOR_CALL = "call:"
+_ENCODE = msgspec.json.Encoder().encode
+_ANY_ID = re.compile(r"[^\s]{1,64}")
+_SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
+
+
+def encode(request: ModelRequest, settings: OpenAIChatSettings) -> bytes:
+    """Return the body; messages stand last, so that a grown conversation only changes its end."""
+    quirks = settings.quirks
+    in_tokens = {quirks.max_tokens_field: request.max_output_tokens}
+    return _ENCODE(
+        _Body(
+            model=request.model,
+            stream=request.stream or None,
+            stream_options={"include_usage": True} if request.stream and quirks.usage_on_request else None,
+            max_tokens=in_tokens.get("max_tokens"),
+            max_completion_tokens=in_tokens.get("max_completion_tokens"),
+            temperature=request.temperature,
+            reasoning_effort=_effort(request, quirks, "reasoning_effort"),
+            reasoning={"effort": effort} if (effort := _effort(request, quirks, "reasoning")) else None,
+            thinking={"type": "disabled"} if request.effort == "none" and quirks.effort == "thinking" else None,
+            response_format=_format(request.output_schema, quirks),
+            tools=[_Tool(_Function(tool.name, tool.description, tool.parameters)) for tool in request.tools] or None,
+            messages=list(_messages(request, settings)),
+        )
+    )
+
+
+def is_shown(part: Image | File, quirks: ChatQuirks) -> bool:
+    """Return whether the server can look at an attachment; else it is told of it in words."""
+    if isinstance(part, Image):
+        return quirks.images
+    return quirks.documents and part.media_type == "application/pdf"
+
+
+class _Function(Struct):
+    name: str
+    description: str
+    parameters: Raw
+
+
+class _Tool(Struct):
+    function: _Function
+    type: str = "function"
+
+
+class _Called(Struct):
+    name: str
+    arguments: str
+
+
+class _ToolCall(Struct, omit_defaults=True):
+    id: str
+    type: str
+    function: _Called
+    extra_content: Raw | None = None
+
+
+class _TextPart(Struct, tag="text", tag_field="type"):
+    text: str
+
+
+class _ImagePart(Struct, tag="image_url", tag_field="type"):
+    image_url: dict[str, str]
+
+
+class _FilePart(Struct, tag="file", tag_field="type"):
+    file: dict[str, str]
+
+
+_ContentPart = _TextPart | _ImagePart | _FilePart
+
+
+class _Message(Struct, omit_defaults=True):
+    role: str
+    content: str | list[_ContentPart] | None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    tool_call_id: str | None = None
+
+
+class _Body(Struct, kw_only=True, omit_defaults=True):
+    model: str
+    stream: bool | None = None
+    stream_options: dict[str, bool] | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    reasoning_effort: str | None = None
+    reasoning: dict[str, str] | None = None
+    thinking: dict[str, str] | None = None
+    response_format: dict[str, str | dict[str, str | Raw]] | None = None
+    tools: list[_Tool] | None = None
+    messages: list[_Message]
+
+
+def _effort(request: ModelRequest, quirks: ChatQuirks, field: str) -> str | None:
+    if field == "reasoning_effort" and quirks.effort == "thinking" and request.effort != "none":
+        return request.effort or None
+    return (request.effort or None) if quirks.effort == field else None
+
+
+def _format(schema: Raw | None, quirks: ChatQuirks) -> dict[str, str | dict[str, str | Raw]] | None:
+    if schema is None or quirks.schema == "unsupported":
+        return None
+    if quirks.schema == "json_object":
+        return {"type": "json_object"}
+    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+
+
+def _messages(request: ModelRequest, settings: OpenAIChatSettings) -> Iterator[_Message]:
+    if request.system:
+        yield _Message("system", request.system)
+    repaired = repair(request.messages, reasoning_mark(PROTOCOL, settings.name))
+    encoded = (wire for message in repaired for wire in _encoded(message, settings))
+    yield from _merged(encoded) if settings.quirks.alternating_roles else encoded
+
+
+def _encoded(message: Message, settings: OpenAIChatSettings) -> Iterator[_Message]:
+    if message.role == "assistant":
+        yield _said(message, settings)
+    elif message.role == "tool":
+        yield from (
+            _Message("tool", part.text, tool_call_id=_call_id(part.call_id, settings.quirks))
+            for part in message.parts
+            if isinstance(part, ToolResult)
+        )
+        attached = [part for part in message.parts if not isinstance(part, ToolResult)]
+        if attached:
+            yield _Message("user", _content(attached, settings.quirks))
+    else:
+        yield _Message(message.role, _content(message.parts, settings.quirks))
+
+
+def _said(message: Message, settings: OpenAIChatSettings) -> _Message:
+    text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
+    wire = _Message("assistant", text or None, tool_calls=list(_calls(message.parts, settings)) or None)
+    if settings.quirks.reasoning_back:
+        thoughts = (part.text for part in message.parts if isinstance(part, Reasoning) and part.text)
+        setattr(wire, settings.quirks.reasoning_back, "\n".join(thoughts) or None)
+    return wire
+
+
+def _calls(parts: Iterable[Part], settings: OpenAIChatSettings) -> Iterator[_ToolCall]:
+    """Yield the calls, each with what the provider hung on it: that came as a signature right in front of it."""
+    for_call = reasoning_mark(PROTOCOL, settings.name) + FOR_CALL
+    extra: Raw | None = None
+    for part in parts:
+        if isinstance(part, Reasoning) and part.signature.startswith(for_call):
+            extra = Raw(part.signature.removeprefix(for_call).encode())
+        elif isinstance(part, ToolCall):
+            arguments = _Called(part.name, part.arguments or "{}")
+            yield _ToolCall(_call_id(part.id, settings.quirks), "function", arguments, extra)
+            extra = None
+
+
+def _content(parts: Iterable[Part], quirks: ChatQuirks) -> str | list[_ContentPart]:
+    wire = [_part(part, quirks) for part in parts]
+    texts = [part.text for part in wire if isinstance(part, _TextPart)]
+    return "\n\n".join(texts) if len(texts) == len(wire) else wire
+
+
+def _part(part: Part, quirks: ChatQuirks) -> _ContentPart:
+    match part:
+        case Image() if is_shown(part, quirks):
+            return _ImagePart({"url": part.source})
+        case File() if is_shown(part, quirks) and part.source.startswith("data:"):
+            return _FilePart({"filename": part.name, "file_data": part.source})
+        case Image() | File():
+            return _TextPart(note_on(part))
+        case Text():
+            return _TextPart(part.text)
+        case _:
+            raise AssertionError("repair leaves such a part only to the assistant and to tools")
+
+
+def _merged(messages: Iterable[_Message]) -> Iterator[_Message]:
+    """Join what one side said in several messages, for servers whose templates want the roles to take turns."""
+    last: _Message | None = None
+    for message in messages:
+        if last is not None and last.role == message.role == "user":
+            last = _Message("user", _joined(last.content, message.content))
+            continue
+        if last is not None:
+            yield last
+        last = message
+    if last is not None:
+        yield last
+
+
+_Content = str | list[_ContentPart] | None
+
+
+def _joined(first: _Content, second: _Content) -> _Content:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [part for one in (first, second) for part in ([_TextPart(one)] if isinstance(one, str) else one or [])]
+
+
+def _call_id(call_id: str, quirks: ChatQuirks) -> str:
+    return wire_call_id(call_id, _SHORT_ID, 9) if quirks.short_call_ids else wire_call_id(call_id, _ANY_ID, 32)

@@ -1,0 +1,32 @@
+"""What the Chat Completions adapter has to know of an account, and of how its server differs from OpenAI's."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from talaria.providers.http import Timeouts
+
+
+class ChatQuirks(Struct, frozen=True, kw_only=True):
+    """How a server differs; the defaults suit an unknown one."""
+
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    effort: Literal["reasoning_effort", "reasoning", "thinking", "unsupported"] = "reasoning_effort"
+    schema: Literal["json_schema", "json_object", "unsupported"] = "json_schema"
+    reasoning_back: Literal["", "reasoning_content", "reasoning"] = ""
+    usage_on_request: bool = True
+    alternating_roles: bool = False
+    short_call_ids: bool = False
+    images: bool = True
+    documents: bool = False
+
+
+class OpenAIChatSettings(Struct, frozen=True, kw_only=True):
+    """One account; ``base_url`` is what stands before ``/chat/completions``."""
+
+    name: str
+    base_url: str
+    api_key: str = ""
+    headers: dict[str, str] = {}
+    timeouts: Timeouts = Timeouts()
+    quirks: ChatQuirks = ChatQuirks()

@@ -1,0 +1,122 @@
+"""Make any transcript one that a provider accepts: every call answered, every answer behind its call, nothing empty."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+
+INTERRUPTED = "Interrupted: the outcome of this call is unknown."
+
+
+def repair(messages: Sequence[Message], mark: str) -> list[Message]:
+    """Return the messages in an order and form that all protocols take.
+
+    A message of the assistant with calls is followed by exactly one message of role ``tool``: a result for each
+    call, in the order of the calls, then the pictures and files that came with them. A call without a result gets
+    one that says so; a result without a call is left out, as is thinking whose signature does not begin with ``mark``.
+    Growing the transcript changes nothing in front, except that a missing result is replaced when it comes.
+    """
+    repaired: list[Message | _Exchange] = []
+    open_calls: dict[str, _Exchange] = {}
+    for message in messages:
+        if message.role == "tool":
+            _file_results(message, open_calls)
+            continue
+        parts = tuple(part for part in message.parts if _is_sendable(part, message.role, mark))
+        if not any(not isinstance(part, Reasoning) for part in parts):
+            continue
+        repaired.append(message if len(parts) == len(message.parts) else msgspec.structs.replace(message, parts=parts))
+        if exchange := _Exchange.of(message, parts):
+            repaired.append(exchange)
+            open_calls.update(dict.fromkeys(exchange.calls, exchange))
+    return [entry.message() if isinstance(entry, _Exchange) else entry for entry in repaired]
+
+
+def reasoning_mark(protocol: str, provider: str) -> str:
+    """Return what the signatures of this provider's thinking begin with, so that no other is ever sent them."""
+    return f"{protocol}@{provider}:"
+
+
+def note_on(part: Image | File) -> str:
+    """Return words in place of an attachment that the protocol does not take."""
+    kind, name = ("file", part.name) if isinstance(part, File) else ("picture", "")
+    place = "" if part.source.startswith("data:") else part.source
+    return " ".join(word for word in (f"[{kind}", name, f"({part.media_type})", place) if word) + "]"
+
+
+def split_data_uri(uri: str) -> tuple[str, str]:
+    """Return media type and base64 text of a ``data:`` address."""
+    head, _, data = uri.removeprefix("data:").partition(",")
+    media_type, *flags = head.split(";")
+    if "base64" not in flags:
+        data = base64.b64encode(data.encode()).decode()
+    return media_type or "text/plain", data
+
+
+def wire_call_id(call_id: str, allowed: re.Pattern[str], length: int) -> str:
+    """Return ``call_id`` where the protocol allows it, else a fixed stand-in of ``length`` characters."""
+    if allowed.fullmatch(call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode()).hexdigest()[:length]
+
+
+class _Exchange:
+    """The calls of one message and the answers to them."""
+
+    def __init__(self, asked: Message, calls: Iterable[str]) -> None:
+        self.calls = dict.fromkeys(calls)
+        self._asked = asked
+        self._results: dict[str, ToolResult] = {}
+        self._attachments: list[Part] = []
+
+    @classmethod
+    def of(cls, message: Message, parts: Sequence[Part]) -> "_Exchange | None":
+        """Return the exchange that a message opens, if it calls for anything."""
+        calls = [part.id for part in parts if isinstance(part, ToolCall)]
+        return cls(message, calls) if calls and message.role == "assistant" else None
+
+    def answer(self, result: ToolResult) -> bool:
+        """Take a result; return whether it is the first for its call."""
+        is_first = result.call_id not in self._results
+        self._results.setdefault(result.call_id, result)
+        return is_first
+
+    def attach(self, parts: Iterable[Part]) -> None:
+        """Take what came along with a result."""
+        self._attachments.extend(parts)
+
+    def message(self) -> Message:
+        """Return the answers as one message."""
+        results = [self._results.get(call) or ToolResult(call, INTERRUPTED, failed=True) for call in self.calls]
+        return Message(role="tool", parts=(*results, *self._attachments), at=self._asked.at)
+
+
+def _file_results(message: Message, open_calls: dict[str, _Exchange]) -> None:
+    exchange: _Exchange | None = None
+    for part in message.parts:
+        if isinstance(part, ToolResult) and part.call_id in open_calls and open_calls[part.call_id].answer(part):
+            exchange = open_calls[part.call_id]
+    if exchange is not None:
+        exchange.attach(part for part in message.parts if _is_attachment(part))
+
+
+def _is_attachment(part: Part) -> bool:
+    return isinstance(part, Image | File) or (isinstance(part, Text) and bool(part.text.strip()))
+
+
+def _is_sendable(part: Part, role: str, mark: str) -> bool:
+    match part:
+        case Text():
+            return bool(part.text.strip())
+        case Reasoning():
+            return role == "assistant" and part.signature.startswith(mark)
+        case ToolCall():
+            return role == "assistant"
+        case ToolResult():
+            return False
+        case _:
+            return True
