@@ -14,8 +14,9 @@ from talaria.storage.threaded import ThreadedStore
 
 log = logging.getLogger(__name__)
 
-_CHECKPOINT_PAGES = 4000
-_LARGE_LOG_PAGES = 16_000
+_LONG_LOG_PAGES = 4_000
+_REST_PAGES = 1_000
+_TOO_LONG_LOG_PAGES = 16_000
 
 
 def open_sqlite_store(path: Path, options: SqliteOptions = DEFAULTS, *, readers: int = 2) -> ThreadedStore:
@@ -29,25 +30,34 @@ def open_sqlite_store(path: Path, options: SqliteOptions = DEFAULTS, *, readers:
 
 
 class _Checkpoints:
-    """Moves the write-ahead log into the file on a thread of its own, so that no commit waits for it."""
+    """Moves the write-ahead log into the file: most of it on a thread of its own, so that no commit waits for it.
+
+    While that thread works the writer goes on, and only a log that was moved whole begins anew. So the writer
+    moves the little that is left, in the pause that its commit is.
+    """
 
     def __init__(self, path: Path, options: SqliteOptions) -> None:
         self._path = path
         self._options = options
         self._wanted = threading.Event()
+        self._moving = False
+        self._moved = 0
         self._stopping = False
         self._thread: threading.Thread | None = None
 
     def committed(self, writer: apsw.Connection, _name: str, pages: int) -> int:
         """Hear of the log's length after each commit; SQLite calls this on the writer's thread."""
-        if pages >= _CHECKPOINT_PAGES:
+        if pages < _LONG_LOG_PAGES:
+            self._moved = 0
+        elif pages - self._moved <= _REST_PAGES or pages >= _TOO_LONG_LOG_PAGES:
+            self._moved = 0
+            _checkpoint(writer)
+        elif not self._moving:
+            self._moving = True
             self._wanted.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="store-checkpoints", daemon=True)
                 self._thread.start()
-        if pages >= _LARGE_LOG_PAGES:
-            # The thread has moved most of it: what is left is little, and only a pause lets the log begin anew.
-            _checkpoint(writer)
         return apsw.SQLITE_OK
 
     def stop(self) -> None:
@@ -61,13 +71,16 @@ class _Checkpoints:
         raw = open_raw(self._path, self._options)
         while self._wanted.wait() and not self._stopping:
             self._wanted.clear()
-            _checkpoint(raw)
+            self._moved = _checkpoint(raw)
+            self._moving = False
         raw.close()
 
 
-def _checkpoint(raw: apsw.Connection) -> None:
+def _checkpoint(raw: apsw.Connection) -> int:
+    """Move what can be moved now, and return how many pages of the log are moved."""
     try:
         with suppress(apsw.BusyError):  # somebody else makes one right now
-            raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            return raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)[1]
     except apsw.Error as error:  # what was committed is safe in the log
         log.warning("a checkpoint of the store has to wait: %s", error)
+    return 0
