@@ -9,7 +9,7 @@ import msgspec
 from talaria.testing.model_server.faults import Fail
 from talaria.testing.model_server.received import Exchange, ProtocolName
 from talaria.testing.model_server.replies import Ask, Say, Tokens
-from talaria.testing.model_server.wire import Frame, Json, event
+from talaria.testing.model_server.wire import Frame, Json, bearer_key, event
 
 _STOPS = {"end": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "refused": "refusal"}
 _ERRORS: Mapping[int, tuple[str, str]] = {
@@ -33,8 +33,8 @@ class AnthropicWire:
     request_id_header = "request-id"
 
     def key(self, headers: Mapping[str, str]) -> str | None:
-        """Return the key that a request carries."""
-        return headers.get("x-api-key")
+        """Return the key that a request carries: its own header, or the bearer that newer clients send."""
+        return headers.get("x-api-key") or bearer_key(headers)
 
     def whole(self, say: Say, exchange: Exchange) -> Json:
         """Return the reply as one body."""

@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from talaria.testing.model_server.faults import Fail
-from talaria.testing.model_server.openai_errors import bearer, error_object, model_list
+from talaria.testing.model_server.openai import error_object, model_list
 from talaria.testing.model_server.received import Exchange, ProtocolName
 from talaria.testing.model_server.replies import Ask, Say, Tokens
-from talaria.testing.model_server.wire import Frame, Json, event
+from talaria.testing.model_server.wire import Frame, Json, bearer_key, event
 
 _STOPS = {"end": "stop", "tool_calls": "tool_calls", "length": "length", "refused": "content_filter"}
 _DONE = Frame(b"data: [DONE]\n\n")
@@ -21,7 +21,7 @@ class ChatWire:
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         """Return the key that a request carries."""
-        return bearer(headers)
+        return bearer_key(headers)
 
     def whole(self, say: Say, exchange: Exchange) -> Json:
         """Return the reply as one body."""

@@ -21,14 +21,12 @@ from talaria.testing.model_server.faults import (
 from talaria.testing.model_server.instant import Instant
 from talaria.testing.model_server.received import Exchange
 from talaria.testing.model_server.replies import Say
-from talaria.testing.model_server.wire import Frame, Wire, before_piece
+from talaria.testing.model_server.wire import Frame, Wire, opening, torn
 
 Answer = Say | Instant | Fault
 
 _JSON = "application/json"
 _EVENTS = "text/event-stream"
-_BROKEN_EVENT = Frame(b'data: {"choices": [{"delta": {"content": "unfin\n\n')
-_BROKEN_NAMED_EVENT = Frame(b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {\n\n')
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +88,15 @@ class Delivery:
             return await self._leave(web.StreamResponse(), fault)
         if not self._streams:
             return await self._break_whole(fault)
+        frames = list(self.wire.frames(fault.say, self.exchange))
+        good = opening(frames, fault.after)
         response = await self._start(_EVENTS)
-        frames = before_piece(self.wire.frames(fault.say, self.exchange), fault.after)
-        await _write(response, frames, fault.say.pause)
+        await _write(response, good, fault.say.pause)
         match fault:
             case Garbage():
-                await response.write(_BROKEN_EVENT.data)
+                await response.write(torn(frames[len(good)]))
             case Collapse():
-                error = self.wire.late_error(fault.fail.on(self.wire.name), self.exchange, len(frames))
+                error = self.wire.late_error(fault.fail.on(self.wire.name), self.exchange, len(good))
                 await response.write(error.data)
             case CutOff() | Silence():
                 return await self._leave(response, fault)

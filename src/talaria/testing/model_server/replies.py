@@ -53,8 +53,8 @@ class Ask:
 class Say:
     """One reply of the model: reasoning, then text, then tool calls.
 
-    Streamed, each of them comes in ``chunks`` pieces (if not given, words and scraps of JSON) with ``pause`` seconds before
-    each piece but the first. ``usage`` is estimated from lengths where it is not given.
+    Streamed, each of them comes in ``chunks`` pieces (if not given, words and scraps of JSON), with ``pause``
+    seconds before each piece but the first. ``usage`` is estimated from lengths where it is not given.
     """
 
     text: str

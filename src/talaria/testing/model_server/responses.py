@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from talaria.core.ids import new_id
 from talaria.testing.model_server.faults import Fail
-from talaria.testing.model_server.openai_errors import bearer, error_object, model_list
+from talaria.testing.model_server.openai import error_object, model_list
 from talaria.testing.model_server.received import Exchange, ProtocolName
 from talaria.testing.model_server.replies import Ask, Say, Tokens
-from talaria.testing.model_server.wire import Frame, Json, event
+from talaria.testing.model_server.wire import Frame, Json, bearer_key, event
 
 _INCOMPLETE = {"length": "max_output_tokens", "refused": "content_filter"}
 _ENCRYPTED = "reasoning.encrypted_content"
@@ -23,7 +23,7 @@ class ResponsesWire:
 
     def key(self, headers: Mapping[str, str]) -> str | None:
         """Return the key that a request carries."""
-        return bearer(headers)
+        return bearer_key(headers)
 
     def whole(self, say: Say, exchange: Exchange) -> Json:
         """Return the reply as one body."""

@@ -1,6 +1,6 @@
 """What a wire protocol has to know: where its key is, how a reply and an error look."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -44,22 +44,25 @@ class Wire(Protocol):
         """Return the body that lists models."""
 
 
+def bearer_key(headers: Mapping[str, str]) -> str | None:
+    """Return the key of an ``Authorization`` header."""
+    scheme, _, key = headers.get("Authorization", "").partition(" ")
+    return key if scheme.lower() == "bearer" and key else None
+
+
 def event(data: Json, *, name: str = "", piece: bool = False) -> Frame:
     """Return a server-sent event, named where the protocol names them."""
     head = b"event: " + name.encode() + b"\n" if name else b""
     return Frame(head + b"data: " + msgspec.json.encode(data) + b"\n\n", piece)
 
 
-def before_piece(frames: Iterable[Frame], number: int) -> list[Frame]:
-    """Return the frames up to and with the first ``number`` pieces, without what closes a complete reply."""
-    kept: list[Frame] = []
-    sent = last = 0
-    for frame in frames:
-        if frame.piece and sent == number:
-            break
-        kept.append(frame)
-        if frame.piece:
-            sent, last = sent + 1, len(kept)
-            if sent == number:
-                break
-    return kept[:last] if sent else kept
+def opening(frames: Sequence[Frame], pieces: int) -> Sequence[Frame]:
+    """Return the frames up to and with so many pieces; if there are fewer, without what closes the reply."""
+    places = [place for place, frame in enumerate(frames) if frame.piece]
+    ends = [places[0], *(place + 1 for place in places)] if places else [1]
+    return frames[: ends[min(pieces, len(places))]]
+
+
+def torn(frame: Frame) -> bytes:
+    """Return an event whose JSON ends in the middle."""
+    return frame.data.rstrip()[:-8] + b"\n\n"

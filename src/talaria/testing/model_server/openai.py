@@ -1,4 +1,4 @@
-"""The errors, keys and lists of models that OpenAI's two protocols share."""
+"""The errors and the list of models that OpenAI's two protocols share."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,12 +16,6 @@ _BY_STATUS: Mapping[int, tuple[str, str | None, str]] = {
 }
 _OTHER = ("server_error", None, "The server had an error while processing your request.")
 _QUOTA = "insufficient_quota"
-
-
-def bearer(headers: Mapping[str, str]) -> str | None:
-    """Return the key of an ``Authorization`` header."""
-    scheme, _, key = headers.get("Authorization", "").partition(" ")
-    return key if scheme.lower() == "bearer" and key else None
 
 
 def error_object(fail: Fail) -> Json:

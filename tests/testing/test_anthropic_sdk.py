@@ -1,0 +1,212 @@
+"""The official Anthropic client finds the scripted model server to be the real thing."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import anthropic
+import pytest
+from anthropic import Anthropic, AsyncAnthropic
+from anthropic.types import Message, MessageParam, ToolParam
+
+from talaria.testing.model_server import (
+    Answer,
+    Ask,
+    Collapse,
+    CutOff,
+    Fail,
+    Garbage,
+    ModelServer,
+    Say,
+    Tokens,
+    bad_key,
+    context_too_long,
+    model_unknown,
+    no_credit,
+    overloaded,
+    refused,
+)
+
+MODEL = "test-model"
+Asking = Callable[[AsyncAnthropic], Awaitable[Message]]
+HI: MessageParam = {"role": "user", "content": "hi"}
+TOOL: ToolParam = {
+    "name": "read_file",
+    "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}},
+}
+TWO_CALLS = Say(
+    "Let me look.",
+    calls=[Ask("read_file", {"path": "notes/one.txt"}), Ask("read_file", {"path": "notes/two.txt"}, id="toolu_two")],
+)
+USED = Tokens(input=100, output=20, cache_read=60, cache_write=5)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: ModelServer) -> AsyncIterator[AsyncAnthropic]:
+    async with AsyncAnthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=20) as client:
+        yield client
+
+
+async def ask(client: AsyncAnthropic, *messages: MessageParam) -> Message:
+    return await client.messages.create(model=MODEL, max_tokens=1000, messages=messages or [HI], tools=[TOOL])
+
+
+async def stream(client: AsyncAnthropic) -> Message:
+    async with client.messages.stream(model=MODEL, max_tokens=1000, messages=[HI], tools=[TOOL]) as streamed:
+        return await streamed.get_final_message()
+
+
+def texts(message: Message) -> list[str]:
+    return [block.text for block in message.content if block.type == "text"]
+
+
+def inputs(message: Message) -> list[object]:
+    return [block.input for block in message.content if block.type == "tool_use"]
+
+
+@pytest.mark.parametrize("how", [ask, stream])
+async def test_a_reply_with_its_usage(server: ModelServer, client: AsyncAnthropic, how: Asking) -> None:
+    server.script(Say("Hello there", usage=USED))
+    message = await how(client)
+    assert (texts(message), message.stop_reason, message.model) == (["Hello there"], "end_turn", MODEL)
+    usage = message.usage
+    assert (usage.input_tokens, usage.output_tokens) == (100, 20)
+    assert (usage.cache_read_input_tokens, usage.cache_creation_input_tokens) == (60, 5)
+
+
+@pytest.mark.parametrize("how", [ask, stream])
+async def test_thinking_comes_first_and_signed(server: ModelServer, client: AsyncAnthropic, how: Asking) -> None:
+    server.script(Say("Hello", reasoning="I should greet."))
+    block = (await how(client)).content[0]
+    assert block.type == "thinking"
+    assert block.thinking == "I should greet."
+    assert block.signature
+
+
+@pytest.mark.parametrize("how", [ask, stream])
+async def test_parallel_tools_are_called_and_answered(server: ModelServer, client: AsyncAnthropic, how: Asking) -> None:
+    server.script(TWO_CALLS, Say("Both are empty."))
+    first = await how(client)
+    assert (texts(first), first.stop_reason) == (["Let me look."], "tool_use")
+    assert inputs(first) == [{"path": "notes/one.txt"}, {"path": "notes/two.txt"}]
+    ids = [block.id for block in first.content if block.type == "tool_use"]
+    assert ids[0].startswith("toolu_")
+    assert ids[1] == "toolu_two"
+    results: MessageParam = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": one, "content": ""} for one in ids],
+    }
+    assert texts(await ask(client, HI, first.to_param(), results)) == ["Both are empty."]
+
+
+async def test_the_stream_has_every_event_in_its_place(server: ModelServer, client: AsyncAnthropic) -> None:
+    server.script(Say("Hello there", reasoning="Greet", calls=[Ask("read_file", "{}")]))
+    streamed = await client.messages.create(model=MODEL, max_tokens=1000, messages=[HI], stream=True)
+    kinds = [event.delta.type if event.type == "content_block_delta" else event.type async for event in streamed]
+    assert kinds == [
+        "message_start",
+        *("content_block_start", "thinking_delta", "signature_delta", "content_block_stop"),
+        *("content_block_start", "text_delta", "text_delta", "content_block_stop"),
+        *("content_block_start", "input_json_delta", "input_json_delta", "content_block_stop"),
+        *("message_delta", "message_stop"),
+    ]
+
+
+async def test_text_arrives_word_by_word(server: ModelServer, client: AsyncAnthropic) -> None:
+    server.script(Say("One two  three\n\nfour"))
+    async with client.messages.stream(model=MODEL, max_tokens=1000, messages=[HI]) as streamed:
+        assert [piece async for piece in streamed.text_stream] == ["One", " two", "  three", "\n\nfour"]
+
+
+def test_the_blocking_client_is_answered_too() -> None:
+    def ask_and_stream(url: str) -> list[str]:
+        with Anthropic(base_url=url, api_key="sk-test", max_retries=0, timeout=20) as client:
+            said = texts(client.messages.create(model=MODEL, max_tokens=1000, messages=[HI]))
+            with client.messages.stream(model=MODEL, max_tokens=1000, messages=[HI]) as streamed:
+                return [*said, streamed.get_final_text()]
+
+    async def run() -> list[str]:
+        async with ModelServer() as server:
+            server.script(Say("first"), Say("second"))
+            return await asyncio.to_thread(ask_and_stream, server.url)
+
+    assert asyncio.run(run()) == ["first", "second"]
+
+
+async def test_a_reply_that_ends_early_says_why(server: ModelServer, client: AsyncAnthropic) -> None:
+    server.script(Say("And then", stop="length"), Say("I", stop="refused"))
+    assert [(await ask(client)).stop_reason, (await stream(client)).stop_reason] == ["max_tokens", "refusal"]
+
+
+async def test_models_are_listed() -> None:
+    async with (
+        ModelServer(models=["small", "large"]) as server,
+        AsyncAnthropic(base_url=server.url, api_key="sk-test", max_retries=0) as client,
+    ):
+        assert [model.id async for model in client.models.list()] == ["small", "large"]
+
+
+@pytest.mark.parametrize("how", [ask, stream])
+@pytest.mark.parametrize(
+    ("trouble", "error", "kind"),
+    [
+        (Fail(429), anthropic.RateLimitError, "rate_limit_error"),
+        (no_credit(), anthropic.APIStatusError, "billing_error"),
+        (bad_key(), anthropic.AuthenticationError, "authentication_error"),
+        (context_too_long(), anthropic.BadRequestError, "invalid_request_error"),
+        (refused(), anthropic.BadRequestError, "invalid_request_error"),
+        (model_unknown(), anthropic.NotFoundError, "not_found_error"),
+        (overloaded(), anthropic.OverloadedError, "overloaded_error"),
+        (Fail(500), anthropic.InternalServerError, "api_error"),
+        (Fail(403, kind="permission_error"), anthropic.PermissionDeniedError, "permission_error"),
+    ],
+)
+async def test_errors_arrive_as_the_types_of_the_client(
+    server: ModelServer,
+    client: AsyncAnthropic,
+    how: Asking,
+    trouble: Answer,
+    error: type[anthropic.APIStatusError],
+    kind: str,
+) -> None:
+    server.script(trouble)
+    with pytest.raises(error) as raised:
+        await how(client)
+    assert raised.value.type == kind
+    assert raised.value.request_id
+
+
+async def test_a_busy_server_says_how_long_to_wait(server: ModelServer, client: AsyncAnthropic) -> None:
+    server.script(Fail(429, retry_after=7))
+    with pytest.raises(anthropic.RateLimitError) as raised:
+        await ask(client)
+    assert raised.value.response.headers["retry-after"] == "7"
+
+
+async def test_only_known_keys_are_served() -> None:
+    async with (
+        ModelServer(keys={"sk-one"}) as server,
+        AsyncAnthropic(base_url=server.url, api_key="sk-two", max_retries=0) as stranger,
+        AsyncAnthropic(base_url=server.url, api_key="sk-one", max_retries=0) as friend,
+    ):
+        assert texts(await ask(friend)) == ["ok"]
+        with pytest.raises(anthropic.AuthenticationError):
+            await ask(stranger)
+        with pytest.raises(anthropic.AuthenticationError):
+            await stranger.models.list()
+
+
+async def test_broken_streams_break_the_client_in_its_own_way(server: ModelServer, client: AsyncAnthropic) -> None:
+    server.script(CutOff(after=2), Garbage(after=2), Collapse(after=2, fail=overloaded()))
+    with pytest.raises(Exception, match="incomplete chunked read"):
+        await stream(client)
+    with pytest.raises(ValueError, match=r"Unterminated string|Expecting"):
+        await stream(client)
+    with pytest.raises(anthropic.APIStatusError) as raised:
+        await stream(client)
+    assert raised.value.type == "overloaded_error"
