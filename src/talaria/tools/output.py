@@ -1,0 +1,97 @@
+"""What tools say to a model: readable, short enough, and without secrets."""
+
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from talaria.core.ids import SessionId, new_id
+
+OUTPUT_LIMIT = 20_000
+MASK = "«masked secret»"
+
+_SHORTEST_SECRET = 6
+_OWNER_ONLY = 0o700
+
+
+def cut_output(text: str, *, limit: int = OUTPUT_LIMIT, rest: str = "") -> str:
+    """Return ``text`` with its middle cut out where it is longer than ``limit`` characters.
+
+    Head and tail stay, because a command's beginning says what it does and its end how it went.
+    ``rest`` tells the model how to read what is missing.
+    """
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    missing = len(text[half:-half].encode("utf-8", "replace"))
+    return join_cut(text[:half], text[-half:], missing=missing, rest=rest)
+
+
+def join_cut(head: str, tail: str, *, missing: int, rest: str = "") -> str:
+    """Return head and tail of an output around a note on the ``missing`` bytes between them."""
+    how = f"; {rest}" if rest else ""
+    return f"{head}\n[… {missing:,} bytes left out here{how} …]\n{tail}"
+
+
+def mask_secrets(text: str, values: Iterable[str] = ()) -> str:
+    """Return ``text`` with these secrets, and whatever has the form of a well-known key, replaced by `MASK`.
+
+    It hides what is printed by accident. Who encodes a secret before printing it gets it past this.
+    """
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SHORTEST_SECRET:
+            text = text.replace(value, MASK)
+    return _KEYS.sub(_masked, text)
+
+
+def readable(raw: bytes) -> str:
+    """Return what a terminal would show in the end: no colours, no overwritten progress bars, no raw binary."""
+    text = _ESCAPES.sub("", raw.decode("utf-8", "replace"))
+    if "\r" in text:
+        text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+    return _CONTROLS.sub("\ufffd", text)
+
+
+class FullOutputs:
+    """Keeps outputs that were too long for the model, in a private folder for each session."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def new_file(self, session: SessionId) -> Path:
+        """Return the path of a file for one more output; its folder exists, the file does not."""
+        place = self._place(session)
+        place.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
+        return place / f"{new_id()}.txt"
+
+    def forget(self, session: SessionId) -> None:
+        """Remove all outputs of a session that has ended."""
+        shutil.rmtree(self._place(session), ignore_errors=True)
+
+    def _place(self, session: SessionId) -> Path:
+        return self._folder / (re.sub(r"[^\w-]", "_", session) or "_")
+
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_OVERWRITTEN = re.compile(r"[^\n\r]*\r(?=[^\n\r])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+# A named group "before" stays readable: it tells the model what kind of secret stood there.
+_KEYS = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]+?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|\b(?:sk-(?:ant-|proj-|or-v1-)?[\w-]{20,}"  # OpenAI, Anthropic, OpenRouter, DeepSeek
+    r"|gh[opsur]_\w{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}"  # GitHub, GitLab
+    r"|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{20,}"  # Slack
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"  # Amazon, Google
+    r"|[rs]k_(?:live|test)_\w{16,}|hf_\w{30,}|gsk_\w{40,}|xai-\w{40,}"  # Stripe, Hugging Face, Groq, xAI
+    r"|npm_\w{36}|pypi-[\w-]{40,}"
+    r"|\d{8,10}:AA[\w-]{33}"  # Telegram
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,})"  # a JSON web token
+    r"|(?P<before>://[^\s/:@]*:|\bauthorization: *(?:bearer|basic) +)"
+    r"[^\s@/'\"]{4,}(?P<after>@|(?=[\s'\"]|\Z))",
+    re.IGNORECASE,
+)
+
+
+def _masked(found: re.Match[str]) -> str:
+    return f"{found['before'] or ''}{MASK}{found['after'] or ''}"

@@ -1,0 +1,1 @@
+"""Borders around what a model runs."""

@@ -1,0 +1,1 @@
+"""Commands that a model runs on this machine."""

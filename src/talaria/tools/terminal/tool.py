@@ -1,0 +1,183 @@
+"""The tool that runs commands in the foreground."""
+
+import asyncio
+import shlex
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.core.errors import ToolFailed
+from talaria.tools.output import FullOutputs, mask_secrets
+from talaria.tools.sandbox.bubblewrap import Sandbox
+from talaria.tools.terminal.capture import Capture, Pieces
+from talaria.tools.terminal.processes import Child, Processes
+from talaria.tools.terminal.shell import Ending, changed_environment, read_ending, shell_argv
+
+_PACE = 0.1
+_GRACE_AFTER_TIME = timedelta(seconds=2)
+_GRACE_WHEN_STOPPED = timedelta(milliseconds=80)
+_LONGEST_COMMAND = 100_000
+
+
+class TerminalArguments(Struct, frozen=True):
+    """What to run, where and for how long."""
+
+    command: str
+    timeout_seconds: Annotated[int, Meta(ge=1, le=600)] = 60
+    workdir: Annotated[str, Meta(description="folder for this call only")] = ""
+
+
+class Terminal:
+    """Runs shell commands on this machine, in a sandbox where one is given."""
+
+    name = "terminal"
+    description = (
+        "Run a shell command. Folder and exported variables last for the next call; no stdin, no TTY. "
+        "What still runs at the end or after timeout_seconds is killed."
+    )
+    effect = Effect.IRREVERSIBLE
+    arguments = TerminalArguments
+
+    def __init__(
+        self,
+        processes: Processes,
+        outputs: FullOutputs,
+        *,
+        sandbox: Sandbox | None = None,
+        mask: Callable[[str], str] = mask_secrets,
+    ) -> None:
+        self._processes = processes
+        self._outputs = outputs
+        self._sandbox = sandbox
+        self._mask = mask
+
+    def deed(self, arguments: TerminalArguments) -> Deed:
+        """Say what would be run, and where, in the words of a shell."""
+        where = f"cd {shlex.quote(arguments.workdir)} && " if arguments.workdir else ""
+        return Deed("command", where + arguments.command)
+
+    async def run(self, arguments: TerminalArguments, call: Call) -> ToolOutput:
+        """Run the command and return what it printed and how it ended."""
+        _check(arguments.command)
+        remarks: list[str] = []
+        folder = _folder(arguments, call, remarks)
+        before = dict(call.workspace.environment)
+        argv = shell_argv(arguments.command)
+        if self._sandbox is not None:
+            argv = self._sandbox.wrap(argv, folder)
+        capture = Capture(lambda: self._outputs.new_file(call.session_id))
+        pieces = Pieces(lambda text: call.progress(self._mask(text)))
+
+        def heard(piece: bytes) -> None:
+            capture.add(piece)
+            pieces.add(piece)
+
+        child = await self._start(argv, folder, before, heard)
+        try:
+            code = await self._watch(child, arguments.timeout_seconds, pieces, remarks)
+            ending = read_ending(child.notes)
+        except asyncio.CancelledError:
+            await child.end(_GRACE_WHEN_STOPPED)
+            raise
+        finally:
+            self._processes.finish(child)
+            capture.close()
+        _remember(call, ending, before, remarks, keep_folder=bool(arguments.workdir))
+        return self._answer(capture.text(), code, remarks)
+
+    async def _start(
+        self, argv: list[str], folder: Path, environment: dict[str, str], heard: Callable[[bytes], None]
+    ) -> Child:
+        try:
+            return await self._processes.start(argv, folder=folder, environment=environment, heard=heard)
+        except OSError as error:
+            raise ToolFailed(f"The command could not be started: {error}") from error
+
+    async def _watch(self, child: Child, seconds: int, pieces: Pieces, remarks: list[str]) -> int | None:
+        """Return the exit code once nothing runs any more; ``None`` behind a time-out."""
+        code: int | None = None
+        async with asyncio.TaskGroup() as group:
+            pacing = group.create_task(_pace(pieces))
+            try:
+                async with asyncio.timeout(seconds):
+                    code = await child.wait()
+                await self._end_rest(child, remarks)
+            except TimeoutError:
+                remarks.append(f"stopped after {seconds} s, with everything it had started")
+                await child.end(_GRACE_AFTER_TIME)
+            await child.hear_out()
+            pacing.cancel()
+        pieces.flush(last=True)
+        return code
+
+    async def _end_rest(self, child: Child, remarks: list[str]) -> None:
+        """End what the command left running in the background.
+
+        The watcher of the shell does not count. A sandbox ends with its first process, the rest is on its way out.
+        """
+        rest = child.members() - {read_ending(child.notes).watcher}
+        if rest and self._sandbox is None:
+            remarks.append(f"{len(rest)} background process(es) of this command were ended with it")
+            await child.end(_GRACE_WHEN_STOPPED)
+        elif rest:
+            child.kill()
+        else:
+            child.dismiss()
+
+    def _answer(self, printed: str, code: int | None, remarks: list[str]) -> ToolOutput:
+        """Return what the model reads; a command that ran out of time has failed."""
+        text = self._mask(printed).rstrip("\n") or "(no output)"
+        if code is None:
+            raise ToolFailed("\n".join((text, *(f"[{remark}]" for remark in remarks))))
+        return ToolOutput("\n".join((text, *(f"[{remark}]" for remark in (*remarks, _code_in_words(code))))))
+
+
+def _check(command: str) -> None:
+    if not command.strip():
+        raise ToolFailed("The command is empty.")
+    if "\0" in command:
+        raise ToolFailed("The command contains a NUL character.")
+    if len(command.encode("utf-8", "replace")) > _LONGEST_COMMAND:
+        raise ToolFailed(f"The command is longer than {_LONGEST_COMMAND:,} bytes: write it to a file and run that.")
+
+
+def _folder(arguments: TerminalArguments, call: Call, remarks: list[str]) -> Path:
+    if arguments.workdir:
+        folder = call.workspace.resolve(arguments.workdir)
+        if not folder.is_dir():
+            raise ToolFailed(f"There is no folder {folder}.")
+        return folder
+    folder = call.workspace.folder
+    if folder.is_dir():
+        return folder
+    there = next(parent for parent in folder.parents if parent.is_dir())
+    remarks.append(f"the folder {folder} is gone; ran in {there}")
+    call.workspace.move_to(there)
+    return there
+
+
+async def _pace(pieces: Pieces) -> None:
+    while True:
+        await asyncio.sleep(_PACE)
+        pieces.flush()
+
+
+def _remember(call: Call, ending: Ending, before: dict[str, str], remarks: list[str], *, keep_folder: bool) -> None:
+    workspace = call.workspace
+    if ending.environment is not None:
+        workspace.set_environment(changed_environment(workspace.environment, before, ending.environment))
+    if keep_folder or ending.folder is None or ending.folder == workspace.folder or not ending.folder.is_dir():
+        return
+    workspace.move_to(ending.folder)
+    remarks.append(f"now in {ending.folder}")
+
+
+def _code_in_words(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    return f"killed by {signal.Signals(-code).name}"

@@ -1,0 +1,63 @@
+"""What a model gets to read of an output."""
+
+import pytest
+
+from talaria.tools.output import MASK, cut_output, mask_secrets, readable
+
+
+def test_short_output_is_left_alone() -> None:
+    assert cut_output("abc", limit=3) == "abc"
+
+
+def test_long_output_keeps_both_ends_and_says_what_is_missing() -> None:
+    text = cut_output("a" * 50 + "é" * 100 + "z" * 50, limit=100, rest="ask for page 2")
+    assert text == "a" * 50 + "\n[… 200 bytes left out here; ask for page 2 …]\n" + "z" * 50
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-" + "a1B2" * 8,
+        "sk-ant-" + "api03-" + "x_-y" * 8,
+        "sk-proj-" + "Z" * 40,
+        "ghp_" + "a" * 36,
+        "github_pat_" + "a" * 40,
+        "glpat-" + "a" * 20,
+        "xoxb-" + "1234567890-abc",
+        "AKIA" + "ABCDEFGHIJKLMNOP",
+        "AIza" + "b" * 35,
+        "hf_" + "c" * 34,
+        "123456789:" + "AA" + "d" * 33,
+        "eyJ" + "h" * 12 + ".eyJ" + "p" * 12 + "." + "s" * 20,
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\ndef\n-----END OPENSSH PRIVATE KEY-----",
+    ],
+)
+def test_well_known_keys_are_masked(key: str) -> None:
+    assert mask_secrets(f"before {key} after") == f"before {MASK} after"
+
+
+def test_the_password_of_an_address_and_of_a_header_are_masked() -> None:
+    assert mask_secrets("git clone https://me:hunter22@host/x") == f"git clone https://me:{MASK}@host/x"
+    assert mask_secrets("Authorization: Bearer abcdef.123") == f"Authorization: Bearer {MASK}"
+
+
+def test_given_values_are_masked_longest_first() -> None:
+    assert mask_secrets("hunter2000 hunter2 abc", ["hunter2", "hunter2000", "abc"]) == f"{MASK} {MASK} abc"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the sk-learn package, task-management-and-other-words",
+        "http://host:8080/path and http://[::1]:80/",
+        "at 12:30:45, ratio 12345678:9",
+        "def hf_transfer(): return AKIA",
+        "https://example.org/a:b@c",
+    ],
+)
+def test_ordinary_text_is_not_masked(text: str) -> None:
+    assert mask_secrets(text) == text
+
+
+def test_overwritten_lines_show_their_last_state() -> None:
+    assert readable(b"1%\r99%\r100%\nnext\r\nlast\r") == "100%\nnext\nlast\n"
