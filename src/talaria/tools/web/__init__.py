@@ -1,0 +1,1 @@
+"""The web: pages as readable text, and search."""

@@ -1,0 +1,52 @@
+"""Make text of what was fetched, whatever it is."""
+
+import asyncio
+import codecs
+import importlib
+import re
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.web.client import Download
+
+_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{2,40})""", re.IGNORECASE)
+_HTML = {"text/html", "application/xhtml+xml"}
+_PLAIN = re.compile(r"text/.+|application/(.+\+)?(json|xml|yaml|toml|javascript|x-sh|x-ndjson)")
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+async def readable_text(download: Download) -> str:
+    """Return a page as light Markdown, a PDF as its words, other text as it is, or raise `ToolFailed`."""
+    if download.media_type == "application/pdf" or download.body.startswith(b"%PDF-"):
+        reader = importlib.import_module("talaria.tools.web.pdf")
+        return str(await asyncio.to_thread(reader.pdf_text, download.body))
+    if download.media_type in _HTML:
+        page = importlib.import_module("talaria.tools.web.page")
+        return str(await asyncio.to_thread(page.page_text, decoded(download), download.url))
+    if _PLAIN.fullmatch(download.media_type) or _looks_like_text(download.body):
+        return decoded(download)
+    raise ToolFailed(f"{download.url} is {download.media_type}, which cannot be read as text")
+
+
+def decoded(download: Download) -> str:
+    """Return the characters, by the server's word, a mark at the start, the page's own word, or a guess."""
+    for charset in _charsets(download):
+        try:
+            return download.body.decode(charset)
+        except (LookupError, UnicodeDecodeError):
+            continue
+    return download.body.decode("cp1252", errors="replace")
+
+
+def _charsets(download: Download) -> list[str]:
+    marked = [charset for mark, charset in _MARKS if download.body.startswith(mark)]
+    named = _META_CHARSET.search(download.body[:4_096])
+    return [*marked, *filter(None, [download.charset]), *([named[1].decode("ascii")] if named else []), "utf-8"]
+
+
+def _looks_like_text(body: bytes) -> bool:
+    sample = body[:4_096]
+    return b"\0" not in sample and all(byte >= 32 or byte in b"\t\n\r\f\x1b" for byte in sample)
