@@ -1,0 +1,48 @@
+"""The tool that searches the web."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.tools.web.engines import SearchEngine, SearchResult
+
+_LONGEST_SNIPPET = 300
+
+
+class WebSearchArguments(Struct, frozen=True):
+    """What to look for."""
+
+    query: Annotated[str, Meta(min_length=1)]
+    count: Annotated[int, Meta(ge=1, le=20)] = 8
+
+
+class WebSearch:
+    """Asks one engine."""
+
+    name = "web_search"
+    description = "Search the web; read what you find with web_fetch."
+    effect = Effect.READS
+    arguments: type[Struct] = WebSearchArguments
+
+    def __init__(self, engine: SearchEngine) -> None:
+        self._engine = engine
+
+    def deed(self, arguments: WebSearchArguments) -> Deed:
+        """Say what is looked for."""
+        return Deed("fetch", f"web search: {arguments.query}")
+
+    async def run(self, arguments: WebSearchArguments, call: Call) -> ToolOutput:
+        """Return titles, addresses and snippets."""
+        results = await self._engine.search(arguments.query, arguments.count)
+        shown = "\n\n".join(f"{number}. {_shown(result)}" for number, result in enumerate(results, 1))
+        return ToolOutput(shown or "Nothing was found.")
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._engine.close()
+
+
+def _shown(result: SearchResult) -> str:
+    snippet = " ".join(result.snippet.split())[:_LONGEST_SNIPPET]
+    return "\n".join(filter(None, [" ".join(result.title.split()), result.url, snippet]))
