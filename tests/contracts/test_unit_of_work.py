@@ -335,3 +335,15 @@ async def test_a_long_read_does_not_hold_up_another(store: ThreadedStore) -> Non
     finally:
         hold.set()
     await reading
+
+
+def test_work_that_only_reads_may_not_write(database: Database) -> None:
+    with pytest.raises(StoreError):
+        database.read(lambda tx: tx.state.put("key", "value"))
+    assert database.write(lambda tx: tx.state.put("key", "value")) == 1
+
+
+def test_a_store_may_be_closed_twice(place: Place, clock: SettableClock) -> None:
+    database = place.open(clock)
+    database.close()
+    database.close()

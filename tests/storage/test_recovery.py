@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+import apsw
 import pytest
 from tests.contracts.speech import said
 
@@ -67,9 +68,15 @@ def test_damage_is_found_and_what_can_be_read_is_recovered(file: Path, damage: D
     database.close()
 
 
-def test_messages_whose_session_is_lost_come_back_under_a_new_one(file: Path) -> None:
+@pytest.mark.parametrize("table", ["messages", "sessions"])
+def test_rows_are_found_without_the_tree_that_leads_to_them(file: Path, table: str) -> None:
     with file.open("r+b") as stream:
-        _overwrite(stream, PAGE, bytes(PAGE))
+        _overwrite(stream, (_root_page(file, table) - 1) * PAGE, bytes(PAGE))
+    assert recover(file).messages == SESSIONS * MESSAGES
+
+
+def test_messages_whose_session_is_lost_come_back_under_a_new_one(file: Path) -> None:
+    _lose_sessions(file)
     recovery = recover(file)
     database = open_sqlite(file)
     found = database.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))
@@ -78,6 +85,16 @@ def test_messages_whose_session_is_lost_come_back_under_a_new_one(file: Path) ->
     database.write(lambda tx: tx.messages.append(found[0].id, [said("and on we go")]))
     assert database.read(lambda tx: tx.messages.last(found[0].id, 1))[0].message.text == "and on we go"
     database.close()
+
+
+def test_what_was_deleted_does_not_come_back(file: Path) -> None:
+    database = open_sqlite(file)
+    gone = database.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))[0]
+    database.write(lambda tx: tx.sessions.delete(gone.id))
+    database.close()
+    with file.open("r+b") as stream:
+        _overwrite(stream, (_root_page(file, "messages") - 1) * PAGE, bytes(PAGE))
+    assert recover(file).messages == (SESSIONS - 1) * MESSAGES
 
 
 def test_what_stands_only_in_the_log_is_recovered_too(file: Path) -> None:
@@ -115,6 +132,21 @@ def test_nobody_opens_a_file_that_is_being_replaced(file: Path) -> None:
         open_sqlite(file)
     presence.end()
     open_sqlite(file).close()
+
+
+def _root_page(file: Path, table: str) -> int:
+    found = apsw.Connection(str(file)).execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).get
+    return int(str(found))
+
+
+def _lose_sessions(file: Path) -> None:
+    """Destroy every page of the table of sessions, which is small."""
+    connection = apsw.Connection(str(file))
+    pages = [int(str(row[0])) for row in connection.execute("SELECT pageno FROM dbstat WHERE name = 'sessions'")]
+    connection.close()
+    with file.open("r+b") as stream:
+        for page in pages:
+            _overwrite(stream, (page - 1) * PAGE, bytes(PAGE))
 
 
 def _overwrite(stream: BinaryIO, offset: int, content: bytes) -> None:

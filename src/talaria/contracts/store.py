@@ -55,7 +55,7 @@ class Database(Protocol):
     """
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` on one unchanging view of the store."""
+        """Run ``work`` on one unchanging view of the store; work that writes raises `StoreError`."""
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` and keep all that it wrote, durably, or nothing if it raises."""

@@ -30,12 +30,16 @@ class SqliteConnection:
         self.worker = worker
         self._clock = clock
         self._closing = closing
+        self._writing = True
         arrivals = SqliteArrivals(self, raw.last_insert_rowid)
         archive = ArchiveTable(self, arrivals, columns="SELECT name FROM pragma_table_info(?)")
         self.tables = Tables(self, arrivals, SqliteSearch(self), archive)
 
     def begin(self, *, write: bool) -> None:
         """Start a transaction; one that writes waits for its turn first."""
+        if write != self._writing:
+            self.run(f"PRAGMA query_only = {int(not write)}")
+            self._writing = write
         self.run("BEGIN IMMEDIATE" if write else "BEGIN")
         self.now = to_stamp(self._clock.now())
 

@@ -25,5 +25,7 @@ class Presence:
             raise StoreUnavailable(f"{store} is being repaired by another process. Try again in a moment.") from error
 
     def end(self) -> None:
-        """Let go."""
-        os.close(self._descriptor)
+        """Let go; once is enough."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)

@@ -1,7 +1,7 @@
 """Find damage in a SQLite store, keep the damaged file aside and make a new one of what can be read."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,12 +15,14 @@ from talaria.core.ids import new_session_id
 from talaria.storage.sql import Row
 from talaria.storage.sqlite.errors import translated
 from talaria.storage.sqlite.opening import DEFAULTS, create_private, open_raw
+from talaria.storage.sqlite.pages import rows_on_pages
 from talaria.storage.sqlite.presence import Presence
-from talaria.storage.sqlite.salvage import graft_first_page, numbered_rows, readable_rows
+from talaria.storage.sqlite.salvage import graft_schema, numbered_rows, readable_rows
 from talaria.storage.tables.archive import KEYS
 from talaria.storage.tables.messages import SEQ_BITS, Body
 
 _NUMBERED = {"sessions": "number", "inbox": "id", "outbox": "id", "completions": "id"}
+_SESSIONS_MISSED = f"SELECT DISTINCT id >> {SEQ_BITS} FROM messages EXCEPT SELECT number FROM sessions"
 _COMPANIONS = ("", "-wal")
 _STEPS_BETWEEN_LOOKS = 20_000
 
@@ -94,9 +96,11 @@ def _rebuild(path: Path, kept: Path) -> Recovery:
         with target:
             for table in KEYS:
                 _copy_table(source, target, table)
+            source.close(True)
+            _copy_from_pages(copy, target, "messages", "SELECT message_id FROM arrivals EXCEPT SELECT id FROM messages")
+            _copy_from_pages(copy, target, "sessions", _SESSIONS_MISSED)
             _mend(target)
         counts = target.execute("SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM messages)").fetchall()
-        source.close(True)
         target.close()
         fresh.rename(path)
     finally:
@@ -108,29 +112,49 @@ def _rebuild(path: Path, kept: Path) -> Recovery:
 def _open_damaged(copy: Path, template: Path) -> apsw.Connection:
     try:
         raw = apsw.Connection(str(copy))
-        raw.execute("SELECT count(*) FROM sessions")
+        raw.execute("SELECT count(*) FROM sqlite_schema")
     except apsw.Error:
-        graft_first_page(copy, template)
+        graft_schema(copy, template)
         raw = apsw.Connection(str(copy))
     return raw
 
 
 def _copy_table(source: apsw.Connection, target: apsw.Connection, table: str) -> None:
-    columns = [str(row[0]) for row in target.execute("SELECT name FROM pragma_table_info(?)", (table,))]
+    columns = _columns(target, table)
+    if table == "messages":
+        arrivals = numbered_rows(source, "arrivals", _columns(target, "arrivals"), "number")
+        _insert(target, "arrivals", arrivals)
+        known = [int(str(row[0])) for row in target.execute("SELECT message_id FROM arrivals ORDER BY message_id")]
+        rows = numbered_rows(source, table, columns, "id", known)
+    elif table in _NUMBERED:
+        rows = numbered_rows(source, table, columns, _NUMBERED[table])
+    else:
+        rows = readable_rows(source, table, columns)
+    _insert(target, table, rows)
+
+
+def _copy_from_pages(copy: Path, target: apsw.Connection, table: str, missed: str) -> None:
+    """Look on every page of the file for rows that the tree of their table does not lead to any more.
+
+    ``missed`` selects the keys that are known to have been there, so that what was deleted stays so.
+    """
+    wanted = {row[0] for row in target.execute(missed)}
+    if wanted:
+        found = rows_on_pages(copy, len(_columns(target, table)))
+        _insert(target, table, ((key, *row[1:]) for key, row in found if key in wanted))
+
+
+def _insert(target: apsw.Connection, table: str, rows: Iterable[Row]) -> None:
+    columns = _columns(target, table)
     statement = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-    for row in _rows(source, table, columns):
+    for row in rows:
         if table != "messages" or _is_body(row[columns.index("body")]):
             with suppress(apsw.Error):  # a row of the wrong shape is part of the damage
                 target.execute(statement, row)
 
 
-def _rows(source: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row]:
-    if table == "messages":
-        known = sorted({row[0] for row in numbered_rows(source, "arrivals", ["message_id"], "number")})
-        return numbered_rows(source, table, columns, "id", known)
-    if table in _NUMBERED:
-        return numbered_rows(source, table, columns, _NUMBERED[table])
-    return readable_rows(source, table, columns)
+def _columns(target: apsw.Connection, table: str) -> list[str]:
+    return [str(row[0]) for row in target.execute("SELECT name FROM pragma_table_info(?)", (table,))]
 
 
 def _is_body(text: str) -> bool:

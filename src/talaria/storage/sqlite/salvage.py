@@ -65,14 +65,23 @@ def _halves(low: int, high: int, known: Sequence[int], fruitless: int) -> list[t
     return [(start, end) for start, end in halves if start <= end]
 
 
-def graft_first_page(damaged: Path, template: Path) -> None:
-    """Give a file whose first page is lost the first page of an empty one of the same schema."""
-    page = template.read_bytes()[: _page_size(template)]
-    pages = damaged.stat().st_size // len(page)
+def graft_schema(damaged: Path, template: Path) -> None:
+    """Give a file whose schema is lost the pages that hold it in an empty file of the same schema.
+
+    Files that were made by the same steps have the roots of their tables on the same pages.
+    """
+    empty = apsw.Connection(str(template))
+    numbers = [int(str(row[0])) for row in empty.execute("SELECT pageno FROM dbstat WHERE name = 'sqlite_schema'")]
+    size = int(empty.pragma("page_size"))
+    empty.close()
+    content = template.read_bytes()
+    pages = {number: content[(number - 1) * size : number * size] for number in numbers}
     # Offsets of SQLite's file format: 28 is the size in pages, 32 and 36 the list of free pages.
-    page = page[:28] + pages.to_bytes(4) + bytes(8) + page[40:]
+    pages[1] = pages[1][:28] + (damaged.stat().st_size // size).to_bytes(4) + bytes(8) + pages[1][40:]
     with damaged.open("r+b") as file:
-        file.write(page)
+        for number, page in pages.items():
+            file.seek((number - 1) * size)
+            file.write(page)
 
 
 class _Scan:
@@ -88,8 +97,3 @@ class _Scan:
             yield from self._raw.execute(self._statement)
         except apsw.Error:
             self.damaged = True
-
-
-def _page_size(file: Path) -> int:
-    size = int.from_bytes(file.read_bytes()[16:18])
-    return 65536 if size == 1 else size

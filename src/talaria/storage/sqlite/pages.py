@@ -1,0 +1,118 @@
+"""Read rows straight from the pages of a SQLite file, where the tree that leads to them is broken.
+
+Follows SQLite's published file format: leaf pages of tables, their cells, and the records in them.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from talaria.storage.sql import Row
+
+_TABLE_LEAF = 13
+_FIRST_PAGE_HEADER = 100
+_INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
+_CONSTANTS = {0: None, 8: 0, 9: 1}
+_FLOAT = 7
+
+
+def rows_on_pages(file: Path, columns: int) -> Iterator[tuple[int, Row]]:
+    """Yield key and values of every row with so many columns, on whatever page it stands, deleted ones included."""
+    content = file.read_bytes()
+    size = int.from_bytes(content[16:18])
+    pages = _Pages(content, 65536 if size == 1 else size)
+    for number in range(1, pages.count + 1):
+        for cell in pages.cells(number):
+            try:
+                key, record = pages.record(number, cell)
+                values = _values(record)
+            except (IndexError, ValueError, struct.error):
+                continue
+            if len(values) == columns:
+                yield key, tuple(values)
+
+
+class _Pages:
+    """A file as numbered pages."""
+
+    def __init__(self, content: bytes, size: int) -> None:
+        self._content = content
+        self._size = size
+        self.count = len(content) // size
+
+    def cells(self, number: int) -> list[int]:
+        """Return where on a page its cells begin; none for what is no leaf of a table."""
+        page, start = self._page(number), _FIRST_PAGE_HEADER if number == 1 else 0
+        if page[start] != _TABLE_LEAF:
+            return []
+        count = int.from_bytes(page[start + 3 : start + 5])
+        pointers = page[start + 8 : start + 8 + 2 * count]
+        return [offset for (offset,) in struct.iter_unpack(">H", pointers[: len(pointers) // 2 * 2])]
+
+    def record(self, number: int, offset: int) -> tuple[int, bytes]:
+        """Return the key and the whole record of a cell, with what spilled over to other pages."""
+        page = self._page(number)
+        length, offset = _varint(page, offset)
+        key, offset = _varint(page, offset)
+        local = self._local(length)
+        record = page[offset : offset + local]
+        spilled = int.from_bytes(page[offset + local : offset + local + 4]) if local < length else 0
+        while spilled and len(record) < length:
+            page = self._page(spilled)
+            record += page[4:]
+            spilled = int.from_bytes(page[:4])
+        if len(record) < length:
+            raise ValueError("the record is cut short")
+        return key, record[:length]
+
+    def _page(self, number: int) -> bytes:
+        if not 1 <= number <= self.count:
+            raise IndexError(number)
+        return self._content[(number - 1) * self._size : number * self._size]
+
+    def _local(self, length: int) -> int:
+        most = self._size - 35
+        if length <= most:
+            return length
+        least = (self._size - 12) * 32 // 255 - 23
+        local = least + (length - least) % (self._size - 4)
+        return local if local <= most else least
+
+
+def _values(record: bytes) -> list[object]:
+    header, offset = _varint(record, 0)
+    kinds = []
+    while offset < header:
+        kind, offset = _varint(record, offset)
+        kinds.append(kind)
+    values: list[object] = []
+    for kind in kinds:
+        value, offset = _value(record, kind, offset)
+        values.append(value)
+    return values
+
+
+def _value(record: bytes, kind: int, offset: int) -> tuple[object, int]:
+    if kind in _CONSTANTS:
+        return _CONSTANTS[kind], offset
+    if kind in _INTEGERS:
+        end = offset + _INTEGERS[kind]
+        return int.from_bytes(record[offset:end], signed=True), end
+    if kind == _FLOAT:
+        return struct.unpack(">d", record[offset : offset + 8])[0], offset + 8
+    end = offset + (kind - 12) // 2
+    raw = record[offset:end]
+    return raw.decode() if kind % 2 else raw, end
+
+
+def _varint(page: bytes, offset: int) -> tuple[int, int]:
+    value = 0
+    for place in range(9):
+        byte = page[offset + place]
+        if place == 8:  # the ninth byte has eight bits of value, the others seven
+            value = value << 8 | byte
+        else:
+            value = value << 7 | byte & 0x7F
+            if byte < 0x80:
+                break
+    return value - (1 << 64) if value >> 63 else value, offset + place + 1
