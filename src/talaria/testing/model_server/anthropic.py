@@ -45,7 +45,7 @@ class AnthropicWire:
             content.append({"type": "text", "text": say.text})
         content += [{**_tool_use(call), "input": _parsed(call.written)} for call in say.calls]
         tokens = say.tokens(exchange.prompt_bytes)
-        return {**_message(exchange, tokens), "content": content, "stop_reason": _STOPS[say.stop]}
+        return {**_message(exchange, tokens), "content": content, "stop_reason": _STOPS[say.ending]}
 
     def frames(self, say: Say, exchange: Exchange) -> Iterator[Frame]:
         """Yield the reply as a stream."""
@@ -56,7 +56,7 @@ class AnthropicWire:
         yield _event({"type": "ping"})
         for index, block in enumerate(_blocks(say)):
             yield from _block_frames(index, *block)
-        stop = {"stop_reason": _STOPS[say.stop], "stop_sequence": None}
+        stop = {"stop_reason": _STOPS[say.ending], "stop_sequence": None}
         yield _event({"type": "message_delta", "delta": stop, "usage": _usage(tokens)})
         yield _event({"type": "message_stop"})
 

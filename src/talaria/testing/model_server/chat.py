@@ -32,7 +32,7 @@ class ChatWire:
             message["reasoning_content"] = say.reasoning
         if say.calls:
             message["tool_calls"] = [_call(call) for call in say.calls]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _STOPS[say.stop]}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _STOPS[say.ending]}
         usage = _usage(say.tokens(exchange.prompt_bytes))
         return {**_head(exchange, "chat.completion"), "choices": [choice], "usage": usage}
 
@@ -52,7 +52,7 @@ class ChatWire:
             for piece in say.argument_pieces(call):
                 delta = {"index": index, "function": {"arguments": piece}}
                 yield _chunk(head, {"tool_calls": [delta]}, piece=True)
-        yield _chunk(head, {}, finish=_STOPS[say.stop])
+        yield _chunk(head, {}, finish=_STOPS[say.ending])
         if exchange.asked.wants_usage:
             yield event({**head, "choices": [], "usage": _usage(say.tokens(exchange.prompt_bytes))})
         yield _DONE

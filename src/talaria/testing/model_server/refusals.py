@@ -51,7 +51,7 @@ def _missing_kind(received: Received) -> str | None:
 def _unpaired_in_chat(body: dict[str, Any]) -> Iterator[str]:
     waiting: set[str] = set()
     for message in body["messages"]:
-        if message["role"] == "tool":
+        if message.get("role") == "tool":
             if message.get("tool_call_id") not in waiting:
                 yield "messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
             waiting.discard(message.get("tool_call_id", ""))
@@ -90,8 +90,9 @@ def _unpaired_in_anthropic(body: dict[str, Any]) -> Iterator[str]:
 
 
 def _ids(message: dict[str, Any], kind: str, field: str) -> set[str]:
-    blocks = message["content"] if isinstance(message["content"], list) else []
-    return {block[field] for block in blocks if block.get("type") == kind}
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else []
+    return {block.get(field, "") for block in blocks if block.get("type") == kind}
 
 
 _UNPAIRED = {

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 
 import msgspec
@@ -49,7 +49,7 @@ class Ask:
         return self.id or f"{prefix}{new_id()}"
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Say:
     """One reply of the model: reasoning, then text, then tool calls.
 
@@ -57,29 +57,19 @@ class Say:
     seconds before each piece but the first. ``usage`` is estimated from lengths where it is not given.
     """
 
-    text: str
-    reasoning: str
-    calls: Sequence[Ask]
-    usage: Tokens | None
-    stop: StopReason
-    chunks: int | None
-    pause: float
+    text: str = ""
+    _: KW_ONLY
+    reasoning: str = ""
+    calls: Sequence[Ask] = ()
+    usage: Tokens | None = None
+    stop: StopReason | None = None
+    chunks: int | None = None
+    pause: float = 0.0
 
-    def __init__(
-        self,
-        text: str = "",
-        *,
-        reasoning: str = "",
-        calls: Sequence[Ask] = (),
-        usage: Tokens | None = None,
-        stop: StopReason | None = None,
-        chunks: int | None = None,
-        pause: float = 0.0,
-    ) -> None:
-        given = {"text": text, "reasoning": reasoning, "usage": usage, "chunks": chunks, "pause": pause}
-        inferred: StopReason = stop or ("tool_calls" if calls else "end")
-        for field, value in {**given, "calls": tuple(calls), "stop": inferred}.items():
-            object.__setattr__(self, field, value)
+    @property
+    def ending(self) -> StopReason:
+        """Why the reply ends: as given, or as its calls suggest."""
+        return self.stop or ("tool_calls" if self.calls else "end")
 
     def pieces(self, text: str) -> list[str]:
         """Cut some text of this reply the way it is streamed."""

@@ -111,7 +111,7 @@ def _message(say: Say) -> _Item:
         {"type": f"{kind}.done", "text": say.text, "logprobs": []},
         {"type": "response.content_part.done", "part": part},
     ]
-    done = {**item, "status": "incomplete" if say.stop in _INCOMPLETE else "completed", "content": [part]}
+    done = {**item, "status": "incomplete" if say.ending in _INCOMPLETE else "completed", "content": [part]}
     return _Item({**item, "status": "in_progress"}, [{**one, "content_index": 0} for one in filling], done)
 
 
@@ -148,7 +148,7 @@ def _response(exchange: Exchange) -> dict[str, object]:
 
 
 def _ended(response: Json, say: Say, output: Sequence[Json], prompt_bytes: int) -> Json:
-    reason = _INCOMPLETE.get(say.stop)
+    reason = _INCOMPLETE.get(say.ending)
     return {
         **response,
         "status": "incomplete" if reason else "completed",

@@ -52,7 +52,7 @@ class ModelServer:
         self._script: deque[Answer] = deque()
         self._answering: Answering = lambda _: Say("ok")
         self._departures = 0
-        self._departed = asyncio.Event()
+        self._changed = asyncio.Event()
         self._runner = web.AppRunner(
             self._application(), handler_cancellation=True, access_log=None, shutdown_timeout=0.01
         )
@@ -85,11 +85,19 @@ class ModelServer:
         """Compute the answer from the request whenever the script is empty; ``answering`` may be async."""
         self._answering = answering
 
+    async def arrived(self, calls: int = 1) -> None:
+        """Wait until so many model calls have come in."""
+        while len(self.received) < calls:
+            await self._change()
+
     async def gone(self, clients: int = 1) -> None:
         """Wait until so many clients have hung up before their answer was complete."""
         while self._departures < clients:
-            self._departed.clear()
-            await self._departed.wait()
+            await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
 
     def _application(self) -> web.Application:
         application = web.Application(client_max_size=_LARGEST_REQUEST)
@@ -103,6 +111,7 @@ class ModelServer:
         async with self._stream():
             received = Received(wire.name, request.path, request.headers, await request.read())
             self.received.append(received)
+            self._changed.set()
             refusal = refused_headers(wire, request.headers, self._keys) or refused_body(received)
             if refusal:
                 return _unheard(request, wire).fail(refusal)
@@ -121,7 +130,7 @@ class ModelServer:
             raise
         finally:
             self.open_streams -= 1
-            self._departed.set()
+            self._changed.set()
 
     async def _next(self, received: Received) -> Answer:
         if self._script:
