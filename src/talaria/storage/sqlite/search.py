@@ -9,7 +9,7 @@ from talaria.storage.sql import Row, Sql
 from talaria.storage.tables.search import JOINS, WINDOW, filters, make_hits, searchable_text
 from talaria.storage.words import Query, has_phrases, parse_query, seamed
 
-_PHRASE_WINDOW = 300  # of the messages with a phrase, so many of the newest are ranked
+_PHRASE_WINDOW = 200  # of the messages with a phrase, so many of the newest are ranked
 _MERGED_PAGES = 128  # for each batch: enough to keep up with it, at most some milliseconds
 
 
