@@ -1,0 +1,92 @@
+"""The tool with which the agent looks things up in earlier conversations."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.core.errors import ToolFailed
+from talaria.core.ids import SessionId
+from talaria.tools.recall.finding import Find, find
+from talaria.tools.recall.meaning import Meaning
+
+_SESSIONS_SHOWN = 6
+_PASSAGES_SHOWN = 4
+_RECENT = 15
+_BEFORE = 5
+_AROUND = 11
+_LONGEST_MESSAGE = 1_500
+
+
+class SessionSearchArguments(Struct, frozen=True):
+    """What to look for, or where to read."""
+
+    query: Annotated[str, Meta(description="Words or meaning; empty: recent conversations")] = ""
+    session: Annotated[str, Meta(description="Only this conversation")] = ""
+    around: Annotated[int, Meta(ge=0, description="Read the messages around this number of it")] = 0
+
+
+class SessionSearch:
+    """Searches the store; people find only their own conversations."""
+
+    name = "session_search"
+    description = "Find what was said in earlier conversations."
+    effect = Effect.READS
+    arguments: type[Struct] = SessionSearchArguments
+
+    def __init__(self, store: Store, meaning: Meaning | None = None) -> None:
+        self._store = store
+        self._meaning = meaning
+
+    def deed(self, arguments: SessionSearchArguments) -> Deed:
+        """Say what is looked for."""
+        return Deed("other", f"search conversations: {arguments.query or arguments.session or 'recent'}")
+
+    async def run(self, arguments: SessionSearchArguments, call: Call) -> ToolOutput:
+        """Return what fits, messages around a number, or the latest conversations."""
+        owner = call.owner or None
+        session_id = SessionId(arguments.session) if arguments.session else None
+        if session_id is not None and (arguments.around or not arguments.query):
+            return ToolOutput(await self._store.read(lambda tx: _read(tx, session_id, owner, arguments.around)))
+        if not arguments.query.strip():
+            return ToolOutput(await self._store.read(lambda tx: _recent(tx, owner, call.session_id)))
+        finds = await find(self._store, arguments.query, owner=owner, session_id=session_id, meaning=self._meaning)
+        shown = "\n\n".join(_shown(one, call.session_id) for one in finds[:_SESSIONS_SHOWN])
+        return ToolOutput(shown or "Nothing was found; try other words.")
+
+
+def _shown(found: Find, here: SessionId) -> str:
+    lines = [f"#{one.seq} {one.role}: {one.text}" for one in found.passages[:_PASSAGES_SHOWN]]
+    return "\n".join([_headline(found.session, here), *lines])
+
+
+def _headline(session: Session, here: SessionId) -> str:
+    title = session.title or "without a title"
+    note = ", this conversation" if session.id == here else ""
+    return f"{session.updated_at:%Y-%m-%d} {title} (session {session.id}, {session.message_count} messages{note})"
+
+
+def _recent(tx: Transaction, owner: str | None, here: SessionId) -> str:
+    sessions = tx.sessions.find(SessionFilter(owner=owner, limit=_RECENT))
+    return "\n".join(_headline(session, here) for session in sessions) or "There are no conversations yet."
+
+
+def _read(tx: Transaction, session_id: SessionId, owner: str | None, around: int) -> str:
+    session = tx.sessions.get(session_id)
+    if session is None or owner not in {None, session.owner}:
+        raise ToolFailed(f"there is no conversation {session_id}")
+    if around:
+        messages = tx.messages.load(session_id, after=max(0, around - 1 - _BEFORE), limit=_AROUND)
+    else:
+        messages = tx.messages.last(session_id, _AROUND)
+    return "\n\n".join([_headline(session, SessionId("")), *map(_line, messages)])
+
+
+def _line(stored: StoredMessage) -> str:
+    text = stored.message.text.strip()
+    if len(text) > _LONGEST_MESSAGE:
+        text = f"{text[:_LONGEST_MESSAGE]}… [{len(text)} characters]"
+    return f"#{stored.seq} {stored.message.role}: {text or '(no words)'}"

@@ -1,0 +1,111 @@
+"""Earlier conversations, found by words and by meaning."""
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.contracts.speech import said
+from tests.tools.calls import call_from
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.tool import Tool
+from talaria.core.errors import ToolFailed
+from talaria.core.ids import SessionId
+from talaria.core.messages import Role
+from talaria.tools.recall.meaning import Meaning
+from talaria.tools.recall.tool import SessionSearch, SessionSearchArguments
+
+
+async def talk(store: Store, title: str, *texts: str, owner: str = "") -> SessionId:
+    """Store a conversation of alternating speakers."""
+    roles: tuple[Role, Role] = ("user", "assistant")
+
+    def write(tx: Transaction) -> SessionId:
+        session = tx.sessions.create(NewSession(source="cli", title=title, owner=owner))
+        tx.messages.append(session.id, [said(text, roles[place % 2]) for place, text in enumerate(texts)])
+        return session.id
+
+    session_id = await store.write(write)
+    while await store.write(lambda tx: tx.search.catch_up()):
+        pass
+    return session_id
+
+
+async def ask(tool: Tool, query: str = "", session: str = "", around: int = 0, owner: str = "") -> str:
+    return (await tool.run(SessionSearchArguments(query, session, around), call_from(Path(), owner=owner))).text
+
+
+async def test_hits_are_grouped_by_conversation(store: Store) -> None:
+    bread = await talk(store, "Bread", "How long do I bake rye bread?", "Bake rye for an hour.", "And wheat?")
+    await talk(store, "Soup", "How do I cook soup?")
+    headline, *hits = (await ask(SessionSearch(store), "bake rye")).splitlines()
+    assert headline == f"2026-01-02 Bread (session {bread}, 3 messages)"
+    assert sorted(hits) == ["#1 user: How long do I [bake] [rye] bread?", "#2 assistant: [Bake] [rye] for an hour."]
+    assert await ask(SessionSearch(store), "xylophone") == "Nothing was found; try other words."
+
+
+async def test_some_of_many_words_are_enough(store: Store) -> None:
+    await talk(store, "Bread", "How long do I bake rye bread?")
+    assert "[rye]" in await ask(SessionSearch(store), "rye temperature oven degrees")
+
+
+async def test_messages_around_a_hit_are_read(store: Store) -> None:
+    bread = await talk(store, "Bread", *(f"line {number}" for number in range(1, 31)))
+    text = await ask(SessionSearch(store), session=bread, around=20)
+    assert [line.split()[0] for line in text.splitlines()[2::2]] == [f"#{number}" for number in range(15, 26)]
+    assert (await ask(SessionSearch(store), session=bread)).endswith("#30 assistant: line 30")
+    assert "[line] [7]" in await ask(SessionSearch(store), "line 7", session=bread)
+
+
+async def test_recent_conversations_are_listed_without_a_query(store: Store) -> None:
+    assert await ask(SessionSearch(store)) == "There are no conversations yet."
+    for title in ("Bread", "Soup", ""):
+        await talk(store, title, "words")
+    text = await ask(SessionSearch(store))
+    assert sorted(line.split("(")[0] for line in text.splitlines()) == [
+        "2026-01-02 Bread ",
+        "2026-01-02 Soup ",
+        "2026-01-02 without a title ",
+    ]
+
+
+async def test_people_find_only_their_own(store: Store) -> None:
+    hers = await talk(store, "Hers", "the rye secret", owner="chat:1")
+    await talk(store, "His", "the rye bread", owner="chat:2")
+    for meaning in (None, Meaning()):
+        tool = SessionSearch(store, meaning)
+        assert "Hers" not in await ask(tool, "rye", owner="chat:2")
+        assert "His" in await ask(tool, "rye", owner="chat:2")
+        assert "Hers" not in await ask(tool, owner="chat:2")
+        for around in (0, 1):
+            with pytest.raises(ToolFailed, match="no conversation"):
+                await ask(tool, session=hers, around=around, owner="chat:2")
+        assert await ask(tool, "rye", session=hers, owner="chat:2") == "Nothing was found; try other words."
+        assert "Hers" in await ask(tool, "rye")
+
+
+async def test_what_means_the_same_is_found_without_the_words(store: Store) -> None:
+    await talk(store, "Deploying", "The deployment happens on Friday.")
+    await talk(store, "Dogs", "My dog likes bones.", "Dogs do, mostly the big ones.")
+    await talk(store, "Weather", "It rains a lot in Oslo.")
+    assert await ask(SessionSearch(store), "pets") == "Nothing was found; try other words."
+    found = await ask(SessionSearch(store, Meaning()), "pets")
+    assert found.splitlines()[0].startswith("2026-01-02 Dogs")
+    assert "Oslo" not in found
+
+
+async def test_loading_the_embeddings_leaves_logging_as_it_was() -> None:
+    root = logging.getLogger()
+    before = root.level, root.handlers[:]
+    same, other = await Meaning().nearness("a small dog", ["a small dog", "tax law"])
+    assert same == pytest.approx(1, abs=1e-4)
+    assert other < 0.3
+    assert (root.level, root.handlers) == before
+
+
+def test_embeddings_are_loaded_only_when_needed() -> None:
+    script = "import sys, talaria.tools.recall.tool\nassert not {'wordllama', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
