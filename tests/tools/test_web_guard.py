@@ -77,7 +77,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(server: WebServer
     server.redirect("/file", "file:///etc/passwd")
     server.redirect("/name", f"http://other.test:{server.port}/secret")
     for path in ("/away", "/file", "/name"):
-        with pytest.raises(ToolFailed, match="public address|only http"):
+        with pytest.raises(ToolFailed, match=r"public address|only http"):
             await client.get(f"http://public.test:{server.port}{path}")
     await client.close()
     assert [request.path for request in server.requests] == ["/away", "/file", "/name"]
