@@ -9,7 +9,8 @@ from talaria.storage.sql import Row, Sql
 from talaria.storage.tables.search import JOINS, WINDOW, filters, make_hits, searchable_text
 from talaria.storage.words import Query, has_phrases, parse_query, seamed
 
-_PHRASE_WINDOW = 200  # of the messages with a phrase, so many of the newest are ranked
+_LARGE_INDEX = 100_000  # messages: from here on it is quicker to read texts than to count a phrase in all of them
+_PHRASE_WINDOW = 200  # and of the messages with a phrase, so many of the newest are ranked
 _MERGED_PAGES = 128  # for each batch: enough to keep up with it, at most some milliseconds
 
 
@@ -77,7 +78,7 @@ class SqliteSearch:
         return Snippets()
 
     def _indexed(self, query: SearchQuery, parsed: Query) -> list[tuple[int, float]]:
-        if has_phrases(parsed):
+        if has_phrases(parsed) and self._index_is_large():
             return self._indexed_phrases(query, parsed)
         conditions, values = filters(query)
         joins = f" JOIN arrivals ON arrivals.number = words.rowid{JOINS}" if conditions else ""
@@ -98,6 +99,9 @@ class SqliteSearch:
             (match_expression(parsed), *values, _PHRASE_WINDOW),
         )
         return self._scored(rows, parsed)
+
+    def _index_is_large(self) -> bool:
+        return self._sql.row("SELECT 1 FROM indexed WHERE arrival > ?", (_LARGE_INDEX,)) is not None
 
     def _not_yet_indexed(self, query: SearchQuery, parsed: Query) -> list[tuple[int, float]]:
         conditions, values = filters(query)
