@@ -2,6 +2,10 @@
 
 from msgspec import Struct
 
+from talaria.core.messages import Usage
+
+_MILLION = 1_000_000
+
 
 class ModelInfo(Struct, frozen=True, kw_only=True):
     """One model; prices are in millionths of a dollar for a million tokens, so that sums are whole numbers."""
@@ -17,3 +21,16 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     images: bool = False
     reasoning: bool = False
     known: bool = True
+
+    def cost_of(self, usage: Usage) -> int:
+        """Return what a call cost in millionths of a dollar, rounded up; cached tokens are part of the input."""
+        read = self.input_price if self.cache_read_price is None else self.cache_read_price
+        write = self.input_price if self.cache_write_price is None else self.cache_write_price
+        fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
+        total = (
+            max(fresh, 0) * self.input_price
+            + usage.cache_read_tokens * read
+            + usage.cache_write_tokens * write
+            + usage.output_tokens * self.output_price
+        )
+        return -(-total // _MILLION)

@@ -76,7 +76,10 @@ class Tool(Protocol):
     name: str
     description: str
     effect: Effect
-    arguments: type[Struct]
+
+    @property
+    def arguments(self) -> type[Struct]:
+        """What the model may give."""
 
     def deed(self, arguments: Any) -> Deed:
         """Say what these arguments would do."""

@@ -1,0 +1,116 @@
+"""Run the tool calls of one reply: recorded before they start, answered in their order."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from talaria.agent.surroundings import Surroundings
+from talaria.agent.toolbox import Order, Toolbox
+from talaria.contracts.tool import Call, Effect, ToolOutput
+from talaria.contracts.turn_log import BegunCall, TurnLog
+from talaria.core.errors import ToolFailed
+from talaria.core.events import ToolAnswered, ToolCalled, ToolProgressed
+from talaria.core.messages import Image, ToolCall, ToolResult
+
+INTERRUPTED = (
+    "Interrupted: this call had begun when the work was cut off, and its outcome is unknown."
+    " Check before you repeat it."
+)
+STOPPED = "Stopped by the person before it was done; its outcome is unknown."
+_MOST_TEXT = 50_000
+
+log = logging.getLogger(__name__)
+
+
+class Dispatch:
+    """The tool calls of one turn."""
+
+    def __init__(self, toolbox: Toolbox, turn: TurnLog, surroundings: Surroundings) -> None:
+        self._toolbox = toolbox
+        self._turn = turn
+        self._around = surroundings
+        self.images: list[Image] = []
+        self.results: dict[str, ToolResult] = {}
+
+    async def run(self, calls: Sequence[ToolCall], begun: Sequence[BegunCall] = ()) -> list[ToolResult]:
+        """Return a result for every call, in order.
+
+        Calls that only read run at once; the others run one behind the other, in the order in which the model
+        asked for them. ``begun`` are calls that an earlier worker had started.
+        """
+        known = {call.call_id: call for call in begun}
+        results = self.results = {}
+        serial: list[Order] = []
+        async with asyncio.TaskGroup() as group:
+            for call in calls:
+                order = self._settled(call, known.get(call.id), results)
+                if order is None:
+                    continue
+                if order.tool.effect is Effect.READS:
+                    group.create_task(self._run_all([order], results))
+                else:
+                    serial.append(order)
+            group.create_task(self._run_all(serial, results))
+        return [results[call.id] for call in calls]
+
+    def _settled(self, call: ToolCall, begun: BegunCall | None, results: dict[str, ToolResult]) -> Order | None:
+        """Return what is to be run, or ``None`` behind a result that is there without running anything."""
+        if begun is not None and begun.result is not None:
+            results[call.id] = begun.result
+            return None
+        try:
+            order = self._toolbox.understand(call)
+        except ToolFailed as error:
+            results[call.id] = ToolResult(call.id, str(error), failed=True)
+            return None
+        if begun is not None and order.tool.effect is Effect.IRREVERSIBLE:
+            results[call.id] = ToolResult(call.id, INTERRUPTED, failed=True)
+            return None
+        return order
+
+    async def _run_all(self, orders: Sequence[Order], results: dict[str, ToolResult]) -> None:
+        for order in orders:
+            results[order.call.id] = await self._run_one(order)
+
+    async def _run_one(self, order: Order) -> ToolResult:
+        deed = order.tool.deed(order.arguments)
+        verdict, reason = await self._around.approver.decide(order.tool.name, order.tool.effect, deed)
+        if verdict == "deny":
+            return ToolResult(order.call.id, f"Not allowed: {reason}", failed=True)
+        await self._turn.begin_call(order.call, deed.target)
+        self._around.emit(ToolCalled(order.call, f"{order.tool.name}: {deed.target}"))
+        began = time.monotonic()
+        result = await self._result(order)
+        await self._turn.end_call(order.call, result)
+        self._around.emit(ToolAnswered(result, order.tool.name, time.monotonic() - began))
+        return result
+
+    async def _result(self, order: Order) -> ToolResult:
+        try:
+            output = await order.tool.run(order.arguments, self._call(order))
+        except ToolFailed as error:
+            return ToolResult(order.call.id, str(error), failed=True)
+        except Exception as error:  # a bug in a tool ends the call, not the turn
+            log.exception("tool %s failed", order.tool.name)
+            return ToolResult(order.call.id, f"The tool broke: {type(error).__name__}: {error}", failed=True)
+        self.images += output.images
+        return ToolResult(order.call.id, _bounded(output))
+
+    def _call(self, order: Order) -> Call:
+        return Call(
+            id=order.call.id,
+            session_id=self._turn.session_id,
+            workspace=self._around.workspace,
+            person=self._around.person,
+            progress=lambda text: self._around.emit(ToolProgressed(order.call.id, text)),
+            owner=self._around.owner,
+        )
+
+
+def _bounded(output: ToolOutput) -> str:
+    """Return the text, or what a transcript can bear of it: tools cut their own output, and say how to go on."""
+    if len(output.text) <= _MOST_TEXT:
+        return output.text
+    cut = len(output.text) - _MOST_TEXT
+    return f"{output.text[: _MOST_TEXT // 2]}\n… {cut} characters left out …\n{output.text[-_MOST_TEXT // 2 :]}"

@@ -1,0 +1,90 @@
+"""The instructions an agent is given, in tiers from the most lasting to the most passing."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+DEFAULT_IDENTITY = (
+    "You are Talaria, a personal agent. You help the person you talk to with their files, programs and the web, through"
+    " your tools. Be direct and brief. Do things rather than describe them; look before you claim; say plainly what"
+    " you could not do."
+)
+CONTEXT_FILES = (".talaria.md", "AGENTS.md", "CLAUDE.md")
+_FILE_LIMIT = 20_000
+_CONTEXT_LIMIT = 40_000
+_INJECTED = re.compile(
+    r"(ignore|disregard|forget)\s+(all\s+|any\s+)?(previous|prior|above|earlier)\s+(instructions|rules|prompts)"
+    r"|do\s+not\s+tell\s+the\s+(user|person)|system\s+prompt\s+override"
+    r"|curl\s[^\n]*\$\{?\w*(KEY|TOKEN|SECRET)",
+    re.IGNORECASE,
+)
+_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+
+
+class Tiers(Struct, frozen=True, kw_only=True):
+    """What goes into the instructions; an empty tier leaves no trace."""
+
+    identity: str = DEFAULT_IDENTITY
+    tools: str = ""
+    skills: str = ""
+    project: str = ""
+    memory: str = ""
+    surface: str = ""
+
+
+def instructions(tiers: Tiers) -> str:
+    """Return the tiers as one text, the lasting ones first."""
+    parts = (
+        ("", tiers.identity),
+        ("Tools", tiers.tools),
+        ("Skills", tiers.skills),
+        ("About this project", tiers.project),
+        ("What you remember", tiers.memory),
+        ("Where you are", tiers.surface),
+    )
+    return "\n\n".join(f"# {title}\n{text.strip()}" if title else text.strip() for title, text in parts if text.strip())
+
+
+def project_context(folder: Path) -> str:
+    """Return the files that tell of a project, those nearest to the folder last, so that they have the last word.
+
+    Looks up to the root of the repository. A file that tries to give orders behind the person's back is named
+    and left out.
+    """
+    found: list[str] = []
+    left = _CONTEXT_LIMIT
+    for place in _upwards(folder):
+        for name in CONTEXT_FILES:
+            text = _read(place / name, min(left, _FILE_LIMIT))
+            if text:
+                found.insert(0, f"## {place / name}\n{text}")
+                left -= len(text)
+    return "\n\n".join(found)
+
+
+def checked(text: str) -> str | None:
+    """Return the text, or ``None`` when it holds injected orders or hidden characters."""
+    if _INVISIBLE.search(text.removeprefix("\ufeff")) or _INJECTED.search(text):
+        return None
+    return text
+
+
+def _upwards(folder: Path) -> Sequence[Path]:
+    places = [folder, *folder.parents]
+    for count, place in enumerate(places, 1):
+        if (place / ".git").exists():
+            return places[:count]
+    return places[:1]
+
+
+def _read(file: Path, limit: int) -> str:
+    try:
+        with file.open(encoding="utf-8", errors="replace") as stream:
+            text = stream.read(limit + 1)
+    except OSError:
+        return ""
+    if checked(text) is None:
+        return "(left out: this file tries to give instructions that its reader cannot see)"
+    return text if len(text) <= limit else f"{text[:limit]}\n… cut: read the file for the rest."

@@ -1,0 +1,85 @@
+"""A conversation at work: what arrives for it is worked off one turn at a time, by one owner."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import msgspec
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.inbox import Arrival, SessionClaim
+from talaria.contracts.turn_log import TurnLog
+from talaria.core.errors import Refused
+from talaria.core.events import TurnEnd
+from talaria.core.ids import SessionId, TurnId, new_turn_id
+from talaria.core.messages import Message
+from talaria.sessions.turn_log import StoredTurn
+
+LEASE = timedelta(seconds=15)
+TakeTurn = Callable[[TurnLog], Awaitable[TurnEnd]]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Message).decode
+
+
+async def admit(store: Store, session_id: SessionId, source: str, external_id: str, message: Message) -> bool:
+    """Put a message in the inbox of a conversation; ``False`` for one that came before."""
+    arrival = Arrival(session_id=session_id, source=source, external_id=external_id, payload=_encode(message).decode())
+    return await store.write(lambda tx: tx.inbox.add(arrival)) is not None
+
+
+@asynccontextmanager
+async def own_lane(store: Store, session_id: SessionId, lease: timedelta = LEASE) -> AsyncIterator["Lane"]:
+    """Own the lane of a conversation within the block, or raise `Refused` while another worker does."""
+    claim = await store.write(lambda tx: tx.inbox.claim_session(lease, session_id))
+    if claim is None:
+        raise Refused("This conversation is being worked on by another process. Wait for it, or stop it there.")
+    async with asyncio.TaskGroup() as group:
+        heartbeat = group.create_task(_hold(store, claim, lease))
+        try:
+            yield Lane(store, claim)
+        finally:
+            heartbeat.cancel()
+            await store.write(lambda tx: tx.leases.release(claim.lease))
+
+
+class Lane:
+    """The lane of one conversation, owned by this worker."""
+
+    def __init__(self, store: Store, claim: SessionClaim) -> None:
+        self._store = store
+        self._claim = claim
+
+    async def work_off(self, take_turn: TakeTurn) -> TurnEnd | None:
+        """Take a turn for each message that waits, oldest first, and return how the last one ended.
+
+        A turn that an earlier owner left unfinished goes on first.
+        """
+        end = None
+        while (work := await self._store.write(self._next)) is not None:
+            end = await take_turn(self._log(*work))
+        return end
+
+    def _next(self, tx: Transaction) -> tuple[TurnId, list[int]] | None:
+        """Return the turn to take and what it works off: one that was cut off, else a new one for what waits."""
+        for turn in tx.turns.running(self._claim.session_id):
+            taken = tx.inbox.unsettled(self._claim.session_id)
+            return turn.id, [item.id for item in taken if item.turn_id == turn.id]
+        turn_id = new_turn_id()
+        items = tx.inbox.take(self._claim, turn_id)
+        if not items:
+            return None
+        tx.turns.begin(self._claim.session_id, turn_id)
+        tx.messages.append(self._claim.session_id, [_decode(item.payload) for item in items])
+        return turn_id, [item.id for item in items]
+
+    def _log(self, turn_id: TurnId, settled: list[int]) -> StoredTurn:
+        return StoredTurn(self._store, self._claim, turn_id, lambda tx, _end, _reply: tx.inbox.settle(settled))
+
+
+async def _hold(store: Store, claim: SessionClaim, lease: timedelta) -> None:
+    """Renew the lease until cancelled; losing it ends the block that owns the lane."""
+    while True:
+        await asyncio.sleep(lease.total_seconds() / 3)
+        await store.write(lambda tx: tx.leases.renew(claim.lease, lease))

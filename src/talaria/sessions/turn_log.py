@@ -1,0 +1,118 @@
+"""The log of a turn in the store: every step fenced by the lease of its conversation."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.inbox import SessionClaim
+from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.turns import TurnState
+from talaria.contracts.turn_log import BegunCall, ModelStep
+from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
+from talaria.core.ids import TurnId
+from talaria.core.messages import Message, ToolCall, ToolResult
+
+MODEL, TOOL = "model", "tool"
+Finishing = Callable[[Transaction, TurnEnd, Message | None], None]
+
+
+class CallRecord(Struct, frozen=True):
+    """What is kept of a tool call before it starts."""
+
+    call: ToolCall
+    summary: str
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_call = msgspec.json.Decoder(CallRecord).decode
+_decode_result = msgspec.json.Decoder(ToolResult).decode
+
+
+class StoredTurn:
+    """Implements `TurnLog`.
+
+    ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all.
+    """
+
+    def __init__(self, store: Store, claim: SessionClaim, turn_id: TurnId, finishing: Finishing) -> None:
+        self.session_id = claim.session_id
+        self._store = store
+        self._claim = claim
+        self._turn_id = turn_id
+        self._finishing = finishing
+        self._steps: dict[str, int] = {}
+
+    async def transcript(self) -> list[StoredMessage]:
+        """Return the conversation so far, oldest first."""
+        return await self._store.read(lambda tx: tx.messages.load(self.session_id))
+
+    async def add(self, messages: Sequence[Message], step: ModelStep | None = None) -> None:
+        """Append what was said, with what it took to say it."""
+
+        def work(tx: Transaction) -> None:
+            tx.leases.check(self._claim.lease)
+            self._append(tx, messages, step)
+
+        await self._store.write(work)
+
+    async def begin_call(self, call: ToolCall, summary: str) -> None:
+        """Record that a tool is about to run."""
+        request = _encode(CallRecord(call, summary)).decode()
+
+        def work(tx: Transaction) -> int:
+            tx.leases.check(self._claim.lease)
+            return tx.turns.begin_step(self._turn_id, TOOL, call.name, request)
+
+        self._steps[call.id] = await self._store.write(work)
+
+    async def end_call(self, call: ToolCall, result: ToolResult) -> None:
+        """Record what a tool answered, ahead of the others of its reply."""
+        text = _encode(result).decode()
+
+        def work(tx: Transaction) -> None:
+            tx.leases.check(self._claim.lease)
+            tx.turns.end_step(self._turn_id, self._steps[call.id], text)
+
+        await self._store.write(work)
+
+    async def begun_calls(self) -> list[BegunCall]:
+        """Return the calls of this turn that had begun before it was resumed."""
+        steps = await self._store.read(lambda tx: tx.turns.steps(self._turn_id))
+        return [
+            BegunCall(_decode_call(step.request).call.id, _decode_result(step.result) if step.result else None)
+            for step in steps
+            if step.kind == TOOL
+        ]
+
+    async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> None:
+        """End the turn, together with its reply and with whatever waits for it."""
+
+        def work(tx: Transaction) -> None:
+            tx.leases.check(self._claim.lease)
+            self._append(tx, [reply] if reply else [], step)
+            tx.turns.end(self._turn_id, *_outcome(end))
+            self._finishing(tx, end, reply)
+
+        await self._store.write(work)
+
+    def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None) -> None:
+        if messages:
+            tx.messages.append(self.session_id, messages)
+        if step is not None:
+            tx.sessions.add_usage(self.session_id, step.usage)
+            number = tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}")
+            tx.turns.end_step(self._turn_id, number, _encode(step).decode())
+
+
+def _outcome(end: TurnEnd) -> tuple[TurnState, str]:
+    match end:
+        case TurnAnswered():
+            return "answered", ""
+        case TurnStopped():
+            return "stopped", ""
+        case TurnOutOfBudget(text=text):
+            return "out_of_budget", text
+        case TurnFailed(text=text):
+            return "failed", text

@@ -1,0 +1,269 @@
+"""A turn from the person's words to its end, with a real store and a scripted model."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.agent.workshop import Allow, Echo, Workshop, workshop
+
+from talaria.agent.surroundings import Limits
+from talaria.contracts.tool import Effect
+from talaria.core.errors import ToolFailed
+from talaria.core.events import (
+    ModelCalled,
+    PersonJoined,
+    TextAdded,
+    ToolAnswered,
+    ToolCalled,
+    TurnAnswered,
+    TurnFailed,
+    TurnOutOfBudget,
+    TurnStopped,
+)
+from talaria.core.messages import Message, Text, ToolCall, ToolResult
+from talaria.testing.model_server import Ask, Say, Tokens, bad_key, context_too_long
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path) as shop:
+        yield shop
+
+
+async def test_an_answer_ends_the_turn_and_stands_in_the_transcript(shop: Workshop) -> None:
+    shop.server.script(Say("Hello there."))
+    assert await shop.say("hi") == TurnAnswered("Hello there.")
+    assert await shop.told() == [("user", "hi"), ("assistant", "Hello there.")]
+    assert "".join(event.text for event in shop.heard(TextAdded)) == "Hello there."
+    assert await shop.store.read(lambda tx: tx.turns.running()) == []
+    assert await shop.store.read(lambda tx: tx.inbox.unsettled(shop.session_id)) == []
+
+
+async def test_tools_answer_in_the_order_of_their_calls(shop: Workshop) -> None:
+    shop.server.script(Say(calls=[Ask("echo", {"word": w}) for w in "abc"]), Say("done"))
+    assert await shop.say("go", Echo()) == TurnAnswered("done")
+    assert (await shop.told())[2] == ("tool", "A\nB\nC")
+    assert [event.name for event in shop.heard(ToolAnswered)] == ["echo"] * 3
+    assert len(shop.heard(ToolCalled)) == 3
+
+
+async def test_calls_that_read_run_at_once_and_others_one_behind_the_other(shop: Workshop) -> None:
+    meeting = asyncio.Barrier(2)
+    inside = 0
+
+    async def meet(arguments: object, call: object) -> str:
+        await meeting.wait()
+        return "met"
+
+    async def alone(arguments: object, call: object) -> str:
+        nonlocal inside
+        inside += 1
+        assert inside == 1
+        await asyncio.sleep(0)
+        inside -= 1
+        return "was alone"
+
+    reads, writes = Echo("reads", Effect.READS, meet), Echo("writes", Effect.IRREVERSIBLE, alone)
+    shop.server.script(
+        Say(calls=[Ask("reads", {}), Ask("writes", {"word": "1"}), Ask("reads", {}), Ask("writes", {"word": "2"})]),
+        Say("done"),
+    )
+    assert await shop.say("go", reads, writes) == TurnAnswered("done")
+    assert writes.ran == ["1", "2"]
+
+
+async def test_what_is_wrong_with_a_call_goes_back_to_the_model(shop: Workshop) -> None:
+    shop.server.script(
+        Say(calls=[Ask("ecko", {"word": "a"}), Ask("echo", "{broken"), Ask("echo", {"word": {"no": "word"}})]),
+        Say("sorry"),
+    )
+    assert await shop.say("go", Echo()) == TurnAnswered("sorry")
+    unknown, broken, unfit = [
+        part for stored in await shop.transcript() for part in stored.message.parts if isinstance(part, ToolResult)
+    ]
+    assert "Did you mean echo?" in unknown.text
+    assert "not JSON" in broken.text
+    assert "do not fit" in unfit.text
+    assert all(result.failed for result in (unknown, broken, unfit))
+
+
+@pytest.mark.parametrize("arguments", ['```json\n{"word": "a"}\n```', '{"word": "a",}'])
+async def test_calls_are_mended_where_that_is_safe(shop: Workshop, arguments: str) -> None:
+    shop.server.script(Say(calls=[Ask("functions.Echo", arguments)]), Say("done"))
+    echo = Echo()
+    await shop.say("go", echo)
+    assert echo.ran == ["a"]
+
+
+async def test_a_tool_that_breaks_ends_the_call_and_not_the_turn(shop: Workshop) -> None:
+    def breaks(arguments: object, call: object) -> str:
+        raise ZeroDivisionError("oh")
+
+    def fails(arguments: object, call: object) -> str:
+        raise ToolFailed("there is no such thing")
+
+    shop.server.script(Say(calls=[Ask("one", {}), Ask("two", {})]), Say("I see"))
+    assert await shop.say("go", Echo("one", does=breaks), Echo("two", does=fails)) == TurnAnswered("I see")
+    assert "there is no such thing" in (await shop.told())[2][1]
+
+
+async def test_a_call_that_fails_again_and_again_ends_the_turn(shop: Workshop) -> None:
+    def fails(arguments: object, call: object) -> str:
+        raise ToolFailed("no")
+
+    shop.server.otherwise(Say(calls=[Ask("echo", {"word": "same"})]))
+    echo = Echo(does=fails)
+    assert isinstance(await shop.say("go", echo), TurnFailed)
+    assert len(echo.ran) == 5
+    assert "has failed 3 times" in (await shop.told())[6][1]
+
+
+async def test_a_denied_call_does_not_run_and_the_model_hears_why(shop: Workshop) -> None:
+    shop.server.script(Say(calls=[Ask("echo", {"word": "x"})]), Say("as you wish"))
+    echo = Echo()
+    assert await shop.say("go", echo, around=shop.around(approver=Allow("deny"))) == TurnAnswered("as you wish")
+    assert echo.ran == []
+    assert "Not allowed: the house rules" in (await shop.told())[2][1]
+
+
+@pytest.mark.parametrize(
+    ("limits", "which"),
+    [
+        (Limits(iterations=3), "iterations"),
+        (Limits(tokens=1_500), "tokens"),
+        (Limits(cost_microdollars=10_000), "money"),
+        (Limits(seconds=0.2), "time"),
+    ],
+)
+async def test_a_turn_ends_at_its_limits(shop: Workshop, limits: Limits, which: str) -> None:
+    shop.server.otherwise(Say(calls=[Ask("echo", {"word": "x"})], usage=Tokens(input=1_000, output=100), pause=0.02))
+    end = await shop.say("go", Echo(), limits=limits)
+    assert isinstance(end, TurnOutOfBudget)
+    assert end.limit == which
+    assert await _is_whole(shop)
+
+
+async def test_a_turn_that_is_stopped_keeps_what_was_said(shop: Workshop) -> None:
+    shop.server.script(Say("one two three four five six seven eight", pause=0.02))
+    assert await _stopped_at(shop, TextAdded, 3) is True
+    role, text = (await shop.told())[-1]
+    assert role == "assistant"
+    assert "one two three four five six seven eight".startswith(text)
+    assert await shop.store.read(lambda tx: tx.turns.running()) == []
+    await shop.server.gone(1)
+
+
+async def test_a_turn_that_is_stopped_gives_every_call_a_result(shop: Workshop) -> None:
+    async def waits(arguments: object, call: object) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    shop.server.script(Say(calls=[Ask("fast", {"word": "a"}), Ask("slow", {})]))
+    tools = (Echo("fast"), Echo("slow", Effect.IRREVERSIBLE, waits))
+    assert await _stopped_at(shop, ToolCalled, 2, *tools) is True
+    assert "Stopped by the person" in (await shop.told())[-1][1]
+    assert await _is_whole(shop)
+
+
+async def test_a_program_that_ends_leaves_the_turn_to_be_resumed(shop: Workshop) -> None:
+    async def waits(arguments: object, call: object) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    once = Echo("send", Effect.IRREVERSIBLE, waits)
+    shop.server.script(Say(calls=[Ask("echo", {"word": "a"}), Ask("send", {"word": "mail"})]), Say("I will check"))
+    assert await _stopped_at(shop, ToolCalled, 2, Echo(), once, by_person=False) is False
+    again = Echo("send", Effect.IRREVERSIBLE)
+    assert await shop.work_off(Echo(), again) == TurnAnswered("I will check")
+    assert again.ran == []
+    assert "outcome is unknown" in (await shop.told())[2][1]
+    assert len(shop.server.received) == 2
+
+
+async def test_a_turn_that_was_cut_off_runs_reading_calls_again(shop: Workshop) -> None:
+    async def waits(arguments: object, call: object) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    shop.server.script(Say(calls=[Ask("look", {"word": "a"})]), Say("found"))
+    assert await _stopped_at(shop, ToolCalled, 1, Echo("look", Effect.READS, waits), by_person=False) is False
+    again = Echo("look")
+    assert await shop.work_off(again) == TurnAnswered("found")
+    assert again.ran == ["a"]
+
+
+async def test_what_a_person_writes_meanwhile_joins_before_the_next_call(shop: Workshop) -> None:
+    waiting = [[Message(role="user", parts=(Text("in French, please"),), at=datetime.now(UTC))], []]
+    around = shop.around(joined=lambda: waiting.pop(0) if waiting else [])
+    shop.server.script(Say(calls=[Ask("echo", {"word": "a"})]), Say("voilà"))
+    waiting.insert(0, [])
+    assert await shop.say("go", Echo(), around=around) == TurnAnswered("voilà")
+    assert shop.heard(PersonJoined) == [PersonJoined("in French, please")]
+    assert shop.server.received[1].json["messages"][-1]["content"] == "in French, please"
+
+
+async def test_a_provider_that_refuses_fails_the_turn_with_words_for_anybody(shop: Workshop) -> None:
+    shop.server.otherwise(bad_key())
+    end = await shop.say("hi")
+    assert isinstance(end, TurnFailed)
+    assert "key" in end.text
+    assert "sk-test" not in end.text
+
+
+async def test_usage_and_cost_are_added_to_the_session(shop: Workshop) -> None:
+    shop.server.script(Say("x", usage=Tokens(input=1_000, output=200)), Say("y", usage=Tokens(input=2_000, output=100)))
+    await shop.say("one")
+    await shop.say("two")
+    session = await shop.store.read(lambda tx: tx.sessions.get(shop.session_id))
+    assert session is not None
+    assert (session.usage.calls, session.usage.input_tokens, session.usage.output_tokens) == (2, 3_000, 300)
+    assert session.usage.cost_microdollars == 3_000 * 3 + 300 * 15
+    assert [event.context for event in shop.heard(ModelCalled)] == [1_200, 2_100]
+
+
+async def test_a_conversation_that_is_too_long_is_summarised_and_goes_on(shop: Workshop) -> None:
+    for number in range(12):
+        await shop.say(f"fact {number}: " + "x" * 3_000)
+    summary = "The person told twelve facts, numbered from zero, and each had a long tail of the letter x."
+    shop.server.script(context_too_long(), Say(summary), Say("on we go"))
+    assert await shop.say("what now?") == TurnAnswered("on we go")
+    sent = shop.server.received[-1].json["messages"]
+    assert summary in sent[1]["content"]
+    assert len(sent) < 20
+    assert len(await shop.transcript()) == 26
+
+
+async def test_a_summary_without_use_leaves_the_old_view_in_force(shop: Workshop) -> None:
+    for number in range(12):
+        await shop.say(f"fact {number}: " + "x" * 3_000)
+    shop.server.script(context_too_long(), Say(" "))
+    assert isinstance(await shop.say("what now?"), TurnFailed)
+    shop.server.script(Say("fine again"))
+    await shop.say("and now?")
+    assert len(shop.server.received[-1].json["messages"]) > 25
+
+
+async def _stopped_at(shop: Workshop, kind: type[object], count: int, *tools: Echo, by_person: bool = True) -> bool:
+    """Stop a turn when so many events of a kind were heard; tell whether it ended as stopped."""
+    reached = asyncio.Event()
+
+    def emit(event: object) -> None:
+        shop.events.append(event)  # type: ignore[arg-type]
+        if len(shop.heard(kind)) >= count:
+            reached.set()
+
+    around = shop.around(emit=emit, stopped=lambda: by_person)
+    async with asyncio.TaskGroup() as group:
+        turn = group.create_task(shop.say("go", *tools, around=around))
+        await reached.wait()
+        turn.cancel()
+    return bool(shop.heard(TurnStopped))
+
+
+async def _is_whole(shop: Workshop) -> bool:
+    """Tell whether every call in the transcript has its result."""
+    parts = [part for stored in await shop.transcript() for part in stored.message.parts]
+    calls = {part.id for part in parts if isinstance(part, ToolCall)}
+    return calls == {part.call_id for part in parts if isinstance(part, ToolResult)}
