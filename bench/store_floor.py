@@ -74,10 +74,11 @@ def load_rows(connection: sqlite3.Connection, first_id: int, last_id: int) -> li
 
 
 class BareSearch:
-    """An ordinary FTS5 table that holds the text, with the store's tokenizer and window.
+    """An ordinary FTS5 table that holds the text, with the store's tokenizer.
 
-    A query ranks the newest 2,000 matches by bm25 and makes snippets of the best 20; unlike the store it returns
-    neither conversation, title, role nor time.
+    A query ranks the newest 2,000 matches by bm25 and makes snippets of the best 20. The store returns more
+    (conversation, title, role, time), but of a phrase in a large index it ranks the newest 200 only, so the
+    ratios of phrases and Chinese words there do not compare the same work.
     """
 
     def __init__(self, path: Path) -> None:
