@@ -37,7 +37,7 @@ async def test_an_answer_ends_the_turn_and_stands_in_the_transcript(shop: Worksh
     assert await shop.say("hi") == TurnAnswered("Hello there.")
     assert await shop.told() == [("user", "hi"), ("assistant", "Hello there.")]
     assert "".join(event.text for event in shop.heard(TextAdded)) == "Hello there."
-    assert await shop.store.read(lambda tx: tx.turns.running()) == []
+    assert await shop.store.read(lambda tx: tx.turns.find(running=True)) == []
     assert await shop.store.read(lambda tx: tx.inbox.unsettled(shop.session_id)) == []
 
 
@@ -151,7 +151,7 @@ async def test_a_turn_that_is_stopped_keeps_what_was_said(shop: Workshop) -> Non
     role, text = (await shop.told())[-1]
     assert role == "assistant"
     assert "one two three four five six seven eight".startswith(text)
-    assert await shop.store.read(lambda tx: tx.turns.running()) == []
+    assert await shop.store.read(lambda tx: tx.turns.find(running=True)) == []
     await shop.server.gone(1)
 
 

@@ -160,7 +160,7 @@ def test_a_deleted_session_is_gone_with_all_that_hung_on_it(mine: Transaction) -
         mine.bindings.get("key"),
         *mine.inbox.unsettled(session),
         mine.leases.get(claim.lease.name),
-        *mine.turns.running(session),
+        *mine.turns.find(session),
         *mine.turns.steps(turn),
         *mine.outbox.undelivered(session),
         *mine.completions.waiting(),

@@ -15,10 +15,10 @@ A, B, C = TurnId("a"), TurnId("b"), TurnId("c")
 def test_a_turn_runs_until_it_ends(mine: Transaction, clock: SettableClock) -> None:
     turn = mine.turns.begin(ONE, A)
     assert turn == Turn(id=A, session_id=ONE, worker=WorkerId("worker-1"), state="running", started_at=NOON)
-    assert mine.turns.running() == [turn]
+    assert mine.turns.find(running=True) == [turn]
     clock.advance(MINUTE)
     assert mine.turns.end(A, "failed", "no answer")
-    assert mine.turns.running() == []
+    assert mine.turns.find(running=True) == []
 
 
 def test_a_turn_ends_once(mine: Transaction, theirs: Transaction) -> None:
@@ -34,12 +34,33 @@ def test_turns_without_an_end_are_listed_oldest_first(
     for tx, session, turn in ((mine, ONE, C), (theirs, TWO, A), (mine, ONE, B)):
         tx.turns.begin(session, turn)
         clock.advance(MINUTE)
-    assert [(turn.id, turn.worker) for turn in mine.turns.running()] == [
+    assert [(turn.id, turn.worker) for turn in mine.turns.find(running=True)] == [
         (C, "worker-1"),
         (A, "worker-2"),
         (B, "worker-1"),
     ]
-    assert [turn.id for turn in mine.turns.running(ONE)] == [C, B]
+    assert [turn.id for turn in mine.turns.find(ONE, running=True)] == [C, B]
+
+
+def test_turns_are_found_by_their_conversation_and_a_limit_keeps_the_last(
+    mine: Transaction, clock: SettableClock
+) -> None:
+    for session, turn in ((ONE, C), (TWO, TurnId("d")), (ONE, A), (ONE, B)):
+        mine.turns.begin(session, turn)
+        mine.turns.end(turn, "answered")
+        clock.advance(MINUTE)
+    assert [turn.id for turn in mine.turns.find()] == [C, "d", A, B]
+    assert [turn.id for turn in mine.turns.find(ONE)] == [C, A, B]
+    assert [turn.id for turn in mine.turns.find(ONE, limit=2)] == [A, B]
+    assert mine.turns.find(ONE, running=True) == []
+    assert mine.turns.find(SessionId("nowhere")) == []
+
+
+def test_turns_of_one_moment_stand_in_the_order_of_their_ids(mine: Transaction) -> None:
+    for turn in (B, A, C):
+        mine.turns.begin(ONE, turn)
+    assert [turn.id for turn in mine.turns.find(ONE)] == [A, B, C]
+    assert [turn.id for turn in mine.turns.find(ONE, limit=2)] == [B, C]
 
 
 def test_steps_are_numbered_in_order(mine: Transaction) -> None:

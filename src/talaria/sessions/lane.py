@@ -63,7 +63,7 @@ class Lane:
 
     def _next(self, tx: Transaction) -> tuple[TurnId, list[int]] | None:
         """Return the turn to take and what it works off: one that was cut off, else a new one for what waits."""
-        for turn in tx.turns.running(self._claim.session_id):
+        for turn in tx.turns.find(self._claim.session_id, running=True):
             taken = tx.inbox.unsettled(self._claim.session_id)
             return turn.id, [item.id for item in taken if item.turn_id == turn.id]
         turn_id = new_turn_id()

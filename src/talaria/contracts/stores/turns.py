@@ -44,8 +44,13 @@ class Turns(Protocol):
     def end(self, turn_id: TurnId, state: TurnState, error: str = "") -> bool:
         """Record how a running turn ended; ``False`` if it had ended before."""
 
-    def running(self, session_id: SessionId | None = None) -> list[Turn]:
-        """Return the turns without an end, oldest first."""
+    def find(
+        self, session_id: SessionId | None = None, *, running: bool = False, limit: int | None = None
+    ) -> list[Turn]:
+        """Return turns, oldest first: of one conversation or of all, and only those without an end if ``running``.
+
+        With a ``limit`` these are the last ones.
+        """
 
     def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str) -> int:
         """Record a step before it starts and return its number."""

@@ -31,13 +31,18 @@ class TurnsTable:
         )
         return ended > 0
 
-    def running(self, session_id: SessionId | None = None) -> list[Turn]:
-        """Return the turns without an end, oldest first."""
-        where, values = ("AND session_id = ?", (session_id,)) if session_id else ("", ())
+    def find(
+        self, session_id: SessionId | None = None, *, running: bool = False, limit: int | None = None
+    ) -> list[Turn]:
+        """Return turns, oldest first; with a ``limit`` the last ones."""
+        wanted = (["state = 'running'"] if running else []) + (["session_id = ?"] if session_id else [])
+        where = f"WHERE {' AND '.join(wanted)}" if wanted else ""
+        most, values = ("LIMIT ?", [limit]) if limit is not None else ("", [])
         rows = self._sql.rows(
-            f"SELECT {_TURN} FROM turns WHERE state = 'running' {where} ORDER BY started_at, id", values
+            f"SELECT {_TURN} FROM turns {where} ORDER BY started_at DESC, id DESC {most}",
+            (*([session_id] if session_id else []), *values),
         )
-        return [_turn(row) for row in rows]
+        return [_turn(row) for row in reversed(rows)]
 
     def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str) -> int:
         """Record a step before it starts and return its number."""
