@@ -24,10 +24,11 @@ from talaria.contracts.turn_log import TurnLog
 from talaria.core.events import TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
-from talaria.providers.http import HttpPool, Timeouts
+from talaria.providers.http import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
-from talaria.sessions.lane import admit, own_lane
+from talaria.providers.timeouts import Timeouts
+from talaria.sessions.lane import admit, work_off
 from talaria.sessions.summaries import StoredSummaries
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer
@@ -132,8 +133,7 @@ class Workshop:
         async def take_turn(turn: TurnLog) -> TurnEnd:
             return await agent.take_turn(turn, around or self.around(), limits or Limits())
 
-        async with own_lane(self.store, self.session_id) as lane:
-            return await lane.work_off(take_turn)
+        return await work_off(self.store, self.session_id, take_turn)
 
     async def transcript(self) -> list[StoredMessage]:
         return await self.store.read(lambda tx: tx.messages.load(self.session_id))

@@ -1,8 +1,7 @@
 """A conversation at work: what arrives for it is worked off one turn at a time, by one owner."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import msgspec
@@ -14,6 +13,7 @@ from talaria.core.errors import Refused
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId, new_turn_id
 from talaria.core.messages import Message
+from talaria.sessions.company import accompanied
 from talaria.sessions.turn_log import StoredTurn
 
 LEASE = timedelta(seconds=15)
@@ -29,19 +29,20 @@ async def admit(store: Store, session_id: SessionId, source: str, external_id: s
     return await store.write(lambda tx: tx.inbox.add(arrival)) is not None
 
 
-@asynccontextmanager
-async def own_lane(store: Store, session_id: SessionId, lease: timedelta = LEASE) -> AsyncIterator["Lane"]:
-    """Own the lane of a conversation within the block, or raise `Refused` while another worker does."""
+async def work_off(
+    store: Store, session_id: SessionId, take_turn: TakeTurn, lease: timedelta = LEASE
+) -> TurnEnd | None:
+    """Own the lane of a conversation until nothing waits in it, and return how the last turn ended.
+
+    Raises `Refused` while another worker owns it, and `LeaseLost` as soon as another has taken it over.
+    """
     claim = await store.write(lambda tx: tx.inbox.claim_session(lease, session_id))
     if claim is None:
         raise Refused("This conversation is being worked on by another process. Wait for it, or stop it there.")
-    async with asyncio.TaskGroup() as group:
-        heartbeat = group.create_task(_hold(store, claim, lease))
-        try:
-            yield Lane(store, claim)
-        finally:
-            heartbeat.cancel()
-            await store.write(lambda tx: tx.leases.release(claim.lease))
+    try:
+        return await accompanied(Lane(store, claim).work_off(take_turn), _hold(store, claim, lease))
+    finally:
+        await asyncio.shield(store.write(lambda tx: tx.leases.release(claim.lease)))
 
 
 class Lane:

@@ -1,0 +1,102 @@
+"""A conversation as a front door uses it: said, stopped, steered, named."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.agent.workshop import Allow, Echo, Nobody, Workshop, workshop
+
+from talaria.agent.auxiliary import Auxiliary
+from talaria.contracts.tool import Tool
+from talaria.core.errors import Refused
+from talaria.core.events import TextAdded, ToolCalled, TurnAnswered, TurnStopped
+from talaria.core.messages import Message, Text
+from talaria.sessions.conversation import Conversation, Desk
+from talaria.testing.model_server import Ask, Say
+from talaria.tools.workspace import LocalWorkspace
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path) as shop:
+        yield shop
+
+
+async def test_the_same_message_twice_is_answered_once(shop: Workshop) -> None:
+    async with _open(shop) as talk:
+        assert await talk.say(_said("hi"), source="test", external_id="1") == TurnAnswered("ok")
+        assert await talk.say(_said("hi"), source="test", external_id="1") is None
+    assert len(shop.server.received) == 1
+
+
+async def test_stop_ends_the_turn_and_the_next_message_is_answered(shop: Workshop) -> None:
+    shop.server.script(Say("one two three four five", pause=0.05), Say("fine"))
+    async with _open(shop) as talk, asyncio.TaskGroup() as group:
+        turn = group.create_task(talk.say(_said("go"), source="test", external_id="1"))
+        await _heard(shop, TextAdded)
+        assert talk.stop()
+        assert await turn == TurnStopped()
+        assert not talk.stop()
+        assert await talk.say(_said("and now?"), source="test", external_id="2") == TurnAnswered("fine")
+
+
+async def test_a_message_joins_the_running_turn(shop: Workshop) -> None:
+    going = asyncio.Event()
+
+    async def waits(arguments: object, call: object) -> str:
+        await going.wait()
+        return "done"
+
+    shop.server.script(Say(calls=[Ask("echo", {})]), Say("merci"))
+    async with _open(shop, Echo(does=waits)) as talk, asyncio.TaskGroup() as group:
+        turn = group.create_task(talk.say(_said("go"), source="test", external_id="1"))
+        await _heard(shop, ToolCalled)
+        assert talk.join(_said("in French"))
+        going.set()
+        assert await turn == TurnAnswered("merci")
+    assert shop.server.received[-1].json["messages"][-1]["content"] == "in French"
+
+
+async def test_a_conversation_gets_a_title_behind_its_first_reply(shop: Workshop) -> None:
+    shop.server.script(Say("Take the night train."), Say('"Night train to Vienna."'))
+    async with _open(shop, titled=True) as talk:
+        await talk.say(_said("How do I get to Vienna?"), source="test", external_id="1")
+    session = await shop.store.read(lambda tx: tx.sessions.get(shop.session_id))
+    assert session is not None
+    assert session.title == "Night train to Vienna"
+
+
+async def test_a_conversation_that_another_worker_owns_is_refused_and_nothing_is_lost(shop: Workshop) -> None:
+    lease = await shop.store.write(lambda tx: tx.leases.acquire(f"session:{shop.session_id}", timedelta(minutes=1)))
+    assert lease is not None
+    async with _open(shop) as talk:
+        with pytest.raises(Refused, match="another process"):
+            await talk.say(_said("hi"), source="test", external_id="1")
+        await shop.store.write(lambda tx: tx.leases.release(lease))
+        assert await talk.work_off() == TurnAnswered("ok")
+
+
+@asynccontextmanager
+async def _open(shop: Workshop, *tools: Tool, titled: bool = False) -> AsyncIterator[Conversation]:
+    desk = Desk(
+        emit=shop.events.append,
+        person=Nobody(),
+        approver=Allow(),
+        workspace=LocalWorkspace(shop.folder, {}),
+    )
+    auxiliary = Auxiliary(shop.calls) if titled else None
+    async with Conversation(shop.store, shop.session_id, shop.agent(*tools), desk, auxiliary=auxiliary) as talk:
+        yield talk
+
+
+async def _heard(shop: Workshop, kind: type[object]) -> None:
+    async with asyncio.timeout(5):
+        while not shop.heard(kind):  # noqa: ASYNC110 (the events have no bell of their own)
+            await asyncio.sleep(0.005)
+
+
+def _said(text: str) -> Message:
+    return Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
