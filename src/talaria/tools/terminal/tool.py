@@ -28,7 +28,7 @@ class TerminalArguments(Struct, frozen=True):
     """What to run, where and for how long."""
 
     command: str
-    timeout_seconds: Annotated[int, Meta(ge=1, le=600)] = 60
+    timeout_seconds: Annotated[int, Meta(ge=1, le=600, description="default 60")] = 60
     workdir: Annotated[str, Meta(description="folder for this call only")] = ""
 
 

@@ -1,0 +1,1 @@
+"""Files of this machine: read, write, edit, search and list them."""

@@ -1,0 +1,118 @@
+"""Text files as they are: encoding, byte order mark and line ends survive a change."""
+
+import codecs
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.core.errors import ToolFailed
+from talaria.core.ids import new_id
+from talaria.tools.output import MASK
+
+_LARGEST_EDIT = 20 * 1024 * 1024
+_SNIFFED = 8192
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+class Document(Struct, frozen=True):
+    """A text with line feeds only, and how it stands in its file.
+
+    Bytes that are no text of the encoding stay what they are: they become lone surrogates and come back.
+    """
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    newline: str = "\n"
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes of the file."""
+        text = self.text.replace("\n", self.newline) if self.newline != "\n" else self.text
+        return self.mark + text.encode(self.encoding, "surrogateescape")
+
+
+def load_document(path: Path) -> Document:
+    """Read a text file to change it, or raise `ToolFailed`."""
+    with failing(path):
+        if require_file(path).st_size > _LARGEST_EDIT:
+            raise ToolFailed(f"{path} is larger than {_LARGEST_EDIT:,} bytes: change it with the terminal.")
+        raw = path.read_bytes()
+    if is_binary(raw[:_SNIFFED]):
+        raise ToolFailed(f"{path} is not a text file.")
+    mark, encoding = next(((mark, name) for mark, name in _MARKS if raw.startswith(mark)), (b"", "utf-8"))
+    text = raw[len(mark) :].decode(encoding, "surrogateescape")
+    if "\r\n" in text and text.count("\r\n") == text.count("\n"):
+        return Document(text.replace("\r\n", "\n"), encoding, mark, "\r\n")
+    return Document(text, encoding, mark)
+
+
+def save_file(path: Path, raw: bytes) -> None:
+    """Replace or create a file at once, or raise `ToolFailed`; mode, owner and a symbolic link stay."""
+    with failing(path):
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        old = target.stat() if target.exists() else None
+        if old is not None:
+            require_file(target)
+        draft = target.with_name(f".{target.name[:200]}.{new_id()}.new")
+        try:
+            draft.write_bytes(raw)
+            _take_after(draft, old)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def require_file(path: Path) -> os.stat_result:
+    """Return what the system knows of a regular file; raise `ToolFailed` for a folder or a device."""
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise ToolFailed(f"{path} is a folder: see list_files.")
+    if not stat.S_ISREG(found.st_mode):
+        raise ToolFailed(f"{path} is a device, a pipe or a socket.")
+    return found
+
+
+def is_binary(beginning: bytes) -> bool:
+    """Return whether a file that begins so is no text."""
+    return b"\0" in beginning and not beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+def refuse_mask(text: str) -> None:
+    """Raise `ToolFailed` for a text in which secrets were masked: written back, it would destroy them."""
+    if MASK in text:
+        raise ToolFailed(f"The text contains {MASK}, which stands for a secret that you cannot see: leave it out.")
+
+
+@contextmanager
+def failing(path: Path) -> Iterator[None]:
+    """Turn what the system says of a file into `ToolFailed`."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ToolFailed(f"There is no file {path}.{_similar(path)}") from error
+    except (OSError, ValueError) as error:
+        raise ToolFailed(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _similar(path: Path) -> str:
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, names, n=3)
+    return f" Near it: {', '.join(near)}." if near else ""
+
+
+def _take_after(draft: Path, old: os.stat_result | None) -> None:
+    if old is None:
+        return
+    if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:
+        os.chown(draft, old.st_uid, old.st_gid)
+    draft.chmod(stat.S_IMODE(old.st_mode))

@@ -1,0 +1,136 @@
+"""Apply a unified diff to a text, also where lines have moved or blanks differ."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.files.likeness import LIKENESSES, find_block, nearest, reindent
+
+_HEADER = re.compile(r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)?)?(?: @@.*|.*)$")
+_MOST_FUZZ = 2
+
+
+class Hunk(Struct, frozen=True):
+    """One change: lines with ``" "``, ``"-"`` or ``"+"`` in front, expected at ``line`` if that is known."""
+
+    line: int | None
+    lines: tuple[str, ...]
+
+    @property
+    def old(self) -> list[str]:
+        """What must stand there."""
+        return [line[1:] for line in self.lines if line[0] != "+"]
+
+
+def apply_patch(text: str, patch: str) -> str:
+    """Return the text with all hunks applied, or raise `ToolFailed` and say which does not fit."""
+    hunks = parse_patch(patch)
+    ended = text.endswith("\n")
+    lines = text[:-1].split("\n") if ended else text.split("\n") if text else []
+    shift, behind = 0, 0
+    for number, hunk in enumerate(hunks, 1):
+        start, fitting = _find(lines, hunk, shift, behind, number)
+        replaced = _changed(fitting, lines[start : start + len(fitting.old)])
+        lines[start : start + len(fitting.old)] = replaced
+        shift += len(replaced) - len(fitting.old)
+        behind = start + len(replaced)
+    return "\n".join(lines) + ("\n" if _ends_with_newline(hunks, patch, ended) and lines else "")
+
+
+def parse_patch(patch: str) -> list[Hunk]:
+    """Return the hunks of a diff of one file; file headers are passed over."""
+    hunks: list[Hunk] = []
+    current: list[str] | None = None
+    start: int | None = None
+    files = 0
+    lines = patch.strip("\n").split("\n")
+    for index, line in enumerate(lines):
+        header = _HEADER.match(line)
+        starts_file = line.startswith("--- ") and index + 1 < len(lines) and lines[index + 1].startswith("+++ ")
+        if header or starts_file:
+            _close(hunks, start, current)
+            current, start = ([], _number(header)) if header else (None, None)
+            files += starts_file
+        elif current is not None and not line.startswith("\\"):
+            current.append(line if line[:1] in ("+", "-", " ") else f" {line}")
+    _close(hunks, start, current)
+    if files > 1:
+        raise ToolFailed("The patch changes several files: send one call for each.")
+    if not hunks:
+        raise ToolFailed("The patch has no hunks: each begins with a line like @@ -1,4 +1,5 @@.")
+    return hunks
+
+
+def _number(header: re.Match[str] | None) -> int | None:
+    return int(header[1]) if header and header[1] else None
+
+
+def _close(hunks: list[Hunk], start: int | None, lines: list[str] | None) -> None:
+    if lines is None:
+        return
+    if not any(line[0] in "+-" for line in lines):
+        raise ToolFailed("A hunk of the patch changes nothing: lines begin with +, - or a blank.")
+    hunks.append(Hunk(start, tuple(lines)))
+
+
+def _find(lines: Sequence[str], hunk: Hunk, shift: int, behind: int, number: int) -> tuple[int, Hunk]:
+    """Return where a hunk fits and what of it, never before the hunk ahead of it."""
+    if not hunk.old:
+        return _insertion(lines, hunk, shift, number), hunk
+    expected = None if hunk.line is None else hunk.line - 1 + shift
+    for fuzz in range(_MOST_FUZZ + 1):
+        part, cut = _trimmed(hunk, fuzz)
+        for likeness in LIKENESSES:
+            found = [start for start in find_block(lines, part.old, likeness) if start >= behind]
+            if len(found) == 1 or (found and expected is not None):
+                return min(found, key=lambda start: abs(start - (expected or 0) - cut)), part
+            if found:
+                raise ToolFailed(f"Hunk {number} fits {len(found)} places: give line numbers or more context.")
+    similar = nearest(lines, max(hunk.old, key=lambda line: len(line.strip())))
+    raise ToolFailed(f"Hunk {number} does not fit; nothing was changed." + (f" Similar:\n{similar}" if similar else ""))
+
+
+def _insertion(lines: Sequence[str], hunk: Hunk, shift: int, number: int) -> int:
+    if not lines:
+        return 0
+    if hunk.line is None:
+        raise ToolFailed(f"Hunk {number} has no context: say where it goes.")
+    return min(len(lines), hunk.line + shift)
+
+
+def _trimmed(hunk: Hunk, fuzz: int) -> tuple[Hunk, int]:
+    """Return the hunk with up to ``fuzz`` lines of context less at each end, and how many less in front."""
+    lines = list(hunk.lines)
+    front = 0
+    for _ in range(fuzz):
+        if len(lines) > 1 and lines[0][0] == " ":
+            del lines[0]
+            front += 1
+        if len(lines) > 1 and lines[-1][0] == " ":
+            del lines[-1]
+    part = Hunk(hunk.line, tuple(lines))
+    return (part, front) if part.old else (hunk, 0)
+
+
+def _changed(hunk: Hunk, found: Sequence[str]) -> list[str]:
+    """Return what comes in place of the found lines; context stays as it stands in the file."""
+    added = reindent([line[1:] for line in hunk.lines if line[0] == "+"], hunk.old, found)
+    have, new = iter(found), iter(added)
+    result = []
+    for line in hunk.lines:
+        if line[0] == "+":
+            result.append(next(new))
+        else:
+            kept = next(have)
+            result += [kept] if line[0] == " " else []
+    return result
+
+
+def _ends_with_newline(hunks: Sequence[Hunk], patch: str, ended: bool) -> bool:
+    r"""Return whether the new text ends with a line feed, as ``\ No newline at end of file`` has it."""
+    told: list[str] = re.findall(r"^([ +-]).*\n\\", patch, re.MULTILINE)
+    if not told:
+        return ended or not any(hunk.old for hunk in hunks)
+    return told[-1] == "-"
