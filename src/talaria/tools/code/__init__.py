@@ -1,0 +1,1 @@
+"""Python that a model writes, in a process of its own, with the tools as functions."""
