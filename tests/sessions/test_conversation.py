@@ -88,8 +88,10 @@ async def _open(shop: Workshop, *tools: Tool, titled: bool = False) -> AsyncIter
         workspace=LocalWorkspace(shop.folder, {}),
     )
     auxiliary = Auxiliary(shop.calls) if titled else None
-    async with Conversation(shop.store, shop.session_id, shop.agent(*tools), desk, auxiliary=auxiliary) as talk:
+    async with asyncio.TaskGroup() as jobs:
+        talk = Conversation(shop.store, shop.session_id, shop.agent(*tools), desk, jobs, auxiliary=auxiliary)
         yield talk
+        await talk.close()
 
 
 async def _heard(shop: Workshop, kind: type[object]) -> None:

@@ -3,8 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 from msgspec import Struct
 
@@ -41,33 +39,35 @@ class Desk(Struct, frozen=True, kw_only=True):
 
 
 class Conversation:
-    """Used as a block: side jobs, such as titles, end with it."""
+    """The turns of one conversation, and its side jobs, as tasks of ``jobs``: whoever made that group owns them."""
 
     def __init__(
-        self, store: Store, session_id: SessionId, agent: Agent, desk: Desk, *, auxiliary: Auxiliary | None = None
+        self,
+        store: Store,
+        session_id: SessionId,
+        agent: Agent,
+        desk: Desk,
+        jobs: asyncio.TaskGroup,
+        *,
+        auxiliary: Auxiliary | None = None,
     ) -> None:
         self.session_id = session_id
         self._store = store
         self._agent = agent
         self._desk = desk
+        self._jobs = jobs
         self._auxiliary = auxiliary
-        self._jobs = asyncio.TaskGroup()
         self._turn: asyncio.Task[TurnEnd | TalariaError | None] | None = None
+        self._side_jobs: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._joining: list[Message] = []
 
-    async def __aenter__(self) -> Self:
-        await self._jobs.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            async with asyncio.timeout(_LAST_WORDS):
-                await self._jobs.__aexit__(kind, error, trace)
-        except TimeoutError:
-            log.info("session %s: its side jobs were cut short", self.session_id)
+    async def close(self, patience: float = _LAST_WORDS) -> None:
+        """Wait a little for what goes on beside the conversation, then end it."""
+        if self._side_jobs:
+            await asyncio.wait(self._side_jobs, timeout=patience)
+        for job in self._side_jobs:
+            job.cancel()
 
     async def say(self, message: Message, *, source: str, external_id: str) -> TurnEnd | None:
         """Take what a person says and return how the last turn for it ended.
@@ -121,7 +121,9 @@ class Conversation:
     async def _take_turn(self, turn: TurnLog) -> TurnEnd:
         end = await self._agent.take_turn(turn, self._surroundings(), self._desk.limits)
         if isinstance(end, TurnAnswered) and self._auxiliary is not None:
-            self._jobs.create_task(self._tend(self._auxiliary))
+            job = self._jobs.create_task(self._tend(self._auxiliary))
+            self._side_jobs.add(job)
+            job.add_done_callback(self._side_jobs.discard)
         return end
 
     async def _tend(self, auxiliary: Auxiliary) -> None:
