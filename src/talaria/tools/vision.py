@@ -1,0 +1,115 @@
+"""Look at a picture through a model that can see, for one that cannot."""
+
+import asyncio
+import base64
+import binascii
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote_to_bytes
+
+from msgspec import Meta, Struct
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.contracts.provider import ModelReply, ModelRequest, Provider
+from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.core.errors import ProviderError, ToolFailed
+from talaria.core.messages import Image, Message, Text
+from talaria.tools.web.client import WebClient
+
+SIZE_LIMIT = 5_000_000  # bytes; what the usual providers take
+_OUTPUT_TOKENS = 1_500
+_WEB = ("http://", "https://")
+
+
+class VisionArguments(Struct, frozen=True):
+    """The picture and what to find out."""
+
+    image: Annotated[str, Meta(min_length=1, description="File or address")]
+    question: str = "Describe this picture, and give all text in it."
+
+
+class Vision:
+    """Asks another model about a picture."""
+
+    name = "vision"
+    description = "Look at a picture and answer a question about it."
+    effect = Effect.READS
+    arguments: type[Struct] = VisionArguments
+
+    def __init__(self, provider: Provider, model: str, client: WebClient, clock: Clock | None = None) -> None:
+        self._provider = provider
+        self._model = model
+        self._client = client
+        self._clock = clock or SystemClock()
+
+    def deed(self, arguments: VisionArguments) -> Deed:
+        """Say what is looked at."""
+        if arguments.image.startswith("data:"):
+            return Deed("other", "a picture")
+        return Deed("fetch" if arguments.image.startswith(_WEB) else "read", arguments.image)
+
+    async def run(self, arguments: VisionArguments, call: Call) -> ToolOutput:
+        """Return what the other model sees."""
+        picture = await self._load(arguments.image, call)
+        parts = (Text(arguments.question), _image(picture))
+        request = ModelRequest(
+            model=self._model,
+            messages=(Message(role="user", parts=parts, at=self._clock.now()),),
+            max_output_tokens=_OUTPUT_TOKENS,
+        )
+        try:
+            return ToolOutput(await self._ask(request))
+        except ProviderError as error:
+            raise ToolFailed(f"the picture could not be looked at: {error}") from error
+
+    async def _ask(self, request: ModelRequest) -> str:
+        async with aclosing(self._provider.reply(request)) as events:
+            async for event in events:
+                if isinstance(event, ModelReply) and event.message.text:
+                    return event.message.text
+        raise ToolFailed("the model that was to look at the picture said nothing")
+
+    async def _load(self, source: str, call: Call) -> bytes:
+        if source.startswith("data:"):
+            return _from_data_uri(source)
+        if source.startswith(_WEB):
+            return (await self._client.get(source)).body
+        return await asyncio.to_thread(_from_file, call.workspace.resolve(source.removeprefix("file://")))
+
+
+def _image(picture: bytes) -> Image:
+    media_type = _media_type(picture)
+    if not media_type:
+        raise ToolFailed("that is no picture (PNG, JPEG, GIF or WebP)")
+    if len(picture) > SIZE_LIMIT:
+        raise ToolFailed(f"the picture is larger than {SIZE_LIMIT:,} bytes; make it smaller first")
+    return Image(f"data:{media_type};base64,{base64.b64encode(picture).decode()}", media_type)
+
+
+def _media_type(picture: bytes) -> str:
+    """Return what the first bytes say it is; nothing that is not a picture is ever sent away."""
+    if picture.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if picture.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if picture.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if picture[:4] == b"RIFF" and picture[8:12] == b"WEBP" else ""
+
+
+def _from_file(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(SIZE_LIMIT + 1)
+    except OSError as error:
+        raise ToolFailed(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _from_data_uri(uri: str) -> bytes:
+    head, _, data = uri.partition(",")
+    raw = unquote_to_bytes(data)
+    try:
+        return base64.b64decode(raw, validate=True) if head.endswith(";base64") else raw
+    except binascii.Error as error:
+        raise ToolFailed("the picture in the address is damaged") from error

@@ -1,0 +1,91 @@
+"""Pictures, seen through another model."""
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.tools.calls import call_from
+from tests.tools.web_server import web_server
+
+from talaria.contracts.tool import Deed, Tool
+from talaria.core.errors import ToolFailed
+from talaria.providers.http import HttpPool
+from talaria.providers.openai_chat.adapter import OpenAIChat
+from talaria.providers.openai_chat.settings import OpenAIChatSettings
+from talaria.testing.model_server import ModelServer, Say, overloaded
+from talaria.tools.vision import Vision, VisionArguments
+from talaria.tools.web.client import WebClient
+
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=")
+ADDRESS = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpPool]:
+    pool = HttpPool()
+    yield pool
+    await pool.close()
+
+
+def seeing(model: ModelServer, http: HttpPool, client: WebClient | None = None) -> Tool:
+    provider = OpenAIChat(OpenAIChatSettings(name="test", base_url=f"{model.url}/v1"), http)
+    return Vision(provider, "test-model", client or WebClient())
+
+
+async def test_a_file_is_shown_to_the_model(model: ModelServer, http: HttpPool, tmp_path: Path) -> None:
+    (tmp_path / "dot.jpg").write_bytes(PNG)
+    model.script(Say("A dot."))
+    output = await seeing(model, http).run(VisionArguments("dot.jpg", "What is it?"), call_from(tmp_path))
+    assert output.text == "A dot."
+    body = model.received[0].body.decode()
+    assert ADDRESS in body
+    assert "What is it?" in body
+
+
+async def test_pictures_of_the_web_and_in_an_address_are_shown_too(
+    model: ModelServer, http: HttpPool, tmp_path: Path
+) -> None:
+    model.otherwise(Say("A dot."))
+    async with web_server() as server:
+        client = WebClient(allowed={server.place})
+        for image in (server.serve("/dot", PNG, "image/png"), ADDRESS):
+            output = await seeing(model, http, client).run(VisionArguments(image), call_from(tmp_path))
+            assert output.text == "A dot."
+        await client.close()
+    assert all(ADDRESS in call.body.decode() for call in model.received)
+
+
+async def test_only_pictures_leave_the_machine(model: ModelServer, http: HttpPool, tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_text("secret")
+    (tmp_path / "huge.png").write_bytes(PNG + b"\0" * 5_000_000)
+    problems = {
+        "secret.png": "no picture",
+        "huge.png": "larger than",
+        "missing.png": "cannot be read",
+        "data:image/png;base64,?": "damaged",
+        "http://127.0.0.1:1/x": "not a public address",
+    }
+    for image, problem in problems.items():
+        with pytest.raises(ToolFailed, match=problem):
+            await seeing(model, http).run(VisionArguments(image), call_from(tmp_path))
+    assert model.received == []
+
+
+async def test_a_model_that_fails_is_reported(model: ModelServer, http: HttpPool, tmp_path: Path) -> None:
+    model.script(overloaded())
+    with pytest.raises(ToolFailed, match="could not be looked at"):
+        await seeing(model, http).run(VisionArguments(ADDRESS), call_from(tmp_path))
+
+
+def test_what_is_looked_at_is_said(model: ModelServer, http: HttpPool) -> None:
+    tool = seeing(model, http)
+    assert tool.deed(VisionArguments("a.png")) == Deed("read", "a.png")
+    assert tool.deed(VisionArguments("https://a.test/b")) == Deed("fetch", "https://a.test/b")
+    assert tool.deed(VisionArguments(ADDRESS)) == Deed("other", "a picture")
