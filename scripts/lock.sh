@@ -10,5 +10,5 @@ compile() {
 }
 compile base pyproject.toml
 compile all pyproject.toml --extra all -c requirements/base.lock
-echo hatchling | compile build - -c requirements/base.lock
+printf 'hatchling\neditables\n' | compile build - -c requirements/base.lock
 compile dev pyproject.toml --extra postgres --extra mcp --extra meaning --extra embedded --group dev -c requirements/base.lock -c requirements/build.lock
