@@ -3,25 +3,16 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-from msgspec import Struct
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable
 from talaria.providers.sse import EventParser
+from talaria.providers.timeouts import Timeouts
 
 DRAIN_SECONDS = 0.2
-
-
-class Timeouts(Struct, frozen=True):
-    """How long to wait: for a connection, for the first byte of the reply, and within a reply that has begun."""
-
-    connect: timedelta = timedelta(seconds=10)
-    first_byte: timedelta = timedelta(seconds=120)
-    silence: timedelta = timedelta(seconds=60)
 
 
 class Answer:

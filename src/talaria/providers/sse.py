@@ -34,7 +34,7 @@ class EventParser:
     def _lines(self, chunk: bytes) -> list[bytes]:
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
-            self._after_cr = not chunk
+            self._after_cr = False
         if not chunk:
             return []
         lines = (self._rest + chunk).splitlines()

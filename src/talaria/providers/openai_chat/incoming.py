@@ -41,7 +41,7 @@ class ReplyUnderway:
         self.done = False
 
     def take(self, data: bytes) -> Sequence[ModelEvent]:
-        """Take one chunk, or a whole reply, and return what is new in it."""
+        """Take one chunk and return what is new in it."""
         if data == b"[DONE]":
             self.done = True
             return ()
@@ -55,6 +55,10 @@ class ReplyUnderway:
         if chunk.usage is not None:
             self._usage = chunk.usage
         return self._take_choice(chunk.choices[0]) if chunk.choices else ()
+
+    def take_whole(self, body: bytes) -> Sequence[ModelEvent]:
+        """Take a reply that came in one piece: to read, it is one large chunk."""
+        return self.take(body)
 
     def reply(self, at: datetime) -> ModelReply:
         """Return all of it; a reply that never said why it stopped was cut off."""
@@ -103,14 +107,6 @@ class ReplyUnderway:
                 parts.append(Reasoning("", mark + FOR_CALL + bytes(call.extra).decode()))
             parts.append(ToolCall(call.id or f"call_{new_id()}", call.name, "".join(call.arguments)))
         return parts
-
-
-def read_models(body: bytes) -> list[str]:
-    """Return the names in a list of models."""
-    try:
-        return [model.id for model in msgspec.json.decode(body, type=_Models).data]
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise MalformedReply(f"not a list of models: {error}") from error
 
 
 class _CallUnderway:
@@ -206,14 +202,6 @@ class _Chunk(Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Complaint | str | None = None
-
-
-class _Model(Struct):
-    id: str
-
-
-class _Models(Struct):
-    data: list[_Model]
 
 
 _DECODE = msgspec.json.Decoder(_Chunk).decode

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from talaria.providers.http import Timeouts
+from talaria.providers.timeouts import Timeouts
 
 
 class ChatQuirks(Struct, frozen=True, kw_only=True):

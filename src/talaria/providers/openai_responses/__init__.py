@@ -1,0 +1,1 @@
+"""The Responses protocol of OpenAI, without state on the server."""

@@ -1,0 +1,34 @@
+"""Speak Responses with one account."""
+
+from talaria.contracts.clock import Clock
+from talaria.contracts.provider import ModelRequest
+from talaria.core.messages import File, Image
+from talaria.providers.http import HttpPool
+from talaria.providers.openai_responses.incoming import ReplyUnderway
+from talaria.providers.openai_responses.outgoing import encode, is_shown
+from talaria.providers.openai_responses.settings import OpenAIResponsesSettings
+from talaria.providers.over_http import Endpoint, ProviderOverHttp
+
+
+class OpenAIResponses(ProviderOverHttp):
+    """Implements `Provider`; the pool belongs to whoever made it."""
+
+    def __init__(self, settings: OpenAIResponsesSettings, http: HttpPool, clock: Clock | None = None) -> None:
+        base = settings.base_url.rstrip("/")
+        key = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
+        headers = {**key, **settings.headers}
+        calls, models = f"{base}/responses", f"{base}/models"
+        super().__init__(Endpoint(settings.name, calls, models, headers, settings.timeouts), http, clock)
+        self._settings = settings
+
+    def shows(self, part: Image | File) -> bool:
+        """Return whether this server can look at an attachment."""
+        return is_shown(part, self._settings.quirks)
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Return the body of a call."""
+        return encode(request, self._settings)
+
+    def begin(self, request: ModelRequest) -> ReplyUnderway:
+        """Return the reply to a call, still empty."""
+        return ReplyUnderway(self.name, request.model)

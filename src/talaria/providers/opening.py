@@ -1,0 +1,35 @@
+"""Make the provider that a preset describes."""
+
+from talaria.contracts.provider import Provider
+from talaria.providers.anthropic.adapter import Anthropic
+from talaria.providers.anthropic.settings import AnthropicQuirks, AnthropicSettings
+from talaria.providers.http import HttpPool
+from talaria.providers.openai_chat.adapter import OpenAIChat
+from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
+from talaria.providers.openai_responses.adapter import OpenAIResponses
+from talaria.providers.openai_responses.settings import OpenAIResponsesSettings, ResponsesQuirks
+from talaria.providers.presets import Preset
+from talaria.providers.timeouts import Timeouts
+
+
+def open_provider(preset: Preset, http: HttpPool, api_key: str = "", timeouts: Timeouts | None = None) -> Provider:
+    """Return the provider that a preset describes, for one key."""
+    within = timeouts or Timeouts()
+    name, url, quirks = preset.name, preset.base_url, preset.quirks
+    match preset.protocol:
+        case "openai_chat":
+            of_chat = quirks if isinstance(quirks, ChatQuirks) else ChatQuirks()
+            return OpenAIChat(
+                OpenAIChatSettings(name=name, base_url=url, api_key=api_key, timeouts=within, quirks=of_chat), http
+            )
+        case "openai_responses":
+            of_responses = quirks if isinstance(quirks, ResponsesQuirks) else ResponsesQuirks()
+            return OpenAIResponses(
+                OpenAIResponsesSettings(name=name, base_url=url, api_key=api_key, timeouts=within, quirks=of_responses),
+                http,
+            )
+        case "anthropic":
+            of_messages = quirks if isinstance(quirks, AnthropicQuirks) else AnthropicQuirks()
+            return Anthropic(
+                AnthropicSettings(name=name, base_url=url, api_key=api_key, timeouts=within, quirks=of_messages), http
+            )

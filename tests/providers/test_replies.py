@@ -1,0 +1,162 @@
+"""What a model says arrives whole, in every protocol, streamed or in one piece."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+from tests.providers.histories import TOOL, asked, request, said
+from tests.providers.speakers import BRIEF, PATIENT, SPEAKERS, Connect, heard, listening, pool
+
+from talaria.contracts.provider import ModelReasoning, ModelText, Provider, StopReason
+from talaria.core.messages import File, Image, Reasoning, Text, ToolCall, ToolResult, Usage
+from talaria.providers.http import HttpPool
+from talaria.testing.model_server import Ask, Instant, ModelServer, Say, Silence, Tokens
+
+pytestmark = pytest.mark.parametrize("connect", SPEAKERS.values(), ids=SPEAKERS)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[HttpPool]:
+    async with pool() as http:
+        yield http
+
+
+@pytest.fixture
+def provider(connect: Connect, server: ModelServer, http: HttpPool) -> Provider:
+    return connect(server.url, http, PATIENT)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_words_thoughts_calls_and_counts_arrive(provider: Provider, server: ModelServer, stream: bool) -> None:
+    calls = [Ask("read_file", {"path": "a"}, id="call_1"), Ask("read_file", {"path": "ü"}, id="call_2")]
+    used = Tokens(input=10, output=7, cache_read=3, cache_write=2, reasoning=0)
+    server.script(Say("Let me look.", reasoning="Two files, it seems.", calls=calls, usage=used))
+    events, reply = await heard(provider, request(tools=(TOOL,), stream=stream))
+    assert "".join(event.text for event in events if isinstance(event, ModelText)) == "Let me look."
+    assert "".join(event.text for event in events if isinstance(event, ModelReasoning)) == "Two files, it seems."
+    thought, text, *asked_for = reply.message.parts
+    assert isinstance(thought, Reasoning)
+    assert (thought.text, text) == ("Two files, it seems.", Text("Let me look."))
+    assert asked_for == [
+        ToolCall("call_1", "read_file", '{"path":"a"}'),
+        ToolCall("call_2", "read_file", '{"path":"ü"}'),
+    ]
+    assert reply.stop == "tool_calls"
+    assert reply.message.model == "test-model"
+    counted = Usage(calls=1, input_tokens=10, output_tokens=7, cache_read_tokens=3, cache_write_tokens=2)
+    assert reply.usage == counted
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("stop", ["end", "length", "refused"])
+async def test_a_reply_says_why_it_stopped(
+    provider: Provider, server: ModelServer, stop: StopReason, stream: bool
+) -> None:
+    server.script(Say("Well", stop=stop))
+    _, reply = await heard(provider, request(stream=stream))
+    assert reply.stop == stop
+
+
+async def test_arguments_that_are_no_json_are_kept_as_they_came(provider: Provider, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("read_file", '{"path": ')]))
+    _, reply = await heard(provider, request(tools=(TOOL,)))
+    (call,) = reply.message.parts
+    assert isinstance(call, ToolCall)
+    assert call.arguments == '{"path": '
+
+
+async def test_a_conversation_with_tools_is_taken_back(provider: Provider, server: ModelServer) -> None:
+    calls = [Ask("read_file", "", id="call 1"), Ask("read_file", {}, id="call_2")]
+    server.script(Say(reasoning="Hm.", calls=calls), Say("Done."))
+    first = request(tools=(TOOL,), effort="high")
+    _, reply = await heard(provider, first)
+    results = said("tool", ToolResult("call_2", "b"), ToolResult("call 1", "", failed=True))
+    _, reply = await heard(provider, request([*first.messages, reply.message, results], tools=(TOOL,), effort="high"))
+    assert reply.message.text == "Done."
+    assert b"Hm." in server.received[-1].body
+
+
+async def test_thinking_goes_back_only_to_whom_it_came_from(connect: Connect, server: ModelServer) -> None:
+    server.otherwise(Say("Yes.", reasoning="Private."))
+    async with pool() as http:
+        _, reply = await heard(connect(server.url, http, PATIENT), request(effort="high"))
+        for other in SPEAKERS.values():
+            await heard(other(server.url, http, PATIENT), request([asked(), reply.message, asked()], effort="high"))
+            went_back = b"Private." in server.received[-1].body
+            assert went_back == (server.received[-1].protocol == server.received[0].protocol)
+
+
+async def test_pictures_and_documents_are_sent_from_files(
+    provider: Provider, server: ModelServer, tmp_path: Path
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"pixels")
+    (tmp_path / "a.pdf").write_bytes(b"pages")
+    seen = asked(
+        Text("Look:"),
+        Image(str(tmp_path / "a.png")),
+        Image("https://model.test/b.png"),
+        File(str(tmp_path / "a.pdf"), "a.pdf", "application/pdf"),
+        File("/srv/a.zip", "a.zip", "application/zip"),
+        Image(str(tmp_path / "lost.png")),
+    )
+    await heard(provider, request([seen]))
+    body = server.received[-1].body
+    for part in (
+        b"cGl4ZWxz",
+        b"cGFnZXM=",
+        b"https://model.test/b.png",
+        b"a.zip (application/zip)",
+        b"no longer be read",
+    ):
+        assert part in body
+
+
+async def test_options_are_passed_on(provider: Provider, server: ModelServer) -> None:
+    schema = Raw(b'{"type":"object","properties":{"title":{"type":"string"}}}')
+    await heard(provider, request(max_output_tokens=4096, temperature=0.5, output_schema=schema, system="Be kind."))
+    body = server.received[-1].body
+    for part in (b"4096", b'"temperature":0.5', bytes(schema), b"Be kind.", b'"json_schema"'):
+        assert part in body
+
+
+async def test_connections_are_used_again(connect: Connect, server: ModelServer) -> None:
+    async with listening(server.url) as (port, came), pool() as http:
+        provider = connect(f"http://127.0.0.1:{port}", http, PATIENT)
+        for stream in (True, True, False):
+            await heard(provider, request(stream=stream))
+        assert await provider.models() == ["test-model"]
+        assert len(came) == 1
+
+
+async def test_closing_the_reply_closes_the_connection(provider: Provider, server: ModelServer) -> None:
+    server.script(Silence(after=1))
+    async with aclosing(provider.reply(request())) as events:
+        assert isinstance(await anext(events), ModelText)
+    async with asyncio.timeout(1):
+        await server.gone(1)
+
+
+async def test_cancelling_closes_the_connection(provider: Provider, server: ModelServer) -> None:
+    server.script(Silence(after=0))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.03):
+            await heard(provider, request())
+    async with asyncio.timeout(1):
+        await server.gone(1)
+
+
+async def test_many_chunks_in_one_piece_are_told_apart(connect: Connect, server: ModelServer, http: HttpPool) -> None:
+    text = "word " * 50
+    server.otherwise(Instant(text, chunks=50))
+    events, reply = await heard(connect(server.url, http, BRIEF), request())
+    assert len(events) == 50
+    assert reply.message.text == text
