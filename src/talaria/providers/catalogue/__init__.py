@@ -1,0 +1,1 @@
+"""What is known of well-known models."""

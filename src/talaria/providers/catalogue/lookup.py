@@ -1,0 +1,113 @@
+"""Find what is known of a model by any of the names it goes by."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from talaria.contracts.models import ModelInfo
+
+AS_OF = "2026-11"
+
+_FILE = Path(__file__).with_name("models.txt")
+_FAMILY = "*"
+_PARTED_BY = str.maketrans("@:_", "---")
+_SAME_MODEL = frozenset(
+    {
+        "latest",
+        "preview",
+        "beta",
+        "exp",
+        "free",
+        "instruct",
+        "chat",
+        "it",
+        "versatile",
+        "instant",
+        "k",
+        "m",
+        "s",
+        "fp16",
+    }
+)
+_LETTERS_OF_SIZES = "abeqvx"
+
+
+class Catalogue:
+    """Well-known models; the file is read when the first one is asked for."""
+
+    def find(self, name: str) -> ModelInfo:
+        """Return what is known of ``name``, under that name.
+
+        A prefix such as ``openai/`` does not matter, nor do dots in place of dashes, nor a date or a size at the end.
+        Other members of a family are taken to be like it, and the rest to be small; both with ``known`` false.
+        """
+        wanted = name.lower().rpartition("/")[2]
+        found = self._models.get(_plain(wanted)) or self._alike(wanted) or self._family(wanted)
+        return msgspec.structs.replace(found or ModelInfo(name=name, known=False), name=name)
+
+    def all(self) -> tuple[ModelInfo, ...]:
+        """Return every model that is listed by its own name, maker by maker."""
+        return tuple(self._models.values())
+
+    @cached_property
+    def _listed(self) -> list[ModelInfo]:
+        lines = _FILE.read_text(encoding="utf-8").splitlines()
+        return [_read(line) for line in lines if line and not line.startswith("#")]
+
+    @cached_property
+    def _models(self) -> dict[str, ModelInfo]:
+        return {_plain(info.name): info for info in self._listed if info.known}
+
+    def _alike(self, wanted: str) -> ModelInfo | None:
+        """Return the model with the longest name that this one begins with."""
+        for end in _ends(wanted):
+            found = self._models.get(_plain(wanted[:end]))
+            if found is not None and wanted[end] != ".":  # behind a dot begins another version
+                return msgspec.structs.replace(found, known=_is_same_model(wanted[end + 1 :]))
+        return None
+
+    def _family(self, wanted: str) -> ModelInfo | None:
+        plain = _plain(wanted)
+        families = [info for info in self._listed if not info.known and plain.startswith(_plain(info.name))]
+        return max(families, key=lambda info: len(info.name), default=None)
+
+
+def _is_same_model(suffix: str) -> bool:
+    """Return whether what follows a name is only a date, a size or another word for the same model."""
+    parts = suffix.translate(_PARTED_BY).split("-")
+    return all(part in _SAME_MODEL or part.strip(_LETTERS_OF_SIZES).isdecimal() for part in parts)
+
+
+def _ends(name: str) -> Iterator[int]:
+    """Yield the places where a part of the name ends, last first."""
+    return (place for place in range(len(name) - 1, 0, -1) if name[place] in "-:@.")
+
+
+def _plain(name: str) -> str:
+    return name.replace(".", "-")
+
+
+def _read(line: str) -> ModelInfo:
+    name, context, output, in_, out, read, write, can = line.split()
+    return ModelInfo(
+        name=name.removesuffix(_FAMILY),
+        context_limit=int(context),
+        output_limit=int(output),
+        input_price=_microdollars(in_) or 0,
+        output_price=_microdollars(out) or 0,
+        cache_read_price=_microdollars(read),
+        cache_write_price=_microdollars(write),
+        tools="t" in can,
+        images="i" in can,
+        reasoning="r" in can,
+        known=not name.endswith(_FAMILY),
+    )
+
+
+def _microdollars(dollars: str) -> int | None:
+    if dollars == "-":
+        return None
+    whole, _, fraction = dollars.partition(".")
+    return int(whole + f"{fraction:0<6}")
