@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _PASSWORD_OF_USER = re.compile(r"(?<=://)([^:/@]*):.*@")
 _PASSWORD_IN_QUERY = re.compile(r"(?<=password=)[^&]*")
+_HEADER_VALUE = re.compile(r"=[^,]*")
 
 
 def is_store_url(text: str) -> bool:
@@ -32,6 +33,25 @@ def is_time_zone(text: str) -> bool:
         return bool(zones.ZoneInfo(text).key == text)
     except (KeyError, ValueError, OSError):
         return False
+
+
+def is_web_address(text: str) -> bool:
+    """Whether ``text`` is empty or the address of an HTTP server."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return not text or (parts.scheme in {"http", "https"} and bool(parts.hostname))
+
+
+def name_models(texts: tuple[str, ...]) -> bool:
+    """Whether each text names a provider and a model, as in ``openai:gpt-5``."""
+    return all(all(text.partition(":")[::2]) for text in texts)
+
+
+def mask_header_values(text: str) -> str:
+    """The names of some headers, without their values."""
+    return _HEADER_VALUE.sub("=****", text)
 
 
 def mask_password(url: str) -> str:

@@ -6,6 +6,7 @@ import msgspec
 
 from talaria.settings.fields import Field, Model
 from talaria.settings.keys import ANY_NAME, dotted
+from talaria.settings.text import value_from_text
 
 
 def template(model: Model) -> str:
@@ -18,5 +19,12 @@ def template(model: Model) -> str:
 
 
 def _explained(field: Field) -> str:
-    default = msgspec.json.encode(None if field.required else field.default).decode()
-    return f"\n# {field.doc}\n# Expected: {field.expected}.\n# {field.path[-1]} = {default}\n"
+    return f"\n# {field.doc}\n# Expected: {field.expected}.\n# {field.path[-1]} = {_shown_default(field)}\n"
+
+
+def _shown_default(field: Field) -> str:
+    """Return the default, or an example where nothing is the default: TOML has no word for it."""
+    value = None if field.required else field.default
+    if value is None and not field.required:
+        value = value_from_text("1", field.annotation)
+    return msgspec.json.encode(value).decode()

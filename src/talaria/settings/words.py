@@ -49,6 +49,8 @@ def value_in_words(value: Any) -> str:
 def value_as_text(value: Any) -> str:
     """A value as a person would type it on a command line."""
     match value:
+        case None:
+            return ""
         case bool():
             return "true" if value else "false"
         case list() | tuple():
