@@ -1,0 +1,94 @@
+"""Let the model inside Talaria answer."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.contracts.provider import ModelEvent, ModelRequest
+from talaria.core.errors import ModelUnknown
+from talaria.providers.embedded.incoming import ReplyUnderway
+from talaria.providers.embedded.outgoing import encode
+from talaria.providers.embedded.weights import INSTALL, check_weights, find_weights, is_installed
+
+if TYPE_CHECKING:
+    from talaria.providers.embedded.runtime import Runtime
+
+PROVIDER = "embedded"
+MODEL = "smollm2-135m-instruct"
+LIMITS = (
+    "A small model inside Talaria answers (SmolLM2, 135 million parameters). It can chat a little, in English; it"
+    " uses no tools, forgets what was said a few pages ago and is often wrong. With a key (`talaria config set"
+    " OPENAI_API_KEY -`; other providers work the same way) or a local server such as Ollama, a capable model answers."
+)
+
+_RUNTIME = "talaria.providers.embedded.runtime"
+
+
+class EmbeddedProvider:
+    """Implements `Provider` with one model in this process, loaded by its first call.
+
+    One thread owns the model, so calls are answered one after the other. ``checked`` is a file that remembers that
+    the weights were found to be right.
+    """
+
+    name = PROVIDER
+
+    def __init__(self, checked: Path, clock: Clock | None = None) -> None:
+        self._checked = checked
+        self._clock = clock or SystemClock()
+        self._thread = ThreadPoolExecutor(1, "embedded-model")
+        self._runtime: Runtime | None = None
+
+    async def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the reply as it grows and, last and once, as a whole; closing the generator stops the model."""
+        loop = asyncio.get_running_loop()
+        pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        stopped = Event()
+
+        def hear(piece: bytes) -> bool:
+            if not stopped.is_set():
+                loop.call_soon_threadsafe(pieces.put_nowait, piece)
+            return stopped.is_set()
+
+        work = loop.run_in_executor(self._thread, self._ask, encode(request), hear, stopped)
+        work.add_done_callback(lambda done: pieces.put_nowait(None) if not done.cancelled() else None)
+        underway = ReplyUnderway(MODEL)
+        try:
+            while (piece := await pieces.get()) is not None:
+                for event in underway.take(piece):
+                    if request.stream:
+                        yield event
+            await work
+        finally:
+            stopped.set()
+            work.cancel()
+        yield underway.reply(self._clock.now())
+
+    async def models(self) -> list[str]:
+        """Return the one model there is, if it is installed."""
+        return [MODEL] if is_installed() else []
+
+    async def close(self) -> None:
+        """Let go of the model, as soon as a reply that nobody closed is over."""
+        self._thread.shutdown(wait=False)
+        self._runtime = None
+
+    def _ask(self, body: bytes, hear: Callable[[bytes], bool], stopped: Event) -> None:
+        if stopped.is_set():
+            return
+        if self._runtime is None:
+            self._runtime = self._load()
+        self._runtime.ask(body, hear)
+
+    def _load(self) -> "Runtime":
+        weights = find_weights()
+        if weights is None or not is_installed():
+            raise ModelUnknown(f"The embedded model is not installed; {INSTALL} does it.")
+        check_weights(weights, self._checked)
+        runtime: Runtime = import_module(_RUNTIME).Runtime(weights)
+        return runtime

