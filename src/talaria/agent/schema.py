@@ -8,11 +8,15 @@ from msgspec import Raw
 from talaria.contracts.provider import ToolSpec
 from talaria.contracts.tool import Tool
 
-_NOISE = ("title", "default")
+_NOISE = ("title", "default", "$defs")
+_NULL = {"type": "null"}
 
 
 def describe(tool: Tool) -> ToolSpec:
-    """Return what a model is told of a tool: always the same bytes for the same tool."""
+    """Return what a model is told of a tool: always the same bytes for the same tool.
+
+    The descriptions of fields are for the model; the docstrings of structs and enums are not.
+    """
     schema = msgspec.json.schema(tool.arguments)
     parameters = _shortened(schema, schema.get("$defs", {}))
     return ToolSpec(tool.name, tool.description, Raw(msgspec.json.encode(parameters, order="deterministic")))
@@ -24,14 +28,13 @@ def _shortened(schema: Any, definitions: dict[str, Any]) -> Any:
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return _shortened(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    optional = _without_null(schema)
-    if optional is not None:
-        return _shortened(optional, definitions)
+        return _shortened(_resolved(schema, definitions), definitions)
+    if _NULL in schema.get("anyOf", ()):
+        return _shortened(_without_null(schema), definitions)
     return {
         name: _properties(value, definitions) if name == "properties" else _shortened(value, definitions)
         for name, value in schema.items()
-        if name not in _NOISE and name != "$defs" and not (name == "required" and not value)
+        if name not in _NOISE and not (name == "required" and not value)
     }
 
 
@@ -39,9 +42,15 @@ def _properties(properties: dict[str, Any], definitions: dict[str, Any]) -> dict
     return {name: _shortened(value, definitions) for name, value in properties.items()}
 
 
-def _without_null(schema: dict[str, Any]) -> dict[str, Any] | None:
+def _resolved(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return what a reference stands for, in the words of the field that refers to it."""
+    meant = definitions[schema["$ref"].rpartition("/")[2]]
+    fixed = {name: value for name, value in meant.items() if name != "description"}
+    return fixed | {name: value for name, value in schema.items() if name != "$ref"}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Return what a value may be beside null: leaving it out says the same."""
-    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
-    if len(choices) != 1:
-        return None
-    return {**choices[0], **{name: value for name, value in schema.items() if name not in ("anyOf", *_NOISE)}}
+    choices = [choice for choice in schema["anyOf"] if choice != _NULL]
+    others = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**choices[0], **others} if len(choices) == 1 else {"anyOf": choices, **others}
