@@ -14,7 +14,7 @@ from talaria.core.errors import ToolFailed
 from talaria.core.messages import ToolCall
 
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
-_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+_STRING_OR_LAST_COMMA = re.compile(r"""("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])""")
 
 
 class Order(Struct, frozen=True):
@@ -51,6 +51,8 @@ class Toolbox:
 def _arguments(tool: Tool, text: str) -> Any:
     try:
         values = msgspec.json.decode(_mended(text))
+        if isinstance(values, str) and values.lstrip().startswith("{"):
+            values = msgspec.json.decode(_mended(values))
     except msgspec.DecodeError as error:
         raise ToolFailed(f"The arguments of {tool.name} are not JSON: {error}. Send one JSON object.") from error
     try:
@@ -60,14 +62,14 @@ def _arguments(tool: Tool, text: str) -> Any:
 
 
 def _mended(text: str) -> str:
-    """Return what a model surely meant: nothing for no arguments, no fence around, no comma behind the last."""
+    """Return what a model surely meant: nothing for no arguments, no fence around, no comma behind the last value."""
     text = text.strip() or "{}"
     fenced = _FENCE.match(text)
     text = fenced[1] if fenced else text
     try:
         msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return _TRAILING_COMMA.sub(r"\1", text)
+        return _STRING_OR_LAST_COMMA.sub(lambda found: found[1] or "", text)
     return text
 
 

@@ -1,0 +1,138 @@
+"""What a model means by a call, mended where that is safe, and told what is wrong where it is not."""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import Meta, Struct
+from tests.agent.workshop import Echo
+
+from talaria.agent.toolbox import Toolbox
+from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.core.errors import ToolFailed
+from talaria.core.messages import ToolCall
+
+
+class Letter(Struct, frozen=True):
+    """A letter to write."""
+
+    to: str
+    text: str = ""
+    copies: Annotated[int, Meta(ge=1)] = 1
+    urgent: bool = False
+    kind: Literal["plain", "formal"] = "plain"
+    tags: list[str] = []
+
+
+class Write:
+    """A tool with arguments of many types."""
+
+    name = "write_letter"
+    description = "Write a letter."
+    effect = Effect.IRREVERSIBLE
+    arguments = Letter
+
+    def deed(self, arguments: Letter) -> Deed:
+        return Deed("other", arguments.to)
+
+    async def run(self, arguments: Letter, call: Call) -> ToolOutput:
+        return ToolOutput(arguments.text)
+
+
+BOX = Toolbox([Write(), Echo("read_letter"), Echo("burn_letter")])
+
+
+def understood(arguments: str, name: str = "write_letter") -> Any:
+    return BOX.understand(ToolCall("1", name, arguments)).arguments
+
+
+def complaint(arguments: str, name: str = "write_letter") -> str:
+    with pytest.raises(ToolFailed) as failure:
+        understood(arguments, name)
+    return str(failure.value)
+
+
+def test_a_call_finds_its_tool_and_its_arguments() -> None:
+    order = BOX.understand(ToolCall("1", "write_letter", '{"to": "Ann", "copies": 2}'))
+    assert isinstance(order.tool, Write)
+    assert order.arguments == Letter("Ann", copies=2)
+
+
+@pytest.mark.parametrize("name", ["Write_Letter", "write-letter", "functions.write_letter", "tools.Write-Letter"])
+def test_a_name_that_can_only_mean_one_tool_finds_it(name: str) -> None:
+    assert understood('{"to": "Ann"}', name) == Letter("Ann")
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    assert "There is no tool wrote_letter. Did you mean write_letter" in complaint("{}", "wrote_letter")
+
+
+def test_a_name_near_to_nothing_is_answered_with_all() -> None:
+    assert complaint("{}", "xyz").endswith("There are: burn_letter, read_letter, write_letter.")
+
+
+def test_a_name_that_could_mean_two_tools_is_not_guessed() -> None:
+    box = Toolbox([Echo("look_up"), Echo("Look-Up")])
+    with pytest.raises(ToolFailed, match="There are: Look-Up, look_up"):
+        box.understand(ToolCall("1", "LOOK_UP", "{}"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '```json\n{"to": "Ann"}\n```',
+        '```\n{"to": "Ann"}```',
+        '  {"to": "Ann",}\n',
+        '{"to": "Ann", "tags": [],\n}',
+        '"{\\"to\\": \\"Ann\\"}"',
+    ],
+    ids=["fenced", "fenced without language", "comma at the end", "comma and line at the end", "JSON in JSON"],
+)
+def test_arguments_are_mended_where_their_meaning_is_sure(arguments: str) -> None:
+    assert understood(arguments) == Letter("Ann")
+
+
+def test_no_arguments_are_an_empty_object() -> None:
+    assert understood("", "read_letter") == understood("{}", "read_letter") == understood(" ", "read_letter")
+
+
+def test_mending_leaves_alone_what_stands_in_quotes() -> None:
+    arguments = '{"to": "Ann", "text": "f(a, [1,], \\"{x,}\\")",}'
+    assert understood(arguments).text == 'f(a, [1,], "{x,}")'
+
+
+def test_arguments_that_need_no_mending_are_taken_to_the_letter() -> None:
+    assert understood('{"to": "Ann", "text": "```json\\n[1,]\\n```"}').text == "```json\n[1,]\n```"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        ("{broken", "are not JSON"),
+        ("to: Ann", "are not JSON"),
+        ('{"to": "Ann"', "are not JSON"),
+        ("[]", "Expected `object`, got `array`"),
+        ("{}", "missing required field `to`"),
+        ('{"to": {"name": "Ann"}}', "`$.to`"),
+        ('{"to": "Ann", "copies": "many"}', "`$.copies`"),
+        ('{"to": "Ann", "copies": 0}', "`$.copies`"),
+        ('{"to": "Ann", "kind": "rude"}', "`$.kind`"),
+        ('{"to": "Ann", "tags": [1]}', "`$.tags[0]`"),
+        ('"just words"', "Expected `object`, got `str`"),
+        ("null", "Expected `object`, got `null`"),
+    ],
+)
+def test_what_is_wrong_with_arguments_is_said(arguments: str, wrong: str) -> None:
+    assert wrong in complaint(arguments)
+
+
+def test_arguments_that_do_not_fit_are_answered_with_what_would() -> None:
+    assert '"required":["to"]' in complaint("{}")
+
+
+def test_numbers_and_truths_in_quotes_are_taken_for_what_they_are() -> None:
+    assert understood('{"to": "Ann", "copies": "2", "urgent": "true"}') == Letter("Ann", copies=2, urgent=True)
+
+
+def test_the_model_is_told_of_tools_in_an_order_that_does_not_depend_on_who_added_them() -> None:
+    one, two = Echo("one"), Echo("two")
+    assert Toolbox([one, two]).specs == Toolbox([two, one]).specs
