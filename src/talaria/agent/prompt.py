@@ -20,7 +20,8 @@ _INJECTED = re.compile(
     r"|curl\s[^\n]*\$\{?\w*(KEY|TOKEN|SECRET)",
     re.IGNORECASE,
 )
-_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+_JOINERS = re.compile("[\u200c-\u200f]")  # in use for emoji, and in Persian, Hebrew and Indian scripts
+_INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 
 
 class Tiers(Struct, frozen=True, kw_only=True):
@@ -53,20 +54,19 @@ def project_context(folder: Path) -> str:
     Looks up to the root of the repository. A file that tries to give orders behind the person's back is named
     and left out.
     """
-    found: list[str] = []
+    found: dict[Path, str] = {}
     left = _CONTEXT_LIMIT
-    for place in _upwards(folder):
-        for name in CONTEXT_FILES:
-            text = _read(place / name, min(left, _FILE_LIMIT))
-            if text:
-                found.insert(0, f"## {place / name}\n{text}")
-                left -= len(text)
-    return "\n\n".join(found)
+    for file in (place / name for place in _upwards(folder) for name in CONTEXT_FILES):
+        text = "" if file.resolve() in found else _read(file, min(left, _FILE_LIMIT))
+        if text:
+            found[file.resolve()] = f"## {file}\n{text}"
+            left = max(left - len(text), 0)
+    return "\n\n".join(reversed(found.values()))
 
 
 def checked(text: str) -> str | None:
     """Return the text, or ``None`` when it holds injected orders or hidden characters."""
-    if _INVISIBLE.search(text.removeprefix("\ufeff")) or _INJECTED.search(text):
+    if _INVISIBLE.search(text.removeprefix("\ufeff")) or _INJECTED.search(_JOINERS.sub("", text)):
         return None
     return text
 
