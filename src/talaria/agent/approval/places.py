@@ -1,0 +1,100 @@
+"""Which paths a model may touch without asking."""
+
+import os
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.agent.approval.shell_words import UNKNOWN
+
+_CREDENTIALS_AT_HOME = (
+    ".ssh", ".aws", ".gnupg", ".kube", ".azure", ".docker/config.json", ".config/gh", ".config/gcloud", ".config/op",
+    ".netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".password-store", ".local/share/keyrings",
+    ".mozilla", ".config/google-chrome",
+)  # fmt: skip
+_CREDENTIALS_OF_THE_SYSTEM = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private")
+_CREDENTIAL_NAMES = (".env", ".env.*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials.json", ".htpasswd")
+_HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template", ".env.dist")
+_START_UP_AT_HOME = (
+    ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zprofile", ".zshenv", ".config/autostart",
+    ".config/systemd", ".config/fish/config.fish", ".gitconfig", ".ssh/authorized_keys", "Library/LaunchAgents",
+)  # fmt: skip
+_IN_CODE = re.compile(
+    r"\.ssh\b|\.aws\b|\.gnupg\b|\bid_(?:rsa|ed25519|ecdsa)\b|\.git-credentials|\.netrc|/etc/shadow|\.env\b"
+)
+_ALWAYS_WRITABLE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd", "/tmp", "/var/tmp")  # noqa: S108
+_DEVICES = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper|md|loop|mem|kmem)")
+_VITAL = {
+    "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/srv",
+    "/sys", "/usr", "/var", "/Applications", "/Library", "/System", "/Users",
+}  # fmt: skip
+_GLOB = re.compile(r"[*?\[]")
+
+
+class Places(Struct, frozen=True):
+    """The folder of a conversation, the person's home, and what is ours to protect."""
+
+    folder: Path
+    home: Path
+    protected: tuple[Path, ...] = ()
+
+    def path(self, text: str, folder: Path | None = None) -> Path | None:
+        """Return what a word of a command names from ``folder``; ``None`` where that is not known."""
+        if UNKNOWN in text or "\0" in text:
+            return None
+        if text == "~" or text.startswith("~/"):
+            text = f"{self.home}{text[1:]}"
+        return Path(os.path.normpath((folder or self.folder) / text))
+
+    def is_secret(self, path: Path) -> bool:
+        """Return whether credentials are kept there; globs are read as what they could match."""
+        if path.suffix == ".pub" or path.name in _HARMLESS_NAMES:
+            return False
+        if any(_could_be(path.name, name) for name in _CREDENTIAL_NAMES):
+            return True
+        homes = (self.home / name for name in _CREDENTIALS_AT_HOME)
+        places = (*homes, *map(Path, _CREDENTIALS_OF_THE_SYSTEM), *self.protected)
+        return any(_reaches(path, place) for place in places)
+
+    def is_start_up(self, path: Path) -> bool:
+        """Return whether what is written there runs later by itself."""
+        if "hooks" in path.parts and ".git" in path.parts:
+            return True
+        return any(_reaches(path, self.home / name) for name in _START_UP_AT_HOME)
+
+    def is_outside(self, path: Path) -> bool:
+        """Return whether a path is neither in the working folder nor a place for scratch."""
+        inside = (self.folder, *map(Path, _ALWAYS_WRITABLE))
+        real = Path(os.path.realpath(path))
+        return not any(path.is_relative_to(place) and real.is_relative_to(os.path.realpath(place)) for place in inside)
+
+    def is_vital(self, path: Path) -> bool:
+        """Return whether the machine or the person's home is gone without it."""
+        return str(path) in _VITAL or path in (self.home, self.home.parent)
+
+
+def is_device(path: Path) -> bool:
+    """Return whether writing there overwrites a disk or memory."""
+    return bool(_DEVICES.match(str(path)))
+
+
+def mentions_credentials(code: str) -> bool:
+    """Return whether a program text names a place where credentials are kept."""
+    return bool(_IN_CODE.search(code))
+
+
+def _could_be(pattern: str, name: str) -> bool:
+    """Return whether a word of a path, perhaps a glob, stands for ``name``, perhaps one of ours."""
+    if not _GLOB.search(pattern):
+        return fnmatchcase(pattern, name)
+    return pattern.startswith(".") == name.startswith(".") and "*" not in name and fnmatchcase(name, pattern)
+
+
+def _reaches(path: Path, place: Path) -> bool:
+    """Return whether ``path`` lies in ``place`` or is it."""
+    parts, wanted = path.parts, place.parts
+    if len(parts) < len(wanted):
+        return False
+    return all(have == want or _could_be(have, want) for have, want in zip(parts, wanted, strict=False))

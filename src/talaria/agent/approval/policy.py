@@ -1,0 +1,131 @@
+"""Decide about a call: allowed, to be asked about, or refused."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from talaria.agent.approval.dangers import Danger
+from talaria.agent.approval.examination import Examination
+from talaria.agent.approval.grants import Grant
+from talaria.agent.approval.places import Places, mentions_credentials
+from talaria.contracts.tool import Deed, Effect, Workspace
+
+Mode = Literal["ask", "allow-list", "off"]
+
+_RISKY_CODE = re.compile(r"\brmtree\b|\bos\.system\b|\bsubprocess\b|\bos\.exec|\bpty\.spawn\b|\bos\.kill")
+
+
+class Allow(Struct, frozen=True, tag="allow"):
+    """It may run."""
+
+
+class Ask(Struct, frozen=True, tag="ask"):
+    """Somebody must say so first; ``dangers`` are what a permission would be about."""
+
+    reason: str
+    dangers: tuple[Danger, ...]
+
+
+class Deny(Struct, frozen=True, tag="deny"):
+    """It must not run, whoever asks."""
+
+    reason: str
+
+
+Judgement = Allow | Ask | Deny
+
+
+class ApprovalPolicy(Struct, frozen=True, kw_only=True):
+    """The rules of one agent.
+
+    ``ask`` lets through what is not dangerous. ``allow-list`` lets through only what reads, and what ``allowed`` or
+    a person's grants name. ``off`` lets everything through. What would destroy the machine or the person's home is
+    refused in every mode. ``protected`` are folders with our own secrets: the profile's.
+
+    It looks at what a command says, not at what it does: a script may hide anything. The sandbox is the wall, this
+    is the bell.
+    """
+
+    home: Path
+    mode: Mode = "ask"
+    allowed: tuple[Grant, ...] = ()
+    protected: tuple[Path, ...] = ()
+
+    def judge(
+        self, tool: str, effect: Effect, deed: Deed, workspace: Workspace, grants: Sequence[Grant] = ()
+    ) -> Judgement:
+        """Return the judgement of a call that is about to run in ``workspace``."""
+        places = Places(workspace.folder, self.home, self.protected)
+        dangers = self._dangers(effect, deed, places, tool)
+        fatal = [danger.reason for danger in dangers if danger.fatal]
+        if fatal:
+            return Deny(f"It {' and '.join(fatal)}. Nobody can allow that here.")
+        if self.mode == "off":
+            return Allow()
+        folder, rules = str(workspace.folder), (*self.allowed, *grants)
+        left = [one for one in dangers if not any(rule.covers(tool, deed, one, folder) for rule in rules)]
+        if not left:
+            return Allow()
+        return Ask("; ".join(dict.fromkeys(danger.reason for danger in left)), tuple(left))
+
+    def _dangers(self, effect: Effect, deed: Deed, places: Places, tool: str) -> list[Danger]:
+        strict = self.mode == "allow-list"
+        match deed.kind:
+            case "command":
+                return _of_command(deed.target, places, strict=strict)
+            case "code":
+                return _of_code(deed.target, tool, strict=strict)
+            case "read":
+                return _of_reading(deed.target, places)
+            case "write":
+                return _of_writing(deed.target, places, strict=strict)
+            case "fetch":
+                return []
+            case "other":
+                return _of_others(effect, deed.target, tool)
+
+
+def _of_command(command: str, places: Places, *, strict: bool) -> list[Danger]:
+    examination = Examination(places)
+    examination.examine(command)
+    unlisted = dict.fromkeys(examination.subjects) if strict else ()
+    return [*examination.found, *(Danger("unlisted", f"runs {one}", one) for one in unlisted)]
+
+
+def _of_code(code: str, tool: str, *, strict: bool) -> list[Danger]:
+    found = [Danger("unlisted", "runs code", tool)] if strict else []
+    if mentions_credentials(code):
+        found.append(Danger("credentials", "runs code that names a place of credentials", tool, narrow=True))
+    if _RISKY_CODE.search(code):
+        found.append(Danger("code", "runs code that starts programs or deletes folders", tool))
+    return found
+
+
+def _of_reading(target: str, places: Places) -> list[Danger]:
+    path = places.path(target)
+    if path is None or not places.is_secret(path):
+        return []
+    return [Danger("credentials", f"reads where credentials are kept: {path}", str(path))]
+
+
+def _of_writing(target: str, places: Places, *, strict: bool) -> list[Danger]:
+    path = places.path(target)
+    if path is None:
+        return []
+    found = [Danger("unlisted", f"writes {path}", str(path))] if strict else []
+    if places.is_secret(path):
+        found.append(Danger("credentials", f"writes where credentials are kept: {path}", str(path)))
+    elif places.is_start_up(path):
+        found.append(Danger("start-up", f"changes what runs by itself: {path}", str(path)))
+    elif places.is_outside(path):
+        found.append(Danger("outside", f"writes outside the working folder: {path}", str(path)))
+    return found
+
+
+def _of_others(effect: Effect, target: str, tool: str) -> list[Danger]:
+    if effect is not Effect.IRREVERSIBLE:
+        return []
+    return [Danger("irreversible", f"cannot be undone: {target}" if target else "cannot be undone", tool)]
