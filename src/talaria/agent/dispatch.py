@@ -11,6 +11,7 @@ from talaria.contracts.tool import Call, Effect, ToolOutput
 from talaria.contracts.turn_log import BegunCall, TurnLog
 from talaria.core.errors import ToolFailed
 from talaria.core.events import ToolAnswered, ToolCalled, ToolProgressed
+from talaria.core.ids import new_id
 from talaria.core.messages import Image, ToolCall, ToolResult
 
 INTERRUPTED = (
@@ -97,6 +98,16 @@ class Dispatch:
         self.images += output.images
         return ToolResult(order.call.id, _bounded(output))
 
+    async def _call_tool(self, outer: Order, name: str, arguments: str) -> ToolOutput:
+        """Run a tool on behalf of another: its result goes there, and not into the transcript."""
+        if name == outer.tool.name:
+            raise ToolFailed(f"{name} cannot call itself.")
+        order = self._toolbox.understand(ToolCall(f"{outer.call.id}.{new_id()}", name, arguments))
+        result = await self._run_one(order)
+        if result.failed:
+            raise ToolFailed(result.text)
+        return ToolOutput(result.text)
+
     def _call(self, order: Order) -> Call:
         return Call(
             id=order.call.id,
@@ -104,6 +115,7 @@ class Dispatch:
             workspace=self._around.workspace,
             person=self._around.person,
             progress=lambda text: self._around.emit(ToolProgressed(order.call.id, text)),
+            call_tool=lambda name, arguments: self._call_tool(order, name, arguments),
             owner=self._around.owner,
         )
 

@@ -1,12 +1,13 @@
 """What a model can do: tools with typed arguments and a declared effect."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image
 
@@ -56,14 +57,23 @@ class Person(Protocol):
         """Return the answer, or ``None`` when nobody answers in time."""
 
 
+async def no_other_tool(name: str, arguments: str) -> ToolOutput:
+    """Say that there is no other tool to call."""
+    raise ToolFailed(f"There is no tool {name} to call with {arguments} here.")
+
+
 class Call(Struct, frozen=True, kw_only=True):
-    """What a tool may know of the call it serves."""
+    """What a tool may know of the call it serves.
+
+    ``call_tool`` runs another tool by its name and its arguments as JSON, under the same approval and record.
+    """
 
     id: str
     session_id: SessionId
     workspace: Workspace
     person: Person
     progress: Callable[[str], None]
+    call_tool: Callable[[str, str], Awaitable[ToolOutput]] = no_other_tool
     owner: str = ""
 
 

@@ -19,6 +19,7 @@ from talaria.settings.checks import (
     name_models,
 )
 
+TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision")
 _LIVE = {"live": True}
 _COUNT = {"live": True, "check": lambda number: number is None or number > 0, "expected": "a whole number above 0"}
 _PRICE = {"live": True, "check": lambda number: number is None or number >= 0, "expected": "a number of at least 0"}
@@ -242,6 +243,77 @@ class Embedded(Section, frozen=True):
     ] = True
 
 
+class Agent(Section, frozen=True):
+    """How far a turn may go."""
+
+    max_iterations: Annotated[
+        int, Meta(ge=1, le=1000, description="The most model calls of one turn.", extra=_LIVE)
+    ] = 60
+    max_turn_seconds: Annotated[
+        int, Meta(ge=0, description="The most seconds of one turn; 0 means no limit.", extra=_LIVE)
+    ] = 0
+    max_turn_tokens: Annotated[
+        int, Meta(ge=0, description="The most tokens of one turn; 0 means no limit.", extra=_LIVE)
+    ] = 0
+
+
+class Budget(Section, frozen=True):
+    """What may be spent on models, in dollars; 0 means no limit."""
+
+    total: Annotated[float, Meta(ge=0, description="On everything, in a calendar month.", extra=_LIVE)] = 0.0
+    person: Annotated[float, Meta(ge=0, description="On one person, in a calendar month.", extra=_LIVE)] = 0.0
+    session: Annotated[float, Meta(ge=0, description="On one conversation.", extra=_LIVE)] = 0.0
+    turn: Annotated[float, Meta(ge=0, description="On one turn.", extra=_LIVE)] = 0.0
+
+
+class Tools(Section, frozen=True):
+    """What the agent can do."""
+
+    toolsets: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Which groups of tools are on; `talaria tools` lists them.",
+            extra={
+                "check": lambda names: set(names) <= set(TOOLSETS),
+                "expected": f"a list of some of {', '.join(TOOLSETS)}",
+            },
+        ),
+    ] = TOOLSETS
+    disabled: Annotated[tuple[str, ...], Meta(description="Single tools that are off.")] = ()
+    search_engine: Annotated[
+        str,
+        Meta(
+            description="The address of a SearXNG server for web searches; empty means DuckDuckGo.",
+            extra={"check": is_web_address, "expected": "empty or an address that begins with https:// or http://"},
+        ),
+    ] = ""
+
+
+class Approval(Section, frozen=True):
+    """What needs a person's word."""
+
+    mode: Annotated[
+        Literal["ask", "allow-list", "off"],
+        Meta(
+            description="ask: dangerous calls are asked about; allow-list: only named ones run; off: all run.",
+            extra=_LIVE,
+        ),
+    ] = "ask"
+    allowed: Annotated[
+        tuple[str, ...], Meta(description="Commands that always run, such as `git status`.", extra=_LIVE)
+    ] = ()
+    timeout_seconds: Annotated[
+        int, Meta(ge=1, le=86_400, description="How long to wait for an answer; none means no.", extra=_LIVE)
+    ] = 300
+
+
+class Sandbox(Section, frozen=True):
+    """What commands and code of the agent can reach."""
+
+    enabled: Annotated[bool, Meta(description="Whether they run in a sandbox, where bubblewrap is installed.")] = False
+    network: Annotated[bool, Meta(description="Whether they reach the network from there.")] = True
+
+
 class Settings(Section, frozen=True):
     """All sections, with their defaults where nothing else was said."""
 
@@ -254,3 +326,8 @@ class Settings(Section, frozen=True):
     providers: dict[str, ProviderAccount] = {}
     models: dict[str, ModelFacts] = {}
     embedded: Embedded = Embedded()
+    agent: Agent = Agent()
+    budget: Budget = Budget()
+    tools: Tools = Tools()
+    approval: Approval = Approval()
+    sandbox: Sandbox = Sandbox()

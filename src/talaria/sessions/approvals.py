@@ -1,0 +1,67 @@
+"""Who may say that something dangerous happens: rules first, then what was allowed before, then a person."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from talaria.agent.approval.grants import Grant, Scope, grants_for
+from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny
+from talaria.agent.surroundings import Verdict
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.tool import Deed, Effect, Workspace
+from talaria.core.ids import SessionId
+from talaria.sessions.questions import Questions
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[Grant]).decode
+
+
+class SessionApprover:
+    """Implements `Approver` for one conversation; what a person allowed is kept in the store."""
+
+    def __init__(
+        self, store: Store, session_id: SessionId, policy: ApprovalPolicy, questions: Questions, workspace: Workspace
+    ) -> None:
+        self._store = store
+        self._keys = {"session": f"grants:{session_id}", "always": "grants"}
+        self._policy = policy
+        self._questions = questions
+        self._workspace = workspace
+
+    async def decide(self, tool: str, effect: Effect, deed: Deed) -> tuple[Verdict, str]:
+        """Return the verdict and why; where nobody answers in time it is ``deny``."""
+        match self._policy.judge(tool, effect, deed, self._workspace, await self._grants()):
+            case Allow():
+                return "allow", ""
+            case Deny(reason):
+                return "deny", reason
+            case Ask() as ask:
+                return await self._ask(tool, deed, ask)
+
+    async def _ask(self, tool: str, deed: Deed, ask: Ask) -> tuple[Verdict, str]:
+        answer = await self._questions.ask_approval(tool, deed.target, ask.reason)
+        match answer:
+            case "once":
+                return "allow", ""
+            case "session" | "always":
+                folder = str(self._workspace.folder)
+                await self._remember(answer, grants_for(tool, deed, ask.dangers, folder=folder, scope=answer))
+                return "allow", ""
+            case None:
+                return "deny", f"{ask.reason}, and nobody was there to allow it."
+            case _:
+                return "deny", f"{ask.reason}, and the person said no."
+
+    async def _grants(self) -> list[Grant]:
+        entries = await self._store.read(lambda tx: [tx.state.get(key) for key in self._keys.values()])
+        return [grant for entry in entries if entry for grant in _decode(entry.value)]
+
+    async def _remember(self, scope: Scope, new: Sequence[Grant]) -> None:
+        key = self._keys[scope]
+
+        def add(tx: Transaction) -> None:
+            entry = tx.state.get(key)
+            kept = _decode(entry.value) if entry else []
+            tx.state.put(key, _encode([*kept, *(grant for grant in new if grant not in kept)]).decode())
+
+        await self._store.write(add)

@@ -1,0 +1,133 @@
+"""A turn as it went: its model calls and tool calls in time, read from what was stored of it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, structs
+
+from talaria.contracts.stores.turns import Step, Turn
+from talaria.contracts.turn_log import ModelStep
+from talaria.core.messages import ToolResult, Usage
+from talaria.sessions.turn_log import MODEL, TOOL, CallRecord
+
+ToolState = Literal["ok", "failed", "interrupted", "running"]
+
+_decode_model = msgspec.json.Decoder(ModelStep).decode
+_decode_call = msgspec.json.Decoder(CallRecord).decode
+_decode_result = msgspec.json.Decoder(ToolResult).decode
+
+
+class ModelSpan(Struct, frozen=True, kw_only=True, tag="model"):
+    """A model call from its request to the end of its reply."""
+
+    number: int
+    model: str
+    started_at: datetime
+    ended_at: datetime
+    first_text_seconds: float | None
+    context: int
+    usage: Usage
+
+
+class ToolSpan(Struct, frozen=True, kw_only=True, tag="tool"):
+    """A tool call; where its end is not known, ``ended_at`` is when the turn went on or ended without it.
+
+    Sizes are in characters; ``failure`` is what the tool said when it failed.
+    """
+
+    number: int
+    name: str
+    call_id: str
+    summary: str
+    state: ToolState
+    started_at: datetime
+    ended_at: datetime
+    arguments_size: int
+    result_size: int = 0
+    failure: str = ""
+
+
+Span = ModelSpan | ToolSpan
+
+
+class TurnTrace(Struct, frozen=True, kw_only=True):
+    """A turn with its steps in the order in which they were saved; one that runs still ends now."""
+
+    turn: Turn
+    ended_at: datetime
+    spans: tuple[Span, ...]
+
+    @property
+    def usage(self) -> Usage:
+        """What all its model calls used."""
+        return total(span.usage for span in self.models())
+
+    def models(self) -> Iterator[ModelSpan]:
+        """Yield the model calls."""
+        return (span for span in self.spans if isinstance(span, ModelSpan))
+
+    def tools(self) -> Iterator[ToolSpan]:
+        """Yield the tool calls."""
+        return (span for span in self.spans if isinstance(span, ToolSpan))
+
+
+def read_turn(turn: Turn, steps: Sequence[Step], now: datetime) -> TurnTrace:
+    """Return a turn with what its steps tell; raises `msgspec.MsgspecError` for what cannot be read."""
+    spans: list[Span] = []
+    went_on: dict[str, datetime] = {}
+    end = turn.ended_at or now
+    model_began: datetime | None = None
+    for step in reversed(steps):
+        if step.kind == MODEL and step.result:
+            spans.append(_model(step, step.result, turn.started_at))
+            model_began = spans[-1].started_at
+        elif step.kind == TOOL:
+            record = _decode_call(step.request)
+            spans.append(_tool(step, record, went_on.get(record.call.id) or model_began, turn, end))
+            went_on[record.call.id] = step.started_at
+    return TurnTrace(turn=turn, ended_at=end, spans=tuple(reversed(spans)))
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """Return the sum of what was used."""
+    rows = [structs.astuple(usage) for usage in usages]
+    return Usage(*map(sum, zip(*rows, strict=True)))
+
+
+def _model(step: Step, result: str, turn_began: datetime) -> ModelSpan:
+    """Return a call as it was when its reply was saved: the step is written then, so that its start is reckoned."""
+    kept = _decode_model(result)
+    ended = step.ended_at or step.started_at
+    return ModelSpan(
+        number=step.number,
+        model=kept.model,
+        started_at=max(ended - timedelta(seconds=kept.seconds), min(turn_began, ended)),
+        ended_at=ended,
+        first_text_seconds=kept.first_text_seconds,
+        context=kept.context,
+        usage=kept.usage,
+    )
+
+
+def _tool(step: Step, record: CallRecord, went_on: datetime | None, turn: Turn, end: datetime) -> ToolSpan:
+    result = _decode_result(step.result) if step.result else None
+    return ToolSpan(
+        number=step.number,
+        name=record.call.name,
+        call_id=record.call.id,
+        summary=record.summary,
+        state=_state(result, running=went_on is None and turn.ended_at is None),
+        started_at=step.started_at,
+        ended_at=max(step.started_at, step.ended_at or went_on or end),
+        arguments_size=len(record.call.arguments),
+        result_size=len(result.text) if result else 0,
+        failure=result.text if result and result.failed else "",
+    )
+
+
+def _state(result: ToolResult | None, *, running: bool) -> ToolState:
+    if result is not None:
+        return "failed" if result.failed else "ok"
+    return "running" if running else "interrupted"
