@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.providers.speakers import BRIEF, PATIENT, SPEAKERS, Connect, heard, l
 from talaria.contracts.provider import ModelReasoning, ModelText, Provider, StopReason
 from talaria.core.messages import File, Image, Reasoning, Text, ToolCall, ToolResult, Usage
 from talaria.providers.http import HttpPool
+from talaria.providers.timeouts import Timeouts
 from talaria.testing.model_server import Ask, Instant, ModelServer, Say, Silence, Tokens
 
 pytestmark = pytest.mark.parametrize("connect", SPEAKERS.values(), ids=SPEAKERS)
@@ -160,3 +162,13 @@ async def test_many_chunks_in_one_piece_are_told_apart(connect: Connect, server:
     events, reply = await heard(connect(server.url, http, BRIEF), request())
     assert len(events) == 50
     assert reply.message.text == text
+
+
+async def test_a_slow_listener_is_not_the_providers_silence(
+    connect: Connect, server: ModelServer, http: HttpPool
+) -> None:
+    tight = Timeouts(silence=timedelta(milliseconds=20))
+    server.script(Say("one two three"))
+    async for event in connect(server.url, http, tight).reply(request()):
+        if isinstance(event, ModelText):
+            await asyncio.sleep(0.03)

@@ -23,7 +23,7 @@ class Answer:
         self.headers: Mapping[str, str] = response.headers
         self.content_type = response.content_type
         self._body = response.content
-        self._read_by = first_byte_by
+        self._first_byte_by: float | None = first_byte_by
         self._silence = silence
         self._events = EventParser()
 
@@ -49,14 +49,15 @@ class Answer:
                     await self._body.readany()
 
     async def _read(self) -> bytes:
+        read_by = self._first_byte_by or asyncio.get_running_loop().time() + self._silence
         try:
-            async with asyncio.timeout_at(self._read_by):
+            async with asyncio.timeout_at(read_by):
                 chunk = await self._body.readany()
         except TimeoutError as error:
             raise ProviderUnreachable("the provider fell silent") from error
         except aiohttp.ClientError as error:
             raise ProviderUnreachable(f"the connection broke: {_words(error)}") from error
-        self._read_by = asyncio.get_running_loop().time() + self._silence
+        self._first_byte_by = None
         return chunk
 
 

@@ -103,8 +103,8 @@ class ReplyUnderway:
         if self._text:
             parts.append(Text("".join(self._text)))
         for call in self._calls:
-            if call.extra is not None:
-                parts.append(Reasoning("", mark + FOR_CALL + bytes(call.extra).decode()))
+            if call.extra:
+                parts.append(Reasoning("", mark + FOR_CALL + call.extra))
             parts.append(ToolCall(call.id or f"call_{new_id()}", call.name, "".join(call.arguments)))
         return parts
 
@@ -115,11 +115,11 @@ class _CallUnderway:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
-        self.extra: Raw | None = None
+        self.extra = ""
 
     def add(self, delta: "_CallDelta") -> None:
         self.id = self.id or delta.id or ""
-        self.extra = delta.extra_content or self.extra
+        self.extra = bytes(delta.extra_content).decode() or self.extra
         if delta.function is not None:
             self.name = self.name or delta.function.name or ""
             self.arguments.append(delta.function.arguments or "")
@@ -134,7 +134,7 @@ class _CallDelta(Struct):
     index: int | None = None
     id: str | None = None
     function: _FunctionDelta | None = None
-    extra_content: Raw | None = None
+    extra_content: Raw = Raw(b"")
 
 
 class _Piece(Struct):

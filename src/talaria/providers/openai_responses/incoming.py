@@ -18,6 +18,18 @@ from talaria.providers.openai_responses.outgoing import PROTOCOL
 from talaria.providers.transcript import reasoning_mark
 
 INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refused"}
+READ = {
+    "error",
+    "response.completed",
+    "response.failed",
+    "response.incomplete",
+    "response.output_item.done",
+    "response.output_text.delta",
+    "response.reasoning_summary_part.added",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_text.delta",
+    "response.refusal.delta",
+}
 
 
 class ReplyUnderway:
@@ -69,6 +81,8 @@ class ReplyUnderway:
         try:
             return _DECODE(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if _is_of_no_concern(data):
+                return _Event("")
             raise MalformedReply(f"{self._provider}: {error}") from error
 
     def _end(self, response: "_Response") -> None:
@@ -109,6 +123,19 @@ def _as_event(part: Part) -> tuple[ModelEvent, ...]:
             return (ModelReasoning(part.text),)
         case _:
             return ()
+
+
+def _is_of_no_concern(data: bytes) -> bool:
+    """Return whether this is an event that we do not read: its fields may have any type."""
+    try:
+        kind = msgspec.json.decode(data, type=_Kind).type
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return kind not in READ
+
+
+class _Kind(Struct):
+    type: str
 
 
 class _Content(Struct):

@@ -1,0 +1,83 @@
+"""The usual providers are known by name, and servers on this machine are found by themselves."""
+
+import asyncio
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+from tests.providers.histories import request
+from tests.providers.speakers import heard, listening, pool
+
+from talaria.core.errors import NotFound
+from talaria.providers.local_servers import LocalServer, probe_local
+from talaria.providers.opening import open_provider
+from talaria.providers.presets import PRESETS, Preset, find_preset, preset_for_url
+from talaria.settings.secrets import KNOWN_SECRETS
+from talaria.testing.model_server import ModelServer, WrongType
+
+
+def local(name: str, port: int | str) -> Preset:
+    return Preset(name=name, title=name, base_url=f"http://127.0.0.1:{port}/v1", port=int(port))
+
+
+def test_names_and_ports_are_unique() -> None:
+    assert len({preset.name for preset in PRESETS}) == len(PRESETS) == 12
+    ports = sorted(preset.port for preset in PRESETS if preset.port is not None)
+    assert all(one != other for one, other in pairwise(ports))
+
+
+def test_every_preset_has_a_key_that_settings_know_or_a_port() -> None:
+    known = {secret.name for secret in KNOWN_SECRETS}
+    for preset in PRESETS:
+        assert (preset.key_name in known) != (preset.port is not None)
+        assert preset.base_url.startswith("http://127.0.0.1:" if preset.port else "https://")
+
+
+def test_a_name_nobody_has_is_told_with_those_there_are() -> None:
+    assert find_preset("groq").title == "Groq"
+    with pytest.raises(NotFound, match="ollama"):
+        find_preset("grok")
+
+
+def test_presets_cost_no_http_library() -> None:
+    code = "import sys, talaria.providers.presets; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda preset: preset.name)
+async def test_each_preset_speaks_its_protocol(preset: Preset) -> None:
+    async with ModelServer() as server, pool() as http:
+        here = Preset(
+            name=preset.name,
+            title=preset.title,
+            base_url=f"{server.url}/v1",
+            protocol=preset.protocol,
+            quirks=preset.quirks,
+        )
+        _, reply = await heard(open_provider(here, http, "k"), request(effort="low", max_output_tokens=100))
+        assert reply.message.text == "ok"
+        assert server.received[-1].protocol == preset.protocol.removeprefix("openai_")
+
+
+async def test_any_other_server_is_reached_by_its_address() -> None:
+    async with ModelServer() as server, pool() as http:
+        for protocol in ("openai_chat", "openai_responses", "anthropic"):
+            provider = open_provider(preset_for_url(f"{server.url}/v1/", protocol), http, "k")
+            assert await provider.models() == ["test-model"]
+
+
+async def test_local_servers_are_found_among_the_dead_and_the_silent() -> None:
+    loop = asyncio.get_running_loop()
+    async with ModelServer(models=["small", "large"]) as server, listening() as (silent, _), pool() as http:
+        alive = local("alive", server.url.rpartition(":")[2])
+        begun = loop.time()
+        found = await probe_local(http, (local("dead", 9), local("silent", silent), alive, find_preset("openai")))
+        assert loop.time() - begun < 0.5
+    assert found == [LocalServer(alive, ["small", "large"])]
+
+
+async def test_what_is_no_model_server_is_not_found() -> None:
+    async with ModelServer(models=[]) as empty, pool() as http:
+        empty.otherwise(WrongType())
+        assert await probe_local(http, (local("empty", empty.url.rpartition(":")[2]),)) == []

@@ -1,0 +1,241 @@
+"""What is particular to one protocol, or to one server that speaks it differently."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.providers.histories import AT, PIXEL, TOOL, asked, request, said
+
+from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelText
+from talaria.core.errors import MalformedReply, ProviderOverloaded
+from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCall, ToolResult
+from talaria.providers.anthropic import incoming as from_anthropic
+from talaria.providers.anthropic import outgoing as to_anthropic
+from talaria.providers.anthropic.settings import AnthropicSettings
+from talaria.providers.openai_chat import incoming as from_chat
+from talaria.providers.openai_chat import outgoing as to_chat
+from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
+from talaria.providers.openai_responses import incoming as from_responses
+from talaria.providers.openai_responses import outgoing as to_responses
+from talaria.providers.openai_responses.settings import OpenAIResponsesSettings
+from talaria.providers.over_http import Underway
+
+ANTHROPIC = AnthropicSettings(name="test", base_url="https://model.test")
+RESPONSES = OpenAIResponsesSettings(name="test", base_url="https://model.test")
+
+
+def chat(quirks: ChatQuirks | None = None) -> OpenAIChatSettings:
+    return OpenAIChatSettings(name="test", base_url="https://model.test", quirks=quirks or ChatQuirks())
+
+
+def hear(underway: Underway, *chunks: str) -> tuple[list[ModelEvent], ModelReply]:
+    events = [event for chunk in chunks for event in underway.take(chunk.encode())]
+    return events, underway.reply(AT)
+
+
+def decoded(body: bytes) -> Any:
+    return msgspec.json.decode(body)
+
+
+def called(*messages: Message) -> list[Message]:
+    return [asked(), said("assistant", ToolCall("a", "read_file", "{}")), *messages]
+
+
+class TestChat:
+    def underway(self) -> from_chat.ReplyUnderway:
+        return from_chat.ReplyUnderway("test", "m")
+
+    def test_parallel_calls_that_are_all_numbered_0_are_told_apart_by_id(self) -> None:
+        first = '{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}}]}'
+        second = first.replace('"a"', '"b"')
+        _, reply = hear(self.underway(), first, second, '{"choices":[{"finish_reason":"stop"}]}')
+        assert reply.message.parts == (ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}"))
+        assert reply.stop == "tool_calls"
+
+    def test_calls_without_a_number_or_an_id_are_kept(self) -> None:
+        call = '{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]}}]}'
+        _, reply = hear(self.underway(), call, "[DONE]")
+        (part,) = reply.message.parts
+        assert isinstance(part, ToolCall)
+        assert part.id
+        assert part.name == "f"
+
+    def test_what_google_hangs_on_a_call_goes_back_with_it(self) -> None:
+        extra = '{"google":{"thought_signature":"c2ln"}}'
+        call = f'{{"index":0,"id":"a","function":{{"name":"f","arguments":"{{}}"}},"extra_content":{extra}}}'
+        _, reply = hear(self.underway(), f'{{"choices":[{{"delta":{{"tool_calls":[{call}]}}}}]}}', "[DONE]")
+        again = request([asked(), reply.message, said("tool", ToolResult("a", "1"))])
+        sent = decoded(to_chat.encode(again, chat()))
+        assert sent["messages"][1]["tool_calls"][0]["extra_content"] == decoded(extra.encode())
+        other = OpenAIChatSettings(name="other", base_url="https://other.test")
+        assert b"thought_signature" not in to_chat.encode(again, other)
+
+    def test_mistral_thinks_in_pieces_of_content(self) -> None:
+        pieces = '[{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]},{"type":"text","text":"Yes."}]'
+        events, _ = hear(self.underway(), f'{{"choices":[{{"delta":{{"content":{pieces}}}}}]}}', "[DONE]")
+        assert events == [ModelReasoning("Hm."), ModelText("Yes.")]
+
+    def test_deepseek_counts_its_cache_apart(self) -> None:
+        usage = '{"choices":[],"usage":{"prompt_tokens":10,"prompt_cache_hit_tokens":8,"completion_tokens":1}}'
+        _, reply = hear(self.underway(), usage, "[DONE]")
+        assert (reply.usage.input_tokens, reply.usage.cache_read_tokens) == (2, 8)
+
+    def test_a_refusal_is_words_and_a_reason_to_stop(self) -> None:
+        refusal = '{"choices":[{"delta":{"refusal":"I will not."},"finish_reason":"stop"}]}'
+        events, reply = hear(self.underway(), refusal)
+        assert (events, reply.stop) == ([ModelText("I will not.")], "refused")
+
+    def test_an_error_among_the_chunks_is_raised(self) -> None:
+        with pytest.raises(ProviderOverloaded):
+            hear(self.underway(), '{"error":{"code":502,"message":"Upstream"},"choices":[{"finish_reason":"error"}]}')
+
+    def test_a_stream_that_only_ends_was_cut_off(self) -> None:
+        with pytest.raises(MalformedReply):
+            hear(self.underway(), '{"choices":[{"delta":{"content":"Half"}}]}')
+
+    def test_short_ids_are_the_same_for_call_and_result(self) -> None:
+        history = called(said("tool", ToolResult("a", "1")))
+        sent = decoded(to_chat.encode(request(history), chat(ChatQuirks(short_call_ids=True))))["messages"]
+        assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"]
+        assert len(sent[2]["tool_call_id"]) == 9
+
+    def test_effort_and_limits_go_where_the_server_looks_for_them(self) -> None:
+        hard = request(effort="high", max_output_tokens=9)
+        openai = decoded(to_chat.encode(hard, chat(ChatQuirks(max_tokens_field="max_completion_tokens"))))
+        assert (openai["reasoning_effort"], openai["max_completion_tokens"]) == ("high", 9)
+        openrouter = decoded(to_chat.encode(hard, chat(ChatQuirks(effort="reasoning"))))
+        assert (openrouter["reasoning"], openrouter["max_tokens"]) == ({"effort": "high"}, 9)
+        deepseek = ChatQuirks(effort="thinking", schema="json_object")
+        assert decoded(to_chat.encode(hard, chat(deepseek)))["reasoning_effort"] == "high"
+        off = decoded(to_chat.encode(request(effort="none", output_schema=TOOL.parameters), chat(deepseek)))
+        assert (off["thinking"], off["response_format"]) == ({"type": "disabled"}, {"type": "json_object"})
+        mute = to_chat.encode(hard, chat(ChatQuirks(effort="unsupported")))
+        assert b"effort" not in mute
+
+    def test_roles_take_turns_where_a_template_wants_that(self) -> None:
+        history = [asked(Text("one")), asked(Text("two")), asked(Image(PIXEL))]
+        sent = decoded(to_chat.encode(request(history), chat(ChatQuirks(alternating_roles=True))))["messages"]
+        assert len(sent) == 1
+        assert [part["type"] for part in sent[0]["content"]] == ["text", "image_url"]
+
+    def test_pictures_of_tools_follow_their_results(self) -> None:
+        history = called(said("tool", ToolResult("a", "see"), Image(PIXEL)))
+        sent = decoded(to_chat.encode(request(history), chat()))["messages"]
+        assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
+        blind = to_chat.encode(request(history), chat(ChatQuirks(images=False)))
+        assert b"[picture (image/png)]" in blind
+
+
+class TestResponses:
+    def underway(self) -> from_responses.ReplyUnderway:
+        return from_responses.ReplyUnderway("test", "m")
+
+    def test_sealed_thinking_goes_back_with_its_id(self) -> None:
+        item = '{"type":"reasoning","id":"rs_1","summary":[{"text":"A"},{"text":"B"}],"encrypted_content":"sealed:x"}'
+        done = '{"type":"response.completed","response":{}}'
+        call = '{"type":"function_call","call_id":"a","name":"read_file","arguments":"{}"}'
+        events = [f'{{"type":"response.output_item.done","item":{one}}}' for one in (item, call)]
+        _, reply = hear(self.underway(), *events, done)
+        assert reply.message.parts[0] == Reasoning("A\n\nB", "responses@test:rs_1:sealed:x")
+        sent = decoded(to_responses.encode(request([asked(), reply.message]), RESPONSES))
+        assert sent["input"][1] == {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [{"type": "summary_text", "text": "A\n\nB"}],
+            "encrypted_content": "sealed:x",
+        }
+
+    def test_parts_of_a_summary_are_set_apart(self) -> None:
+        added = '{"type":"response.reasoning_summary_part.added","summary_index":1}'
+        done = '{"type":"response.completed","response":{}}'
+        assert hear(self.underway(), added, done)[0] == [ModelReasoning("\n\n")]
+
+    def test_events_nobody_has_heard_of_are_passed_over(self) -> None:
+        done = '{"type":"response.completed","response":{}}'
+        assert hear(self.underway(), '{"type":"response.new","delta":{"a":1},"item":7}', done)[0] == []
+
+    def test_an_error_event_is_raised(self) -> None:
+        with pytest.raises(ProviderOverloaded):
+            hear(self.underway(), '{"type":"error","code":"server_error","message":"Sorry"}')
+
+    def test_nothing_is_kept_on_the_server(self) -> None:
+        sent = decoded(to_responses.encode(request(effort="low"), RESPONSES))
+        assert sent["store"] is False
+        assert sent["include"] == ["reasoning.encrypted_content"]
+        assert sent["reasoning"] == {"effort": "low", "summary": "auto"}
+
+    def test_documents_may_be_addresses(self) -> None:
+        paper = File("https://model.test/a.pdf", "a.pdf", "application/pdf")
+        sent = decoded(to_responses.encode(request([asked(Text("Read:"), paper)]), RESPONSES))
+        assert sent["input"][0]["content"][1] == {"type": "input_file", "file_url": "https://model.test/a.pdf"}
+
+
+class TestAnthropic:
+    def underway(self) -> from_anthropic.ReplyUnderway:
+        return from_anthropic.ReplyUnderway("test", "m")
+
+    def test_hidden_thinking_goes_back_untouched(self) -> None:
+        block = '{"type":"content_block_start","index":0,"content_block":{"type":"redacted_thinking","data":"x=="}}'
+        text = '{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"Hi"}}'
+        _, reply = hear(self.underway(), block, text, '{"type":"message_stop"}')
+        assert reply.message.parts == (Reasoning("", "anthropic@test:redacted:x=="), Text("Hi"))
+        sent = decoded(to_anthropic.encode(request([asked(), reply.message, asked()]), ANTHROPIC))
+        assert sent["messages"][1]["content"][0] == {"type": "redacted_thinking", "data": "x=="}
+
+    def test_a_piece_of_a_block_that_never_began_is_malformed(self) -> None:
+        delta = '{"type":"content_block_delta","index":3,"delta":{"type":"text_delta","text":"?"}}'
+        with pytest.raises(MalformedReply):
+            hear(self.underway(), delta)
+
+    def test_roles_take_turns_and_a_user_begins(self) -> None:
+        history = [said("assistant", Text("Hello.")), asked(Text("one")), said("system", Text("two"))]
+        sent = decoded(to_anthropic.encode(request(history), ANTHROPIC))["messages"]
+        assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+        assert [block["text"] for block in sent[2]["content"]] == ["one", "two"]
+
+    def test_results_come_first_in_their_message(self) -> None:
+        history = called(asked(Text("hurry")), said("tool", ToolResult("a", "", failed=True), Image(PIXEL)))
+        sent = decoded(to_anthropic.encode(request(history), ANTHROPIC))["messages"]
+        assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "image", "text"]
+        assert sent[2]["content"][0]["is_error"] is True
+
+    def test_marks_stand_behind_the_prompt_and_at_both_ends(self) -> None:
+        history = called(said("tool", ToolResult("a", "1")))
+        sent = decoded(to_anthropic.encode(request(history, system="Be kind.", tools=(TOOL,)), ANTHROPIC))
+        assert "cache_control" in sent["system"][-1]
+        assert ["cache_control" in message["content"][-1] for message in sent["messages"]] == [True, False, True]
+        assert "cache_control" not in sent["tools"][-1]
+        alone = decoded(to_anthropic.encode(request(history, tools=(TOOL,)), ANTHROPIC))
+        assert "cache_control" in alone["tools"][-1]
+        once = to_anthropic.encode(request(history, system="Be kind.", output_schema=TOOL.parameters), ANTHROPIC)
+        assert b"cache_control" not in once
+
+    def test_older_models_are_told_how_long_to_think_and_newer_how_hard(self) -> None:
+        hard = request(effort="high", temperature=0.5)
+        new = decoded(to_anthropic.encode(hard, ANTHROPIC))
+        assert (new["thinking"], new["output_config"]) == ({"type": "adaptive"}, {"effort": "high"})
+        assert "temperature" not in new
+        old_model = msgspec.structs.replace(hard, model="claude-sonnet-4-5")
+        old = decoded(to_anthropic.encode(old_model, ANTHROPIC))
+        assert old["thinking"] == {"type": "enabled", "budget_tokens": 4096}
+        assert "output_config" not in old
+        brief = msgspec.structs.replace(old_model, max_output_tokens=1000)
+        assert "thinking" not in decoded(to_anthropic.encode(brief, ANTHROPIC))
+
+    def test_a_budget_is_not_asked_for_behind_calls_without_thinking(self) -> None:
+        history = called(said("tool", ToolResult("a", "1")))
+        old = msgspec.structs.replace(request(history, effort="high"), model="claude-sonnet-4-5")
+        assert "thinking" not in decoded(to_anthropic.encode(old, ANTHROPIC))
+
+    def test_arguments_are_an_object_whatever_the_model_wrote(self) -> None:
+        calls = [ToolCall(str(number), "f", text) for number, text in enumerate(['{"a": 1}', "", "{broken", "[1]"])]
+        sent = decoded(to_anthropic.encode(request([asked(), said("assistant", *calls)]), ANTHROPIC))
+        inputs = [block["input"] for block in sent["messages"][1]["content"]]
+        assert inputs == [{"a": 1}, {}, {"unreadable": "{broken"}, {"unreadable": "[1]"}]
+
+    def test_documents_are_read_as_pages_or_as_text(self) -> None:
+        paper = File("data:application/pdf;base64,cGFnZXM=", "a.pdf", "application/pdf")
+        note = File("data:text/plain;base64,aGk=", "a.txt", "text/plain")
+        sent = decoded(to_anthropic.encode(request([asked(paper, note)]), ANTHROPIC))["messages"][0]["content"]
+        assert [block["source"]["type"] for block in sent] == ["base64", "text"]
+        assert sent[1]["source"]["data"] == "hi"
