@@ -157,9 +157,11 @@ class _Turn:
         try:
             return await self._one_call()
         except ContextTooLong:
-            if not await self._agent.window.shrink(self._around.emit):
+            window, transcript = self._agent.window, await self._turn.transcript()
+            await window.open(transcript)
+            if not await window.shrink(self._around.emit):
                 raise
-            self._messages = await self._agent.window.open(await self._turn.transcript())
+            self._messages = await window.open(transcript)
             return await self._one_call()
 
     async def _one_call(self) -> tuple[Answered, ModelStep]:
