@@ -202,6 +202,18 @@ async def test_closing_a_call_closes_the_connection(provider: Provider, server: 
         await server.gone(1)
 
 
+async def test_cancelling_a_call_closes_the_connection_and_is_no_error_of_the_provider(
+    provider: Provider, server: ModelServer
+) -> None:
+    server.otherwise(Silence(after=0))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.03):
+            await ask(chain(provider, "first", "second"))
+    async with asyncio.timeout(1):
+        await server.gone(1)
+    assert models_asked(server) == ["first"]
+
+
 def test_every_error_of_a_provider_has_a_reaction() -> None:
     assert set(ProviderError.__subclasses__()) <= set(REACTIONS)
 

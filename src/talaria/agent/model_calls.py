@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from enum import Enum
+from typing import Self
 
 import msgspec
 from msgspec import Struct
@@ -31,6 +32,7 @@ CONTINUE = (
     "Your reply was cut off by a broken connection. Continue it exactly where it stopped: "
     "begin with the very next character, repeat nothing, and do not mention the interruption."
 )
+TOO_LATE = "the model took too long, all attempts together"
 SURE_REPEAT = 16
 
 
@@ -122,7 +124,7 @@ class ModelCalls:
                     wait = self._wait_after(error, attempt, call.seconds_left())
                     if wait is None and (is_last or _reaction(error) is Reaction.END or call.seconds_left() <= 0):
                         raise
-                    notice = self._notice(error, wait, place)
+                    notice = self._notice(wait, place)
                 if notice:
                     yield notice
                 if wait is None:
@@ -140,12 +142,12 @@ class ModelCalls:
         wait = max(min(backoff, longest), asked)
         return wait if wait <= longest and wait < seconds_left else None
 
-    def _notice(self, error: ProviderError, wait: float | None, place: int) -> Noticed | None:
+    def _notice(self, wait: float | None, place: int) -> Noticed | None:
         if wait is None:
-            return Noticed(f"{type(error).public} Asking {self._chain[place + 1].model} instead.")
+            return Noticed(f"{self._chain[place].model} cannot answer; asking {self._chain[place + 1].model} instead.")
         if wait < self._patience.silent_wait.total_seconds():
             return None
-        return Noticed(f"{type(error).public} Waiting {wait:.0f} s.")
+        return Noticed(f"{self._chain[place].model} cannot answer yet; trying again in {wait:.0f} s.")
 
 
 class Seam:
@@ -201,8 +203,9 @@ class _Call:
         """Ask once, from where the last attempt stopped."""
         said = "".join(self._said)
         seam = Seam(said)
-        async with aclosing(choice.provider.reply(self._next_request(choice.model, said))) as events:
-            while (event := await self._next(events)) is not None:
+        replies = choice.provider.reply(self._next_request(choice.model, said))
+        async with aclosing(replies) as events, _Deadline(self._deadline) as deadline:
+            while (event := await deadline.next_of(events)) is not None:
                 if isinstance(event, ModelReasoning):
                     yield event
                 elif isinstance(event, ModelText):
@@ -214,13 +217,6 @@ class _Call:
                     yield Answered(choice, self._joined(event) if said else event)
                     return
         raise MalformedReply(f"{choice.provider.name} ended without a reply")
-
-    async def _next(self, events: AsyncGenerator[ModelEvent, None]) -> ModelEvent | None:
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                return await anext(events, None)
-        except TimeoutError as error:
-            raise ProviderUnreachable("the model took too long, all attempts together") from error
 
     def _next_request(self, model: str, said: str) -> ModelRequest:
         messages = self._request.messages
@@ -242,6 +238,47 @@ class _Call:
         first_call = next((place for place, part in enumerate(parts) if isinstance(part, ToolCall)), len(parts))
         joined: tuple[Part, ...] = (*parts[:first_call], whole, *parts[first_call:])
         return msgspec.structs.replace(reply, message=msgspec.structs.replace(reply.message, parts=joined))
+
+
+class _Deadline:
+    """Ends a wait for the next event when time is up.
+
+    One timer serves all waits: `asyncio.timeout` around each would cost more than all else that is done here.
+    """
+
+    def __init__(self, when: float) -> None:
+        self._when = when
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.Task[object] | None = None
+        self._is_over = False
+
+    async def __aenter__(self) -> Self:
+        self._timer = self._loop.call_at(self._when, self._end)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    async def next_of(self, events: AsyncGenerator[ModelEvent, None]) -> ModelEvent | None:
+        """Return the next event, or ``None`` at the end."""
+        if self._is_over:
+            raise ProviderUnreachable(TOO_LATE)
+        task = self._waiting = asyncio.current_task()
+        assert task is not None
+        cancelled_before = task.cancelling()
+        try:
+            return await anext(events, None)
+        except asyncio.CancelledError as error:
+            if self._is_over and task.uncancel() <= cancelled_before:
+                raise ProviderUnreachable(TOO_LATE) from error
+            raise
+        finally:
+            self._waiting = None
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._waiting is not None:
+            self._waiting.cancel()
 
 
 def _reaction(error: ProviderError) -> Reaction:

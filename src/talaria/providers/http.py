@@ -9,6 +9,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable
+from talaria.providers.silence import SilenceWatch
 from talaria.providers.sse import EventParser
 from talaria.providers.timeouts import Timeouts
 
@@ -23,8 +24,7 @@ class Answer:
         self.headers: Mapping[str, str] = response.headers
         self.content_type = response.content_type
         self._body = response.content
-        self._first_byte_by: float | None = first_byte_by
-        self._silence = silence
+        self._watch = SilenceWatch(response.content, first_byte_by, silence)
         self._events = EventParser()
 
     async def events(self) -> list[bytes] | None:
@@ -48,17 +48,17 @@ class Answer:
                 while not self._body.at_eof():
                     await self._body.readany()
 
+    def close(self) -> None:
+        """Stop watching for silence."""
+        self._watch.close()
+
     async def _read(self) -> bytes:
-        read_by = self._first_byte_by or asyncio.get_running_loop().time() + self._silence
         try:
-            async with asyncio.timeout_at(read_by):
-                chunk = await self._body.readany()
+            return await self._watch.read()
         except TimeoutError as error:
             raise ProviderUnreachable("the provider fell silent") from error
         except aiohttp.ClientError as error:
             raise ProviderUnreachable(f"the connection broke: {_words(error)}") from error
-        self._first_byte_by = None
-        return chunk
 
 
 class HttpPool:
@@ -113,9 +113,11 @@ class HttpPool:
             raise MalformedReply(f"{url} does not speak HTTP: {_words(error)}") from error
         except (aiohttp.ClientError, TimeoutError) as error:
             raise ProviderUnreachable(f"{url} does not answer: {_words(error)}") from error
+        answer = Answer(response, first_byte_by, timeouts.silence.total_seconds())
         try:
-            yield Answer(response, first_byte_by, timeouts.silence.total_seconds())
+            yield answer
         finally:
+            answer.close()
             response.close()
 
     def _open(self) -> aiohttp.ClientSession:

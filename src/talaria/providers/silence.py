@@ -1,0 +1,53 @@
+"""Notice that nothing comes any more."""
+
+import asyncio
+
+from aiohttp import StreamReader
+
+
+class SilenceWatch:
+    """Reads a body, and ends a read that takes too long with `TimeoutError`.
+
+    One timer serves all reads: `asyncio.timeout` around each would cost more than decoding what was read.
+    """
+
+    def __init__(self, body: StreamReader, first_byte_by: float, limit: float) -> None:
+        self._body = body
+        self._limit = limit
+        self._loop = asyncio.get_running_loop()
+        self._until = first_byte_by
+        self._has_begun = False
+        self._is_late = False
+        self._reader: asyncio.Task[object] | None = None
+        self._timer = self._loop.call_at(first_byte_by, self._look)
+
+    async def read(self) -> bytes:
+        """Return what came since, or nothing at the end."""
+        if self._has_begun:
+            self._until = self._loop.time() + self._limit
+        reader = self._reader = asyncio.current_task()
+        assert reader is not None
+        cancelled_before = reader.cancelling()
+        try:
+            return await self._body.readany()
+        except asyncio.CancelledError:
+            if self._is_late and reader.uncancel() <= cancelled_before:
+                raise TimeoutError from None
+            raise
+        finally:
+            self._has_begun = True
+            self._reader = None
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if self._reader is None:
+            self._timer = self._loop.call_at(now + self._limit, self._look)
+        elif now < self._until:
+            self._timer = self._loop.call_at(self._until, self._look)
+        else:
+            self._is_late = True
+            self._reader.cancel()
