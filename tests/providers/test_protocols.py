@@ -75,10 +75,10 @@ class TestChat:
         events, _ = hear(self.underway(), f'{{"choices":[{{"delta":{{"content":{pieces}}}}}]}}', "[DONE]")
         assert events == [ModelReasoning("Hm."), ModelText("Yes.")]
 
-    def test_deepseek_counts_its_cache_apart(self) -> None:
+    def test_deepseek_has_a_name_of_its_own_for_what_was_cached(self) -> None:
         usage = '{"choices":[],"usage":{"prompt_tokens":10,"prompt_cache_hit_tokens":8,"completion_tokens":1}}'
         _, reply = hear(self.underway(), usage, "[DONE]")
-        assert (reply.usage.input_tokens, reply.usage.cache_read_tokens) == (2, 8)
+        assert (reply.usage.input_tokens, reply.usage.cache_read_tokens) == (10, 8)
 
     def test_a_refusal_is_words_and_a_reason_to_stop(self) -> None:
         refusal = '{"choices":[{"delta":{"refusal":"I will not."},"finish_reason":"stop"}]}'

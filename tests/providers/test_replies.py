@@ -54,7 +54,7 @@ async def test_words_thoughts_calls_and_counts_arrive(provider: Provider, server
     ]
     assert reply.stop == "tool_calls"
     assert reply.message.model == "test-model"
-    counted = Usage(calls=1, input_tokens=10, output_tokens=7, cache_read_tokens=3, cache_write_tokens=2)
+    counted = Usage(calls=1, input_tokens=15, output_tokens=7, cache_read_tokens=3, cache_write_tokens=2)
     assert reply.usage == counted
 
 

@@ -204,19 +204,20 @@ class _Call:
         said = "".join(self._said)
         seam = Seam(said)
         replies = choice.provider.reply(self._next_request(choice.model, said))
+        reply: ModelReply | None = None
         async with aclosing(replies) as events, _Deadline(self._deadline) as deadline:
-            while (event := await deadline.next_of(events)) is not None:
+            while reply is None and (event := await deadline.next_of(events)) is not None:
                 if isinstance(event, ModelReasoning):
                     yield event
-                elif isinstance(event, ModelText):
-                    if text := self._passed_on(seam.add(event.text)):
-                        yield ModelText(text)
-                else:
-                    if text := self._passed_on(seam.rest()):
-                        yield ModelText(text)
-                    yield Answered(choice, self._joined(event) if said else event)
-                    return
-        raise MalformedReply(f"{choice.provider.name} ended without a reply")
+                elif isinstance(event, ModelReply):
+                    reply = event
+                elif text := self._passed_on(seam.add(event.text)):
+                    yield ModelText(text)
+        if reply is None:
+            raise MalformedReply(f"{choice.provider.name} ended without a reply")
+        if text := self._passed_on(seam.rest()):
+            yield ModelText(text)
+        yield Answered(choice, self._joined(reply) if said else reply)
 
     def _next_request(self, model: str, said: str) -> ModelRequest:
         messages = self._request.messages

@@ -1,7 +1,7 @@
 """From Messages replies, streamed or whole, to our vocabulary.
 
-Counts of tokens do not overlap: ``input_tokens`` is what was neither read from nor written to a cache; the tokens of
-thinking are part of ``output_tokens``.
+Tokens that were read from a cache or written to one are part of ``input_tokens``, those of thinking part of
+``output_tokens``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -146,13 +146,14 @@ class _Usage(Struct):
         return msgspec.structs.replace(self, **known)
 
     def counted(self) -> Usage:
-        """Return it in our words."""
+        """Return it in our words: here, what was cached is counted apart from the rest of the input."""
+        read, written = self.cache_read_input_tokens or 0, self.cache_creation_input_tokens or 0
         return Usage(
             calls=1,
-            input_tokens=self.input_tokens or 0,
+            input_tokens=(self.input_tokens or 0) + read + written,
             output_tokens=self.output_tokens or 0,
-            cache_read_tokens=self.cache_read_input_tokens or 0,
-            cache_write_tokens=self.cache_creation_input_tokens or 0,
+            cache_read_tokens=read,
+            cache_write_tokens=written,
             reasoning_tokens=(self.output_tokens_details or _OutputDetails()).thinking_tokens or 0,
         )
 

@@ -1,7 +1,7 @@
 """From Chat Completions replies, streamed or whole, to our vocabulary.
 
-Counts of tokens do not overlap: ``input_tokens`` is what was neither read from nor written to a cache; the tokens of
-thinking are part of ``output_tokens``.
+Tokens that were read from a cache or written to one are part of ``input_tokens``, those of thinking part of
+``output_tokens``.
 """
 
 from collections.abc import Sequence
@@ -184,16 +184,14 @@ class _Usage(Struct):
     prompt_cache_hit_tokens: int | None = None
 
     def counted(self) -> Usage:
-        """Return it with what came from a cache and went into one apart from the rest."""
+        """Return it in our words."""
         details = self.prompt_tokens_details or _InputDetails()
-        read = details.cached_tokens or self.prompt_cache_hit_tokens or 0
-        written = details.cache_write_tokens or 0
         return Usage(
             calls=1,
-            input_tokens=max((self.prompt_tokens or 0) - read - written, 0),
+            input_tokens=self.prompt_tokens or 0,
             output_tokens=self.completion_tokens or 0,
-            cache_read_tokens=read,
-            cache_write_tokens=written,
+            cache_read_tokens=details.cached_tokens or self.prompt_cache_hit_tokens or 0,
+            cache_write_tokens=details.cache_write_tokens or 0,
             reasoning_tokens=(self.completion_tokens_details or _OutputDetails()).reasoning_tokens or 0,
         )
 

@@ -1,7 +1,7 @@
 """From Responses replies, streamed or whole, to our vocabulary.
 
-Counts of tokens do not overlap: ``input_tokens`` is what was neither read from nor written to a cache; the tokens of
-thinking are part of ``output_tokens``.
+Tokens that were read from a cache or written to one are part of ``input_tokens``, those of thinking part of
+``output_tokens``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -170,15 +170,14 @@ class _Usage(Struct):
     output_tokens_details: _OutputDetails | None = None
 
     def counted(self) -> Usage:
-        """Return it with what came from a cache and went into one apart from the rest."""
+        """Return it in our words."""
         details = self.input_tokens_details or _InputDetails()
-        read, written = details.cached_tokens or 0, details.cache_write_tokens or 0
         return Usage(
             calls=1,
-            input_tokens=max((self.input_tokens or 0) - read - written, 0),
+            input_tokens=self.input_tokens or 0,
             output_tokens=self.output_tokens or 0,
-            cache_read_tokens=read,
-            cache_write_tokens=written,
+            cache_read_tokens=details.cached_tokens or 0,
+            cache_write_tokens=details.cache_write_tokens or 0,
             reasoning_tokens=(self.output_tokens_details or _OutputDetails()).reasoning_tokens or 0,
         )
 
