@@ -1,6 +1,7 @@
 """One run of the child process: its start, its output, its calls, and its certain end."""
 
 import asyncio
+import codecs
 import os
 import signal
 import socket
@@ -36,13 +37,15 @@ class Output:
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._head = bytearray()
         self._tail = bytearray()
         self._left_out = 0
 
     def add(self, piece: bytes) -> None:
         """Take the next piece."""
-        self._show(readable(piece))
+        if text := self._decoder.decode(piece):
+            self._show(readable(text.encode()))
         room = max(0, OUTPUT_LIMIT // 2 - len(self._head))
         self._head += piece[:room]
         self._tail += piece[room:]

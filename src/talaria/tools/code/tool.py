@@ -57,7 +57,7 @@ class ExecuteCode:
 
     async def run(self, arguments: ExecuteCodeArguments, call: Call) -> ToolOutput:
         """Return what the code printed, or fail with that and with how it ended."""
-        output = Output(call.progress)
+        output = Output(lambda text: call.progress(self._mask(text)))
         workspace = call.workspace
         environment = _harmless(workspace.environment)
         async with running(
