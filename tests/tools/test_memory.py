@@ -140,7 +140,7 @@ async def test_what_would_harm_later_conversations_is_refused(tmp_path: Path, te
         "The family \U0001f468\u200d\U0001f469\u200d\U0001f467 lives in Zürich, 東京 and תל אביב.",
         "Keeps passwords in a manager, and the token bucket has 20 places.",
         "Prefers that commits follow the previous style; secret santa is on Friday.",
-        "The API key is in the settings.",
+        "The API key is in the settings; the token is important, the password: well-known to nobody.",
     ],
 )
 async def test_ordinary_sentences_are_not_suspect(tmp_path: Path, text: str) -> None:

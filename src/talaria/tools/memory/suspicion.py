@@ -12,7 +12,7 @@ _SECRETS = (
     re.compile(r"://[^\s/:@]+:[^\s/@]{3,}@"),
     re.compile(
         r"(?i)\b(password|passwort|passwd|passphrase|secret|api[ _-]?key|access[ _-]?key|token)\s*(is|=|:)\s*"
-        r"(?=\S*[\d\W])\S{6,}"
+        r"(?=\S*[\d_#$%&*+=@^~])\S{6,}"
     ),
 )
 _INSTRUCTIONS = tuple(
