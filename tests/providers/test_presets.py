@@ -54,9 +54,11 @@ async def test_each_preset_speaks_its_protocol(preset: Preset) -> None:
             base_url=f"{server.url}/v1",
             protocol=preset.protocol,
             quirks=preset.quirks,
+            headers={"x-team": "seven"},
         )
         _, reply = await heard(open_provider(here, http, "k"), request(effort="low", max_output_tokens=100))
         assert reply.message.text == "ok"
+        assert server.received[-1].headers["x-team"] == "seven"
         assert server.received[-1].protocol == preset.protocol.removeprefix("openai_")
 
 

@@ -15,21 +15,23 @@ from talaria.providers.timeouts import Timeouts
 def open_provider(preset: Preset, http: HttpPool, api_key: str = "", timeouts: Timeouts | None = None) -> Provider:
     """Return the provider that a preset describes, for one key."""
     within = timeouts or Timeouts()
-    name, url, quirks = preset.name, preset.base_url, preset.quirks
+    name, url, more, quirks = preset.name, preset.base_url, preset.headers, preset.quirks
     match preset.protocol:
         case "openai_chat":
             of_chat = quirks if isinstance(quirks, ChatQuirks) else ChatQuirks()
-            return OpenAIChat(
-                OpenAIChatSettings(name=name, base_url=url, api_key=api_key, timeouts=within, quirks=of_chat), http
+            chat = OpenAIChatSettings(
+                name=name, base_url=url, api_key=api_key, headers=more, timeouts=within, quirks=of_chat
             )
+            return OpenAIChat(chat, http)
         case "openai_responses":
             of_responses = quirks if isinstance(quirks, ResponsesQuirks) else ResponsesQuirks()
-            return OpenAIResponses(
-                OpenAIResponsesSettings(name=name, base_url=url, api_key=api_key, timeouts=within, quirks=of_responses),
-                http,
+            responses = OpenAIResponsesSettings(
+                name=name, base_url=url, api_key=api_key, headers=more, timeouts=within, quirks=of_responses
             )
+            return OpenAIResponses(responses, http)
         case "anthropic":
             of_messages = quirks if isinstance(quirks, AnthropicQuirks) else AnthropicQuirks()
-            return Anthropic(
-                AnthropicSettings(name=name, base_url=url, api_key=api_key, timeouts=within, quirks=of_messages), http
+            messages = AnthropicSettings(
+                name=name, base_url=url, api_key=api_key, headers=more, timeouts=within, quirks=of_messages
             )
+            return Anthropic(messages, http)

@@ -23,6 +23,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     key_name: str = ""
     port: int | None = None
     quirks: Quirks | None = None
+    headers: dict[str, str] = {}
 
 
 def _local(name: str, title: str, port: int) -> Preset:
