@@ -11,14 +11,16 @@ from talaria.agent.approval.programs import (
     HARMLESS,
     INTERPRETERS,
     NETWORK,
+    REMOTE,
     SHELLS,
     TALKERS,
     known_dangers,
     read_words,
+    starts_programs,
     subject_of,
     unwrapped,
     written_paths,
-)  # fmt: skip
+)
 from talaria.agent.approval.shell_commands import SimpleCommand, inner_commands, parse_line
 from talaria.agent.approval.shell_words import UNKNOWN, Word
 
@@ -76,7 +78,7 @@ class Examination:
             self._note(Danger("code", "runs a program whose name is computed", narrow=True))
         if program in ("cd", "pushd"):
             self._move(command)
-        elif program in SHELLS or program in ("eval", "source", ".", "trap", "alias") or program in INTERPRETERS:
+        elif program in {*SHELLS, *INTERPRETERS, *REMOTE, "eval", "source", ".", "trap", "alias"}:
             self._code(command)
         self._find_exec(command)
         for danger in known_dangers(command):
@@ -112,7 +114,7 @@ class Examination:
             if UNKNOWN in word.text:
                 self._note(_hidden_code(_all_inner(word.inner), "runs what another command prints as shell code"))
             else:
-                self._aside(word.text) if command.program in SHELLS else self.examine(word.text)
+                self._aside(word.text) if command.program in {*SHELLS, *REMOTE} else self.examine(word.text)
         reads_pipe = command.before is not None and command.program in SHELLS
         if reads_pipe and not given and not _script(command):
             self._note(_hidden_code(_pipeline(command), "pipes text into a shell"))
@@ -120,8 +122,15 @@ class Examination:
     def _interpreted(self, command: SimpleCommand) -> None:
         if command.before is not None and not [text for text in command.arguments if text != "-"]:
             self._note(_hidden_code(_pipeline(command), f"pipes text into {command.program}"))
-        if any(mentions_credentials(text) for text in command.arguments if " " in text or "(" in text):
+        computed = [word for word in command.words[1:] if word.inner]
+        if computed:
+            self._note(_hidden_code(_all_inner(computed[0].inner), "runs what another command prints as code"))
+        bodies = (one.target.text for one in command.redirects if one.text in ("<<body", "<<<"))
+        code = "\n".join((*bodies, *(text for text in command.arguments if " " in text or "(" in text)))
+        if mentions_credentials(code):
             self._note(Danger("credentials", "runs code that names a place of credentials", subject_of(command)))
+        if starts_programs(code):
+            self._note(Danger("code", "runs code that starts programs or deletes folders", subject_of(command)))
 
     def _find_exec(self, command: SimpleCommand) -> None:
         if command.program != "find":
@@ -165,15 +174,16 @@ class Examination:
             self._note(Danger("deletion", "deletes a folder whose name is computed", narrow=True))
         elif self._places.is_vital(path):
             self._note(Danger("deletion", f"deletes {path} with all that is in it", fatal=True))
-        elif self._places.folder.is_relative_to(path) or path.name == ".git":
+        elif self._places.folder.is_relative_to(path) or path.name == ".git" or self._places.is_shared(path):
             self._note(Danger("deletion", f"deletes all of {path}", narrow=True))
         elif self._places.is_outside(path):
             self._note(Danger("deletion", f"deletes {path}, outside the working folder", narrow=True))
 
     def _run_download(self, command: SimpleCommand) -> None:
         """Note the download of a program that the same line runs."""
-        if command.program in NETWORK:
-            self._downloads |= {Path(text).name for text in written_paths(command)}
+        if any(one.program in NETWORK for one in (command, *_pipeline(command))):
+            redirects = (one.target.text for one in command.redirects if one.text.startswith(">"))
+            self._downloads |= {Path(text).name for text in (*written_paths(command), *redirects)}
             self._downloads |= {text.rpartition("/")[2] for text in command.arguments if "://" in text}
             return
         started = _script(command) if command.program in {*SHELLS, *INTERPRETERS, "source", "."} else command.program
@@ -199,13 +209,17 @@ def _given_code(command: SimpleCommand) -> Iterator[Word]:
         yield from (replace(word, text=word.text.partition("=")[2]) for word in words if "=" in word.text)
     elif command.program in ("source", "."):
         yield from (word for word in words[:1] if word.inner or word.text == "/dev/stdin")
+    elif command.program == "ssh":
+        plain = [word.text for word in words if not word.text.startswith("-")]
+        yield Word(" ".join(plain[1:]))
     else:
-        yield from _shell_code(command, words)
+        yield from _shell_code(words)
     if command.program in SHELLS:
-        yield from (one.target for one in command.redirects if one.text in ("<<body", "<<<"))
+        told = (one for one in command.redirects if one.text in ("<<body", "<<<") or one.target.inner)
+        yield from (one.target for one in told if not one.text.startswith(">"))
 
 
-def _shell_code(command: SimpleCommand, words: tuple[Word, ...]) -> Iterator[Word]:
+def _shell_code(words: tuple[Word, ...]) -> Iterator[Word]:
     for index, word in enumerate(words):
         if word.text.startswith("-") and not word.text.startswith("--"):
             if "c" in word.text and index + 1 < len(words):

@@ -3,6 +3,7 @@
 import os
 import re
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -44,25 +45,24 @@ class Places(Struct, frozen=True):
         """Return what a word of a command names from ``folder``; ``None`` where that is not known."""
         if UNKNOWN in text or "\0" in text:
             return None
-        if text == "~" or text.startswith("~/"):
-            text = f"{self.home}{text[1:]}"
+        if text.startswith("~"):
+            person, _, rest = text[1:].partition("/")
+            text = str((self.home.parent / person if person else self.home) / rest)
         return Path(os.path.normpath((folder or self.folder) / text))
 
     def is_secret(self, path: Path) -> bool:
         """Return whether credentials are kept there; globs are read as what they could match."""
         if path.suffix == ".pub" or path.name in _HARMLESS_NAMES:
             return False
-        if any(_could_be(path.name, name) for name in _CREDENTIAL_NAMES):
+        if _is_telling(path.name) and any(_could_be(path.name, name) for name in _CREDENTIAL_NAMES):
             return True
-        homes = (self.home / name for name in _CREDENTIALS_AT_HOME)
-        places = (*homes, *map(Path, _CREDENTIALS_OF_THE_SYSTEM), *self.protected)
-        return any(_reaches(path, place) for place in places)
+        return _reaches_any(path, _places_of_credentials(self.home, self.protected))
 
     def is_start_up(self, path: Path) -> bool:
         """Return whether what is written there runs later by itself."""
         if "hooks" in path.parts and ".git" in path.parts:
             return True
-        return any(_reaches(path, self.home / name) for name in _START_UP_AT_HOME)
+        return _reaches_any(path, tuple(str(self.home / name) for name in _START_UP_AT_HOME))
 
     def is_outside(self, path: Path) -> bool:
         """Return whether a path is neither in the working folder nor a place for scratch."""
@@ -73,6 +73,10 @@ class Places(Struct, frozen=True):
     def is_vital(self, path: Path) -> bool:
         """Return whether the machine or the person's home is gone without it."""
         return str(path) in _VITAL or path in (self.home, self.home.parent)
+
+    def is_shared(self, path: Path) -> bool:
+        """Return whether others keep their scratch there too."""
+        return str(path) in _ALWAYS_WRITABLE
 
 
 def is_device(path: Path) -> bool:
@@ -85,6 +89,12 @@ def mentions_credentials(code: str) -> bool:
     return bool(_IN_CODE.search(code))
 
 
+def _is_telling(name: str) -> bool:
+    """Return whether a name says enough of what it stands for: ``*`` and ``*.json`` do not, ``.e*`` does."""
+    literal = _GLOB.split(name)[0]
+    return literal == name or len(literal) > 1 or literal == "."
+
+
 def _could_be(pattern: str, name: str) -> bool:
     """Return whether a word of a path, perhaps a glob, stands for ``name``, perhaps one of ours."""
     if not _GLOB.search(pattern):
@@ -92,9 +102,21 @@ def _could_be(pattern: str, name: str) -> bool:
     return pattern.startswith(".") == name.startswith(".") and "*" not in name and fnmatchcase(name, pattern)
 
 
-def _reaches(path: Path, place: Path) -> bool:
-    """Return whether ``path`` lies in ``place`` or is it."""
-    parts, wanted = path.parts, place.parts
+@lru_cache(maxsize=64)
+def _places_of_credentials(home: Path, protected: tuple[Path, ...]) -> tuple[str, ...]:
+    at_home = (str(home / name) for name in _CREDENTIALS_AT_HOME)
+    return (*at_home, *_CREDENTIALS_OF_THE_SYSTEM, *map(str, protected))
+
+
+def _reaches_any(path: Path, places: tuple[str, ...]) -> bool:
+    """Return whether ``path`` is one of the places or lies in it."""
+    text = str(path)
+    if not _GLOB.search(text):
+        return f"{text}/".startswith(tuple(f"{place}/" for place in places))
+    return any(_could_reach(path.parts, Path(place).parts) for place in places)
+
+
+def _could_reach(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
     if len(parts) < len(wanted):
         return False
     return all(have == want or _could_be(have, want) for have, want in zip(parts, wanted, strict=False))

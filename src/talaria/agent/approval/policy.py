@@ -1,6 +1,5 @@
 """Decide about a call: allowed, to be asked about, or refused."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,11 +10,10 @@ from talaria.agent.approval.dangers import Danger
 from talaria.agent.approval.examination import Examination
 from talaria.agent.approval.grants import Grant
 from talaria.agent.approval.places import Places, mentions_credentials
+from talaria.agent.approval.programs import starts_programs
 from talaria.contracts.tool import Deed, Effect, Workspace
 
 Mode = Literal["ask", "allow-list", "off"]
-
-_RISKY_CODE = re.compile(r"\brmtree\b|\bos\.system\b|\bsubprocess\b|\bos\.exec|\bpty\.spawn\b|\bos\.kill")
 
 
 class Allow(Struct, frozen=True, tag="allow"):
@@ -99,7 +97,7 @@ def _of_code(code: str, tool: str, *, strict: bool) -> list[Danger]:
     found = [Danger("unlisted", "runs code", tool)] if strict else []
     if mentions_credentials(code):
         found.append(Danger("credentials", "runs code that names a place of credentials", tool, narrow=True))
-    if _RISKY_CODE.search(code):
+    if starts_programs(code):
         found.append(Danger("code", "runs code that starts programs or deletes folders", tool))
     return found
 

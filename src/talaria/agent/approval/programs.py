@@ -10,6 +10,7 @@ from talaria.agent.approval.shell_commands import SimpleCommand
 from talaria.agent.approval.shell_words import UNKNOWN
 
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "ash", "fish"}
+REMOTE = {"ssh", "su", "mosh"}
 INTERPRETERS = {"python", "python3", "python2", "perl", "ruby", "node", "php", "lua", "deno", "bun", "osascript"}
 NETWORK = {"curl", "wget", "fetch", "aria2c", "nc", "ncat", "socat", "http", "https"}
 TALKERS = {"echo", "printf", ":", "true", "false"}
@@ -34,7 +35,8 @@ _SUBCOMMANDS = {
 }  # fmt: skip
 _INSTALLERS = {
     **dict.fromkeys(
-        ("pip", "pip3", "pipx", "brew", "gem", "cargo", "go", "conda", "snap", "dnf", "yum"), frozenset({"install"})
+        ("pip", "pip3", "pipx", "brew", "gem", "cargo", "go", "conda", "snap", "dnf", "yum"),
+        frozenset({"install", "uninstall"}),
     ),
     **dict.fromkeys(("apt", "apt-get"), frozenset({"install", "remove", "purge", "upgrade", "full-upgrade"})),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"install", "i", "add", "ci"})),
@@ -45,7 +47,12 @@ _INSTALLERS = {
     "npx": {""},
     "uvx": {""},
 }
+_OPENS_HOST = re.compile(r"--privileged|(?:-v=?|--volume=|--mount=.*source=)?/(?:etc|home|root|var)?:")
 _SWITCH_OFF = {"shutdown", "reboot", "halt", "poweroff", "init", "telinit"}
+_RISKY_CODE = re.compile(
+    r"\brmtree\b|\bsystem\s*\(|\bsubprocess\b|\bos\.exec|\bos\.kill|\bpty\.spawn\b|child_process|FileUtils\.rm|"
+    r"\brmSync\b|\bqx\b|\bos\.removedirs\b"
+)
 _ALL_WORDS = {"rm", "rmdir", "touch", "mkdir", "tee", "truncate", "shred", "unlink", "mv", "mkfifo"}
 _BUT_FIRST = {"chmod", "chown", "chgrp"}
 _LAST_WORD = {"cp", "ln", "install", "rsync"}
@@ -73,7 +80,9 @@ def unwrapped(command: SimpleCommand) -> tuple[SimpleCommand | None, list[Danger
         else:
             break
     rest = replace(command, words=command.words[index:], redirects=())
-    if rest.words and program in ("watch", "parallel") and " " in rest.words[0].text:
+    if program == "env" and index > 1 and command.words[index - 2].text == "-S":
+        rest = replace(command, words=command.words[index - 1 :], redirects=())
+    if rest.words and program in ("watch", "parallel", "env") and " " in rest.words[0].text:
         rest = replace(rest, words=(replace(rest.words[0], text="sh"), replace(rest.words[0], text="-c"), *rest.words))
     return rest, _wrapper_dangers(program, rest)
 
@@ -91,6 +100,12 @@ def known_dangers(command: SimpleCommand) -> Iterator[Danger]:
         yield Danger("start-up", "changes what runs by itself: the crontab", subject)
     if program in ("chmod", "chown") and {"-R", "--recursive"} & set(words) and {"/", "/*"} & set(words):
         yield Danger("system", f"changes the rights of the whole machine with {program}", fatal=True)
+    if program in ("at", "batch") and words != ("-l",):
+        yield Danger("start-up", "has something run later by itself", subject)
+    if program == "su" or (program in ("docker", "podman") and any(map(_OPENS_HOST.match, words))):
+        yield Danger("privilege", f"runs with more rights ({program})", subject)
+    if program in ("pkill", "killall") and {"-u", "--user", "-U"} & set(words):
+        yield Danger("system", "kills every process of a person", subject)
     if program in ("iptables", "nft", "ufw", "mount", "umount", "useradd", "usermod", "userdel", "passwd", "visudo"):
         yield Danger("system", f"changes the machine with {program}", subject)
     yield from _git_dangers(command)
@@ -122,9 +137,9 @@ def read_words(command: SimpleCommand) -> Iterator[str]:
         value = previous in ("-name", "-iname", "-path", "-m", "--message", "-regex", "--include", "--exclude", "-e")
         previous = text
         if value or (skip_first and not text.startswith("-")):
-            skip_first = skip_first and value
+            skip_first = False
             continue
-        yield from {text, text.partition("=")[2], text.lstrip("@"), text.rpartition(":")[2], text.rpartition("@")[2]}
+        yield from {text, *(part for mark in "=:@" if (part := text.rpartition(mark)[2]))}
 
 
 def subject_of(command: SimpleCommand) -> str:
@@ -134,6 +149,11 @@ def subject_of(command: SimpleCommand) -> str:
         return " ".join((program, *words[:3]))
     subcommand = next((text for text in words if not text.startswith("-")), "") if program in _SUBCOMMANDS else ""
     return f"{program} {subcommand}".strip().replace(UNKNOWN, "…")
+
+
+def starts_programs(code: str) -> bool:
+    """Return whether a program text starts other programs or deletes folders."""
+    return bool(_RISKY_CODE.search(code))
 
 
 def _wrapper_dangers(program: str, rest: SimpleCommand) -> list[Danger]:
@@ -148,6 +168,8 @@ def _wrapper_dangers(program: str, rest: SimpleCommand) -> list[Danger]:
 
 def _git_dangers(command: SimpleCommand) -> Iterator[Danger]:
     words = command.arguments
+    if command.program == "git" and "config" in words and {"--global", "--system"} & set(words):
+        yield Danger("start-up", "changes git for all projects", "git config")
     if command.program != "git" or "push" not in words:
         return
     forced = any(re.match(r"--force|--mirror|--delete|-[a-zA-Z]*[fd]|\+", text) for text in words)

@@ -26,6 +26,8 @@ _KEYWORDS = {
     "done",
     "esac",
 }
+_BRACES = re.compile(r"\{([^{}\s]*,[^{}\s]*)\}")
+_MOST_WORDS = 64
 _REFERENCE = re.compile(f"{VARIABLE}(\\w*){VARIABLE}")
 
 
@@ -115,7 +117,9 @@ def _simple(
         return _forget_loop_variable(words, variables)
     if not words and not redirects and not inner:
         return None
-    expanded = [part for word in words for part in _split(word, _expanded(word, variables))]
+    expanded = [
+        part for one in words for word in _braced(one) for part in _split(word, _expanded(word, variables), variables)
+    ]
     if inner:
         expanded = [*expanded, Word("", inner)] if expanded else [Word(":", inner)]
     return SimpleCommand(tuple(expanded), tuple(redirects), before)
@@ -132,8 +136,23 @@ def _expanded(word: Word, variables: dict[str, str]) -> Word:
     return replace(word, text=_REFERENCE.sub(lambda found: variables.get(found[1], UNKNOWN), word.text))
 
 
-def _split(written: Word, word: Word) -> list[Word]:
+def _split(written: Word, word: Word, variables: dict[str, str]) -> list[Word]:
     """Return the words that an unquoted variable falls into."""
-    if written.quoted or VARIABLE not in written.text or not re.search(r"\s", word.text):
+    if written.quoted or VARIABLE not in written.text:
         return [word]
-    return [Word(part, word.inner) for part in word.text.split()]
+    parts = re.split(f"[\\s{re.escape(variables.get('IFS', ''))}]+", word.text)
+    return [Word(part, word.inner) for part in parts if part] or [word]
+
+
+def _braced(word: Word) -> list[Word]:
+    """Return the words that ``a{b,c}`` stands for."""
+    done: list[str] = []
+    waiting = [word.text]
+    while waiting and len(done) + len(waiting) < _MOST_WORDS:
+        text = waiting.pop()
+        found = None if re.search(r"\s", text) else _BRACES.search(text)
+        if found is None:
+            done.append(text)
+        else:
+            waiting += [text[: found.start()] + part + text[found.end() :] for part in found[1].split(",")]
+    return [replace(word, text=text) for text in (*waiting, *reversed(done))]

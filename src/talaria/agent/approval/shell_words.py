@@ -41,6 +41,7 @@ class Redirect(Struct, frozen=True):
 
 
 Token = Word | Operator | Redirect
+_DEEPEST = 20
 VARIABLE = "\x1a"
 UNKNOWN = "\x1b"
 
@@ -51,8 +52,9 @@ def tokens(command: str) -> Iterator[Token]:
 
 
 class _Reader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, depth: int = 0) -> None:
         self._text = text
+        self._depth = depth
         self._at = 0
         self._waiting: list[str] = []
 
@@ -176,7 +178,9 @@ class _Reader:
     def _parenthesised(self) -> str:
         """Return what stands between the parentheses that begin here, quotes and nesting respected."""
         start = self._at + 2
-        inside = _Reader(self._text[start:])
+        if self._depth == _DEEPEST:
+            return self._until(")", start)
+        inside = _Reader(self._text[start:], self._depth + 1)
         depth = 1
         for token in inside.tokens():
             if isinstance(token, Operator) and token.text in "()":
