@@ -38,6 +38,7 @@ def search(request: pytest.FixtureRequest, tmp_path: Path) -> Search:
         "build/y.py": "VALUE\n",
         ".github/w.yml": "VALUE: 1\n",
         ".env": "VALUE=hush\n",
+        ".ssh/config": "VALUE=hush\n",
         "bin.dat": "VALUE\0\n",
     }.items():
         path = tmp_path / name

@@ -13,7 +13,11 @@ from talaria.tools.output import OUTPUT_LIMIT, cut_output
 
 LONGEST_LINE = 300
 LARGEST_FILE = 5 * 1024 * 1024
-SECRET_FILES = (".env", ".env.*", "*.pem", "*.key")
+# Not searched unless named: a search in a whole home must not bring these up.
+SECRET_NAMES = (
+    ".env", ".env.*", "*.pem", "*.key", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", ".pgpass", ".npmrc",
+    ".pypirc", ".git-credentials", ".ssh", ".aws", ".gnupg", ".kube",
+)  # fmt: skip
 _SNIFFED = 8192
 
 
@@ -84,9 +88,10 @@ def _files(place: Path, glob: str) -> Iterator[Path]:
 
 
 def _wanted(path: Path, place: Path, glob: str) -> bool:
-    if any(fnmatchcase(path.name, secret) for secret in SECRET_FILES):
+    below = path.relative_to(place)
+    if any(fnmatchcase(part, secret) for part in below.parts for secret in SECRET_NAMES):
         return False
-    subject = path.relative_to(place).as_posix() if "/" in glob else path.name
+    subject = below.as_posix() if "/" in glob else path.name
     return not glob or re.match(glob_expression(glob) + r"\Z", subject) is not None
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from talaria.core.errors import ToolFailed
 from talaria.tools.files.ignored import ALWAYS_IGNORED
-from talaria.tools.files.matches import LARGEST_FILE, LONGEST_LINE, SECRET_FILES, Matches
+from talaria.tools.files.matches import LARGEST_FILE, LONGEST_LINE, SECRET_NAMES, Matches
 
 _FAILED = 2
 _LINE_BUFFER = 1024 * 1024
@@ -43,7 +43,7 @@ def _argv(program: str, found: Matches, pattern: str, glob: str, context: int) -
         ),
         *("--max-columns-preview", f"--field-match-separator={_MATCH}", f"--field-context-separator={_CONTEXT}"),
         *(f"--context={context}", *([f"--glob={glob}"] if glob else [])),
-        *(() if place.is_file() else (f"--glob=!{name}" for name in (*sorted(ALWAYS_IGNORED), *SECRET_FILES))),
+        *(() if place.is_file() else (f"--glob=!{name}" for name in (*sorted(ALWAYS_IGNORED), *SECRET_NAMES))),
         *("-e", pattern, "--", str(place) if place.is_file() else "."),
     ]
 
