@@ -314,6 +314,26 @@ class Sandbox(Section, frozen=True):
     network: Annotated[bool, Meta(description="Whether they reach the network from there.")] = True
 
 
+class Telemetry(Section, frozen=True):
+    """Where traces of finished turns are sent: names, sizes, times and costs, never what was said."""
+
+    endpoint: Annotated[
+        str,
+        Meta(
+            description="The OpenTelemetry collector that takes traces as OTLP over HTTP; empty means none.",
+            extra={
+                "check": is_web_address,
+                "expected": "empty or an address that begins with https:// or http://",
+                "mask": mask_password,
+            },
+        ),
+    ] = ""
+    headers: Annotated[
+        dict[str, str],
+        Meta(description="Headers to send to it, such as a key.", extra={"mask": mask_header_values}),
+    ] = {}
+
+
 class Settings(Section, frozen=True):
     """All sections, with their defaults where nothing else was said."""
 
@@ -331,3 +351,4 @@ class Settings(Section, frozen=True):
     tools: Tools = Tools()
     approval: Approval = Approval()
     sandbox: Sandbox = Sandbox()
+    telemetry: Telemetry = Telemetry()
