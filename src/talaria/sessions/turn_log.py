@@ -78,22 +78,23 @@ class StoredTurn:
         await self._store.write(work)
 
     async def begun_calls(self) -> list[BegunCall]:
-        """Return the calls of this turn that had begun before it was resumed."""
+        """Return the calls of this turn's last reply that had begun before it was resumed."""
         steps = await self._store.read(lambda tx: tx.turns.steps(self._turn_id))
+        last_reply = max((step.number for step in steps if step.kind == MODEL), default=0)
         return [
             BegunCall(_decode_call(step.request).call.id, _decode_result(step.result) if step.result else None)
             for step in steps
-            if step.kind == TOOL
+            if step.kind == TOOL and step.number > last_reply
         ]
 
     async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> None:
-        """End the turn, together with its reply and with whatever waits for it."""
+        """End the turn, together with its reply and with whatever waits for it; a second end changes nothing."""
 
         def work(tx: Transaction) -> None:
             tx.leases.check(self._claim.lease)
-            self._append(tx, [reply] if reply else [], step)
-            tx.turns.end(self._turn_id, *_outcome(end))
-            self._finishing(tx, end, reply)
+            if tx.turns.end(self._turn_id, *_outcome(end)):
+                self._append(tx, [reply] if reply else [], step)
+                self._finishing(tx, end, reply)
 
         await self._store.write(work)
 

@@ -1,0 +1,108 @@
+"""The log of a turn in the store: what it keeps of calls, and what comes back after a crash."""
+
+from datetime import timedelta
+
+import pytest
+from tests.contracts.speech import said
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.turn_log import BegunCall, ModelStep
+from talaria.core.errors import LeaseLost
+from talaria.core.events import TurnAnswered, TurnStopped
+from talaria.core.ids import SessionId, new_turn_id
+from talaria.core.messages import ToolCall, ToolResult, Usage
+from talaria.sessions.turn_log import StoredTurn
+
+STEP = ModelStep(model="m", usage=Usage(calls=1, input_tokens=10, output_tokens=5, cost_microdollars=7), seconds=0.1)
+CALL = ToolCall("call_0", "look", "{}")
+
+
+class Ends:
+    """Counts how often a turn was finished."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def finishing(self, tx: Transaction, end: object, reply: object) -> None:
+        tx.state.put("ended", "")
+        self.count += 1
+
+
+@pytest.fixture
+def ends() -> Ends:
+    return Ends()
+
+
+@pytest.fixture
+async def turn(store: Store, ends: Ends) -> StoredTurn:
+    turn_id = new_turn_id()
+
+    def begin(tx: Transaction) -> StoredTurn:
+        session = tx.sessions.create(NewSession(source="test")).id
+        claim = tx.inbox.claim_session(timedelta(minutes=1), session)
+        assert claim is not None
+        tx.turns.begin(session, turn_id)
+        return StoredTurn(store, claim, turn_id, ends.finishing)
+
+    return await store.write(begin)
+
+
+async def test_a_call_that_began_is_known_without_its_outcome(turn: StoredTurn) -> None:
+    await turn.add([said("look", "assistant")], STEP)
+    await turn.begin_call(CALL, "the garden")
+    assert await turn.begun_calls() == [BegunCall("call_0", None)]
+
+
+async def test_a_call_that_ended_is_known_with_its_result(turn: StoredTurn) -> None:
+    await turn.add([said("look", "assistant")], STEP)
+    await turn.begin_call(CALL, "the garden")
+    await turn.end_call(CALL, ToolResult("call_0", "a heron"))
+    assert await turn.begun_calls() == [BegunCall("call_0", ToolResult("call_0", "a heron"))]
+
+
+async def test_calls_of_an_earlier_reply_do_not_answer_for_a_later_one_with_the_same_id(turn: StoredTurn) -> None:
+    await turn.add([said("look", "assistant")], STEP)
+    await turn.begin_call(CALL, "the garden")
+    await turn.end_call(CALL, ToolResult("call_0", "a heron"))
+    await turn.add([said("look again", "assistant")], STEP)
+    assert await turn.begun_calls() == []
+
+
+async def test_the_usage_of_each_step_is_added_to_the_conversation(store: Store, turn: StoredTurn) -> None:
+    await turn.add([said("one", "assistant")], STEP)
+    await turn.finish(TurnAnswered("two"), said("two", "assistant"), STEP)
+    session = await store.read(lambda tx: tx.sessions.get(turn.session_id))
+    assert session is not None
+    assert (session.usage.calls, session.usage.cost_microdollars) == (2, 14)
+
+
+async def test_a_second_end_changes_nothing(store: Store, turn: StoredTurn, ends: Ends) -> None:
+    await turn.finish(TurnAnswered("done"), said("done", "assistant"), STEP)
+    await turn.finish(TurnStopped(), said("done", "assistant"), STEP)
+    assert ends.count == 1
+    assert [one.message.text for one in await turn.transcript()] == ["done"]
+    [kept] = await store.read(lambda tx: tx.turns.find(turn.session_id))
+    assert kept.state == "answered"
+
+
+async def test_nothing_is_written_without_the_lease(store: Store, turn: StoredTurn, ends: Ends) -> None:
+    name = f"session:{turn.session_id}"
+    lease = await store.read(lambda tx: tx.leases.get(name))
+    assert lease is not None
+    await store.write(lambda tx: tx.leases.release(lease))
+    for write in (
+        turn.add([said("late")]),
+        turn.begin_call(CALL, ""),
+        turn.finish(TurnAnswered("late"), said("late", "assistant")),
+    ):
+        with pytest.raises(LeaseLost):
+            await write
+    assert await turn.transcript() == []
+    assert ends.count == 0
+
+
+async def test_messages_are_found_under_the_conversation(store: Store, turn: StoredTurn) -> None:
+    await turn.add([said("one"), said("two", "assistant")])
+    assert [(one.seq, one.message.text) for one in await turn.transcript()] == [(1, "one"), (2, "two")]
+    assert turn.session_id == SessionId((await turn.transcript())[0].session_id)
