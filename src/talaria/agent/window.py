@@ -43,10 +43,10 @@ class Summaries(Protocol):
     """Where the summary in force is kept."""
 
     async def load(self) -> Summary | None:
-        """Return the summary in force."""
+        """Return the summary in force to be shown; the first time, record that the prefix changes because of it."""
 
     async def save(self, summary: Summary) -> None:
-        """Put a new one in force, and record that the prefix changes because of it."""
+        """Put a new one in force, unless one that reaches as far was put there meanwhile."""
 
 
 class Summariser(Protocol):

@@ -1,14 +1,23 @@
 """The summary that stands for the older part of a conversation, kept beside its untouched log."""
 
 import msgspec
+from msgspec import Struct
 
 from talaria.agent.window import Summary
 from talaria.contracts.store import Store, Transaction
 from talaria.core.ids import SessionId
 from talaria.sessions.prefix import record_break
 
+
+class KeptSummary(Struct, frozen=True):
+    """A summary, and whether a model has been shown it yet."""
+
+    summary: Summary
+    shown: bool = False
+
+
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Summary).decode
+_decode = msgspec.json.Decoder(KeptSummary).decode
 
 
 class StoredSummaries:
@@ -17,17 +26,32 @@ class StoredSummaries:
     def __init__(self, store: Store, session_id: SessionId) -> None:
         self._store = store
         self._session_id = session_id
+        self._key = f"summary:{session_id}"
 
     async def load(self) -> Summary | None:
-        """Return the summary in force."""
-        entry = await self._store.read(lambda tx: tx.state.get(f"summary:{self._session_id}"))
-        return _decode(entry.value) if entry else None
+        """Return the summary in force to be shown; the first time, record that the prefix changes because of it."""
+        kept = await self._store.read(self._kept)
+        if kept is not None and not kept.shown:
+            kept = await self._store.write(self._show)
+        return kept.summary if kept else None
 
     async def save(self, summary: Summary) -> None:
-        """Put a new one in force, and record that the prefix changes because of it."""
+        """Put a new one in force, unless one that reaches as far was put there meanwhile."""
 
         def work(tx: Transaction) -> None:
-            tx.state.put(f"summary:{self._session_id}", _encode(summary).decode())
-            record_break(tx, self._session_id, f"messages 1 to {summary.upto} are summarised")
+            kept = self._kept(tx)
+            if kept is None or kept.summary.upto < summary.upto:
+                tx.state.put(self._key, _encode(KeptSummary(summary)).decode())
 
         await self._store.write(work)
+
+    def _kept(self, tx: Transaction) -> KeptSummary | None:
+        entry = tx.state.get(self._key)
+        return _decode(entry.value) if entry else None
+
+    def _show(self, tx: Transaction) -> KeptSummary | None:
+        kept = self._kept(tx)
+        if kept is not None and not kept.shown:
+            tx.state.put(self._key, _encode(KeptSummary(kept.summary, shown=True)).decode())
+            record_break(tx, self._session_id, f"messages 1 to {kept.summary.upto} are summarised")
+        return kept
