@@ -7,10 +7,12 @@ from tests.providers.speakers import PATIENT, connect_chat, heard, listening, po
 from talaria.testing.model_server import ModelServer
 
 
-async def test_requests_go_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_take_the_proxy_of_the_environment_except_to_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with ModelServer() as server, listening(server.url) as (port, came), pool() as http:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        monkeypatch.delenv("no_proxy", raising=False)
         await heard(connect_chat("http://model.test", http, PATIENT), request())
         assert len(came) == 1
         await heard(connect_chat(server.url, http, PATIENT), request())

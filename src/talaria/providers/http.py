@@ -14,6 +14,7 @@ from talaria.providers.sse import EventParser
 from talaria.providers.timeouts import Timeouts
 
 DRAIN_SECONDS = 0.2
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Answer:
@@ -64,8 +65,8 @@ class Answer:
 class HttpPool:
     """Connections to all providers; made when first needed, and closed by whoever made the pool.
 
-    Proxies come from the environment, as for any other program. They are looked up once for each host: aiohttp's
-    own ``trust_env`` costs two trips to a thread for each request.
+    Proxies come from the environment, as for any other program, except for this machine itself. They are looked up
+    once for each host: aiohttp's own ``trust_env`` costs two trips to a thread for each request.
     """
 
     def __init__(self) -> None:
@@ -133,7 +134,7 @@ class HttpPool:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._proxies:
-            bypassed = parts.hostname is None or proxy_bypass(parts.netloc)
+            bypassed = parts.hostname in {None, *LOOPBACK} or proxy_bypass(parts.netloc)
             self._proxies[origin] = None if bypassed else getproxies().get(parts.scheme)
         return self._proxies[origin]
 
