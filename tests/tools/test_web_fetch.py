@@ -165,10 +165,24 @@ async def test_what_goes_wrong_is_said(server: WebServer, tool: WebFetch) -> Non
     assert await read(tool, server.serve("/", "<p> </p>")) == "The page has no text."
 
 
-async def test_deeply_nested_pages_do_no_harm(server: WebServer, tool: WebFetch) -> None:
-    for tag in ("div", "span", "blockquote", "ul><li"):
-        page = f"<{tag}>" * 3_000 + "deep"
-        assert "deep" in await read(tool, server.serve(f"/{tag[:2]}", page))
+@pytest.mark.parametrize("tag", ["div", "span", "blockquote", "ul><li", "table><tr><td"])
+async def test_deeply_nested_pages_are_read(server: WebServer, tool: WebFetch, tag: str) -> None:
+    assert "deep" in await read(tool, server.serve("/", f"<{tag}>" * 400 + "deep"))
+
+
+@pytest.mark.parametrize("piece", ["<ul><li>", "<div><p>", "<p><b id={}>", "<b id={}></q><p>", "<TABLE><td></i>"])
+async def test_pages_made_to_exhaust_a_parser_are_refused(server: WebServer, tool: WebFetch, piece: str) -> None:
+    page = "".join(piece.format(number) for number in range(9_000))
+    with pytest.raises(ToolFailed, match="nested too deeply"):
+        await read(tool, server.serve("/", page))
+
+
+async def test_long_flat_pages_with_tags_left_open_are_read(server: WebServer, tool: WebFetch) -> None:
+    page = (
+        "<script>'<b>'.repeat(9)" + "<b>" * 900 + "</script><ul>" + "<li>one<br>" * 900 + "</ul>" + "<p>two<hr>" * 900
+    )
+    text = await read(tool, server.serve("/", page))
+    assert (text.count("- one"), text.count("two")) == (900, 900)
 
 
 def test_readers_are_loaded_only_when_needed() -> None:

@@ -6,6 +6,9 @@ from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from talaria.core.errors import ToolFailed
+from talaria.tools.web.nesting import is_nested_deeper
+
 _NOISE = (
     "script, style, noscript, template, svg, canvas, iframe, object, nav, footer, dialog, select, button, textarea,"
     ' [hidden], [aria-hidden="true"], [role="navigation"], [role="contentinfo"], [role="banner"]'
@@ -18,12 +21,15 @@ _INLINE = {
 }  # fmt: skip
 _BLOCKS = "p, div, section, article, ul, ol, table, pre, blockquote, h1, h2, h3, h4, h5, h6"
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_DEEPEST_PAGE = 500  # as browsers have it; behind it, pages are made to do harm
 _DEEPEST = 120
 _ENOUGH = 250  # characters that make a main part worth more than the whole page
 
 
 def page_text(html: str, url: str) -> str:
     """Return the title and the readable part of a page; links are made absolute with its address."""
+    if is_nested_deeper(html, _DEEPEST_PAGE):
+        raise ToolFailed("the page is nested too deeply to be read")
     tree = LexborHTMLParser(html)
     title = _words(tree.css_first("title"))
     if tree.body is None:
@@ -136,7 +142,9 @@ def _main_part(body: LexborNode) -> LexborNode:
 def _is_inline(node: LexborNode) -> bool:
     if not node.is_element_node:
         return True
-    return node.tag in _INLINE and not (node.tag != "a" and node.css_first(_BLOCKS))
+    if node.tag not in _INLINE:
+        return False
+    return node.tag == "a" or next(iter(node.iter()), None) is None or node.css_first(_BLOCKS) is None
 
 
 def _tidied(pieces: list[str], line_break: str = "\n") -> str:
