@@ -5,12 +5,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import httpx2
 from mcp import Client, MCPError
 from mcp_types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT, Implementation
+from msgspec import Struct
 
 from talaria.contracts.tool import Tool, ToolOutput
 from talaria.core.errors import ToolFailed
@@ -21,7 +22,6 @@ from talaria.tools.mcp.transports import transport
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 _MOST_PAGES = 20
 _LASTING = 30.0  # seconds after which a connection counts as good, and pauses begin small again
 _FAILURES = (
@@ -39,8 +39,7 @@ class Connection:
         self.tools: list[Tool] = []
         self._server = server
         self._log = log_folder / f"mcp-{server.name}.log"
-        self._client: Client | None = None
-        self._gone = asyncio.Event()
+        self._line: _Line | None = None
         self._tried = asyncio.Event()
 
     async def serve(self) -> None:
@@ -67,9 +66,8 @@ class Connection:
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             show(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
 
-        client = self._connected()
         seconds = self._server.call_seconds
-        with self._failing():
+        with self._connected() as client:
             result = await client.call_tool(
                 name, arguments, read_timeout_seconds=seconds, progress_callback=on_progress
             )
@@ -77,30 +75,28 @@ class Connection:
 
     async def read_resource(self, uri: str) -> ToolOutput:
         """Return what is at an address of the server's."""
-        client = self._connected()
-        with self._failing():
+        with self._connected() as client:
             return resource_output(await client.read_resource(uri))
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> ToolOutput:
         """Return a prompt of the server's, filled in."""
-        client = self._connected()
-        with self._failing():
+        with self._connected() as client:
             return prompt_output(await client.get_prompt(name, arguments))
 
     async def _stay_connected(self) -> None:
-        self._gone = asyncio.Event()
+        gone = asyncio.Event()
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(self._server.connect_seconds):
-                client = await stack.enter_async_context(self._new_client())
+                client = await stack.enter_async_context(self._new_client(gone))
                 self.tools = tools_of(self, await self._ask_for_offers(client))
-            self._client, self.problem = client, ""
+            self._line, self.problem = _Line(client, gone), ""
             self._tried.set()
-            await self._gone.wait()
+            await gone.wait()
             self._leave("the server has gone; connecting again")
 
-    def _new_client(self) -> Client:
+    def _new_client(self, gone: asyncio.Event) -> Client:
         return Client(
-            transport(self._server, self._log, self._gone),
+            transport(self._server, self._log, gone),
             read_timeout_seconds=self._server.call_seconds,
             client_info=Implementation(name="talaria", version="1"),
             mode="legacy" if self._server.legacy else "auto",
@@ -108,30 +104,28 @@ class Connection:
         )
 
     def _leave(self, problem: str) -> None:
-        if self._client is not None or not self._tried.is_set():
+        if self._line is not None or not self._tried.is_set():
             log.warning("MCP server %s: %s", self.name, problem)
-        self._client, self.problem = None, problem
+        self._line, self.problem = None, problem
         self._tried.set()
 
-    def _connected(self) -> Client:
-        if self._client is None:
-            raise ToolFailed(f"the MCP server {self.name} is not connected: {self.problem}")
-        return self._client
-
     @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Make what the library raises ours, and give up a connection that is of no use any more."""
+    def _connected(self) -> Iterator[Client]:
+        """Lend the client for one call; make what it raises ours, and give up a line that is of no use any more."""
+        line = self._line
+        if line is None:
+            raise ToolFailed(f"the MCP server {self.name} is not connected: {self.problem}")
         try:
-            yield
+            yield line.client
         except MCPError as error:
             # INVALID_REQUEST is how the library reports a session that the server has forgotten.
             if error.code in {CONNECTION_CLOSED, INVALID_REQUEST}:
-                self._gone.set()
+                line.gone.set()
             late = error.code == REQUEST_TIMEOUT
             reason = f"no answer within {self._server.call_seconds:g} s" if late else error.message
             raise ToolFailed(f"{self.name}: {reason}") from error
         except _FAILURES as error:
-            self._gone.set()
+            line.gone.set()
             raise ToolFailed(f"{self.name}: {_in_words(error)}") from error
 
     async def _ask_for_offers(self, client: Client) -> Offers:
@@ -146,6 +140,13 @@ class Connection:
             tuple(str(resource.uri) for resource in resources),
             tuple(prompt_in_words(prompt) for prompt in prompts),
         )
+
+
+class _Line(Struct, frozen=True):
+    """One connection, from its beginning to its end."""
+
+    client: Client
+    gone: asyncio.Event
 
 
 async def _all(ask: Callable[[str | None], Awaitable[Any]], field: str) -> list[Any]:
