@@ -128,10 +128,11 @@ async def test_a_patch_that_breaks_the_skill_or_fits_twice_is_refused(tmp_path: 
     assert await use([tmp_path], "view", name="bread") == "Knead. Wait. Knead."
 
 
-def test_writing_is_told_from_reading(tmp_path: Path) -> None:
+def test_what_is_about_to_be_done_is_said(tmp_path: Path) -> None:
     tool = Skills([tmp_path])
-    assert tool.deed(SkillsArguments("view", "tea")) == Deed("read", "skill tea/SKILL.md")
-    assert tool.deed(SkillsArguments("patch", "tea", "a.py")) == Deed("write", "skill tea/a.py")
+    assert tool.deed(SkillsArguments("list")) == Deed("other", "list skills")
+    assert tool.deed(SkillsArguments("view", "tea")) == Deed("other", "view skill tea/SKILL.md")
+    assert tool.deed(SkillsArguments("patch", "tea", "a.py")) == Deed("other", "patch skill tea/a.py")
 
 
 def list_of(folder: Path) -> list[Path]:

@@ -36,10 +36,9 @@ class Skills:
 
     def deed(self, arguments: SkillsArguments) -> Deed:
         """Say which file of which skill is read or written."""
-        target = f"skill {arguments.name}/{arguments.file or 'SKILL.md'}"
-        if arguments.action in {"list", "view"}:
-            return Deed("read", "skills" if arguments.action == "list" else target)
-        return Deed("write", target)
+        if arguments.action == "list":
+            return Deed("other", "list skills")
+        return Deed("other", f"{arguments.action} skill {arguments.name}/{arguments.file or 'SKILL.md'}")
 
     async def run(self, arguments: SkillsArguments, call: Call) -> ToolOutput:
         """Read or write a skill."""
