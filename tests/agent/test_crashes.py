@@ -1,0 +1,162 @@
+"""Workers are killed without warning, within tool calls and anywhere else; what they had begun goes on rightly."""
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.agent.workshop import Workshop, workshop
+from tests.contracts.speech import said
+
+from talaria.contracts.tool import Effect
+from talaria.core.messages import ToolCall, ToolResult
+from talaria.sessions.lane import admit
+from talaria.testing.model_server import Answer, Ask, Received, Say
+
+ROOT = Path(__file__).parent.parent.parent
+REPEATABLE = (Effect.READS, Effect.IDEMPOTENT)
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path) as shop:
+        await admit(shop.store, shop.session_id, "test", "1", said("do it all"))
+        yield shop
+
+
+@pytest.fixture
+def count(request: pytest.FixtureRequest) -> int:
+    return 100 if request.config.getoption("--long") else 6
+
+
+class Chain:
+    """Workers on one conversation, each started behind the death of the one before."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self._shop = shop
+        self._lives = 0
+        self.journal = shop.folder / "journal"
+
+    async def start(self, doom: str = "") -> asyncio.subprocess.Process:
+        self._lives += 1
+        shop = self._shop
+        place = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
+        words = [*place, str(self.journal), str(self._lives), doom]
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.agent.crash_child", *words, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
+
+    async def die_in(self, word: str, moment: float) -> None:
+        """Let a worker be killed within a call, some time behind its beginning."""
+        worker = await self.start(doom=word)
+        while await _line(worker) != word:
+            pass
+        await asyncio.sleep(moment)
+        worker.kill()
+        await worker.wait()
+
+    async def die_after(self, calls: int, moment: float) -> bool:
+        """Let a worker be killed some time behind the beginning of a call; tell whether that was soon enough."""
+        worker = await self.start()
+        for _ in range(calls):
+            if (await _line(worker)).startswith("Turn"):
+                break
+        await asyncio.sleep(moment)
+        if worker.returncode is None:
+            worker.kill()
+        return await worker.wait() != 0
+
+    async def survive(self) -> str:
+        """Let a worker do the rest and return its last words."""
+        worker = await self.start()
+        heard, _ = await worker.communicate()
+        assert worker.returncode == 0
+        return heard.decode().splitlines()[-1]
+
+    def counts(self) -> Counter[str]:
+        """Return how often each call began and ended."""
+        return Counter(self.journal.read_text().splitlines())
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("effect", Effect)
+async def test_a_worker_killed_within_each_call_leaves_a_conversation_that_goes_on(
+    shop: Workshop, count: int, effect: Effect
+) -> None:
+    def answer(received: Received) -> Answer:
+        done = sum(message["role"] == "tool" for message in received.json["messages"])
+        return Say("all done") if done == count else Say(calls=[Ask(effect.value, {"word": str(done)}, id="call_0")])
+
+    shop.server.answering(answer)
+    chain, chance = Chain(shop), random.Random(effect.value)
+    for number in range(count):
+        await chain.die_in(str(number), chance.uniform(0, 0.01))
+    assert "all done" in await chain.survive()
+    counts, results = chain.counts(), await _results(shop)
+    for number in range(count):
+        if effect in REPEATABLE:
+            assert (counts[f"begin {number}"], counts[f"end {number}"]) == (2, 1)
+            assert results[number].text == f"did {number}"
+        else:
+            assert (counts[f"begin {number}"], counts[f"end {number}"]) == (1, 0)
+            assert "outcome is unknown" in results[number].text
+    await _stands(shop, calls=count)
+
+
+@pytest.mark.timeout(600)
+async def test_a_worker_killed_anywhere_does_nothing_twice_that_cannot_be_undone(shop: Workshop, count: int) -> None:
+    def answer(received: Received) -> Answer:
+        done = sum(message["role"] == "tool" for message in received.json["messages"]) // 3
+        calls = [Ask(effect.value, {"word": f"{effect.value}-{done}"}) for effect in Effect]
+        return Say("all done") if done == count else Say(f"step {done}", calls=calls)
+
+    shop.server.answering(answer)
+    chain, chance = Chain(shop), random.Random(3)
+    for _ in range(count):
+        if not await chain.die_after(chance.randint(1, 4), chance.expovariate(1 / 0.005)):
+            break
+    assert "all done" in await chain.survive()
+    counts, results = chain.counts(), await _results(shop)
+    for number in range(count):
+        for effect in REPEATABLE:
+            assert counts[f"end {effect.value}-{number}"] >= 1
+        word = f"{Effect.IRREVERSIBLE.value}-{number}"
+        outcome = results[3 * number + list(Effect).index(Effect.IRREVERSIBLE)].text
+        assert counts[f"begin {word}"] <= 1
+        assert outcome == f"did {word}" or "outcome is unknown" in outcome
+    await _stands(shop, calls=3 * count)
+
+
+async def _results(shop: Workshop) -> list[ToolResult]:
+    parts = [part for stored in await shop.transcript() for part in stored.message.parts]
+    return [part for part in parts if isinstance(part, ToolResult)]
+
+
+async def _stands(shop: Workshop, *, calls: int) -> None:
+    """Check that the conversation is whole: every call with its result behind it, one answer, nothing left to do."""
+    transcript = [stored.message for stored in await shop.transcript()]
+    open_ids: list[str] = []
+    asked = 0
+    for message in transcript:
+        asking = [part.id for part in message.parts if isinstance(part, ToolCall)]
+        results = [part.call_id for part in message.parts if isinstance(part, ToolResult)]
+        assert results == open_ids
+        open_ids = asking
+        asked += len(asking)
+    assert asked == calls
+    assert [message.text for message in transcript if message.role == "user"] == ["do it all"]
+    assert [message.text for message in transcript].count("all done") == 1
+    assert transcript[-1].text == "all done"
+    assert await shop.store.read(lambda tx: tx.inbox.unsettled(shop.session_id)) == []
+    [turn] = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
+    assert turn.state == "answered"
+
+
+async def _line(worker: asyncio.subprocess.Process) -> str:
+    assert worker.stdout is not None
+    line = (await worker.stdout.readline()).decode().strip()
+    assert line, "the worker ended without a word"
+    return line
