@@ -128,11 +128,13 @@ async def test_the_loop_stays_responsive_while_the_model_speaks(provider: Embedd
 def test_right_weights_are_checked_once(tmp_path: Path) -> None:
     weights = find_weights()
     assert weights is not None
-    check_weights(weights, tmp_path / "cache" / "checked")
-    remembered = (tmp_path / "cache" / "checked").read_text()
+    check_weights(weights, tmp_path / "checked")
+    remembered = (tmp_path / "checked").read_text()
     assert str(weights) in remembered
-    check_weights(weights, tmp_path / "cache" / "checked")
-    assert (tmp_path / "cache" / "checked").read_text() == remembered
+    check_weights(weights, tmp_path / "checked")
+    assert (tmp_path / "checked").read_text() == remembered
+    check_weights(weights, tmp_path / "untouched" / "checked")
+    assert not (tmp_path / "untouched").exists()
 
 
 def test_damaged_weights_are_refused_with_what_helps(tmp_path: Path) -> None:

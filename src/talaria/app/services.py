@@ -15,6 +15,7 @@ from talaria.settings.profiles import Profile, Profiles, find_home
 
 if TYPE_CHECKING:  # loaded by name, each by the first subcommand that asks for it
     from talaria.cli.command_tree import Command
+    from talaria.cli.services import ModelDesk
     from talaria.contracts.store import Database
     from talaria.settings.model import Settings
 
@@ -75,6 +76,12 @@ class ProcessServices:
     def recover_store(self) -> str:
         """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
         return str(load("talaria.app.stores").recover_store(self.settings(), self.profile))
+
+    def models(self) -> "ModelDesk":
+        """The models of this profile; loads what speaks to providers."""
+        secrets = load("talaria.settings.secrets").read_secrets(self.profile, self.environment)
+        desk: ModelDesk = load("talaria.app.models").ProfileModels(self.settings(), secrets, self.profile.folder)
+        return desk
 
     def command_line(self) -> "Command":
         """Everything that may be typed after `talaria`; loads every subcommand."""

@@ -24,6 +24,8 @@ SUBCOMMANDS = (
     Subcommand(
         "Conversations", "sessions", "List, show, search, rename, export and delete them", "talaria.cli.sessions"
     ),
+    Subcommand("Set-up", "model", "Show which model answers and why, or choose one", "talaria.cli.model"),
+    Subcommand("Set-up", "models", "List the models that can be used now", "talaria.cli.models"),
     Subcommand("Set-up", "config", "Show, change and check the settings", "talaria.cli.config"),
     Subcommand("Set-up", "profile", "List, create, choose and delete profiles", "talaria.cli.profile"),
     Subcommand("Set-up", "completion", "Print what makes the Tab key work in your shell", "talaria.cli.completion"),

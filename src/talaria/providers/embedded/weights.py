@@ -34,7 +34,7 @@ def find_weights() -> Path | None:
 def check_weights(weights: Path, checked: Path) -> None:
     """Raise `ModelUnknown` unless the file is to the bit the one that we know.
 
-    The file ``checked`` remembers a check that went well, until the weights change.
+    The file ``checked`` remembers a check that went well, until the weights change; its folder is not created.
     """
     state = f"{_SHA256} {weights.stat().st_size} {weights.stat().st_mtime_ns} {weights}\n"
     if _content(checked) == state:
@@ -43,8 +43,8 @@ def check_weights(weights: Path, checked: Path) -> None:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != _SHA256:
         raise ModelUnknown(f"The weights of the embedded model at {weights} are damaged; {INSTALL} repairs them.")
-    checked.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    checked.write_text(state, encoding="utf-8")
+    if checked.parent.is_dir():
+        checked.write_text(state, encoding="utf-8")
 
 
 def _content(path: Path) -> str:

