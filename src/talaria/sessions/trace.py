@@ -83,6 +83,7 @@ def read_turn(turn: Turn, steps: Sequence[Step], now: datetime) -> TurnTrace:
         if step.kind == MODEL and step.result:
             spans.append(_model(step, step.result, turn.started_at))
             model_began = spans[-1].started_at
+            went_on.clear()  # a model may use the id of a call again in another reply
         elif step.kind == TOOL:
             record = _decode_call(step.request)
             spans.append(_tool(step, record, went_on.get(record.call.id) or model_began, turn, end))
