@@ -8,15 +8,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 ARGS ?=
 
-.PHONY: run test check bench docs lock clean system
+.PHONY: run test check bench docs lock clean system embedded
 
-run: $(VENV)/run.stamp
+run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
 
-test: $(VENV)/dev.stamp system
+test: $(VENV)/dev.stamp embedded system
 	@$(BIN)/pytest $(ARGS)
 
-check: $(VENV)/dev.stamp system
+check: $(VENV)/dev.stamp embedded system
 	@echo "== format"  && $(BIN)/ruff format --check .
 	@echo "== lint"    && $(BIN)/ruff check .
 	@echo "== types"   && $(BIN)/mypy
@@ -35,6 +35,9 @@ lock:
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+
+embedded: $(VENV)/run.stamp
+	@sh scripts/embedded-model.sh $(VENV)
 
 system:
 	@sh scripts/system-packages.sh
