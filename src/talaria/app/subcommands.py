@@ -24,6 +24,7 @@ SUBCOMMANDS = (
     Subcommand(
         "Conversations", "sessions", "List, show, search, rename, export and delete them", "talaria.cli.sessions"
     ),
+    Subcommand("Conversations", "trace", "Show what turns did, when, and what that took", "talaria.cli.trace"),
     Subcommand("Set-up", "model", "Show which model answers and why, or choose one", "talaria.cli.model"),
     Subcommand("Set-up", "models", "List the models that can be used now", "talaria.cli.models"),
     Subcommand("Set-up", "config", "Show, change and check the settings", "talaria.cli.config"),
