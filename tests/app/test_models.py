@@ -8,7 +8,7 @@ from talaria.app.models import DEFAULT_MODELS, Models
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import ModelReply, ModelRequest
 from talaria.core.errors import Ambiguous, NotFound, Refused
-from talaria.core.messages import Message, Text
+from talaria.core.messages import Message, Text, Usage
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded.adapter import LIMITS, MODEL
 from talaria.providers.embedded.weights import is_installed
@@ -137,6 +137,15 @@ async def test_settings_know_better_than_the_catalogue(open_models: Open) -> Non
     assert (models.info("gpt-5").context_limit, models.info("gpt-5").input_price) == (1000, 250_000)
     assert models.info("gpt-5").output_price == listed.output_price
     assert (models.info("my-own").known, models.info("my-own").tools) == (True, False)
+
+
+async def test_what_runs_on_this_machine_costs_nothing(open_models: Open) -> None:
+    async with ModelServer(models=["gpt-oss:20b"]) as server:
+        models = open_models(providers={"ollama": ProviderAccount(base_url=f"{server.url}/v1")})
+        (choice,) = await models.chain()
+        assert choice.info is not None
+        assert choice.info.cost_of(Usage(input_tokens=1000, cache_read_tokens=500, output_tokens=1000)) == 0
+        assert choice.info.context_limit == Catalogue().find("gpt-oss-20b").context_limit
 
 
 async def test_the_listing_asks_everybody_and_tells_who_does_not_answer(open_models: Open) -> None:

@@ -46,6 +46,7 @@ _CHECKED = "embedded-model.checked"
 _AS_KNOWN = ProviderAccount()
 _LIST_SECONDS = 8.0
 _MILLION = 1_000_000
+_PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 _NOTHING_USABLE = (
     "No model can be used: no key of a provider is set, no local server answers, and the embedded model is {state}."
     " `talaria config set OPENAI_API_KEY -` stores a key (other providers work the same way); {remedy}."
@@ -139,10 +140,12 @@ class Models:
         """Return every model that is listed by its name, whether it can be used or not."""
         return self._catalogue.all()
 
-    def info(self, model: str) -> ModelInfo:
-        """Return what is known of a model; the settings know better than the catalogue."""
-        facts = self._settings.models.get(model)
-        return _corrected(self._catalogue.find(model), facts) if facts else self._catalogue.find(model)
+    def info(self, model: str, provider: str = "") -> ModelInfo:
+        """Return what is known of a model; on this machine it costs nothing, and the settings know best."""
+        info, facts = self._catalogue.find(model), self._settings.models.get(model)
+        if self._accounts.is_local(provider):
+            info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0))
+        return _corrected(info, facts) if facts else info
 
     def provider(self, name: str) -> Provider:
         """Return the provider of this name, opened once; raises what `choose` raises."""
@@ -184,7 +187,9 @@ class Models:
 
     def _choices(self, names: Iterable[tuple[str, str]]) -> tuple[ModelChoice, ...]:
         unique = dict.fromkeys(names)
-        return tuple(ModelChoice(self.provider(provider), model, self.info(model)) for provider, model in unique)
+        return tuple(
+            ModelChoice(self.provider(provider), model, self.info(model, provider)) for provider, model in unique
+        )
 
     def _fallbacks(self) -> list[tuple[str, str]]:
         """Return the fall-backs that can be used: one that cannot must not keep the first model from answering."""
@@ -227,10 +232,10 @@ class Models:
 
     def _chosen(self, provider: str, model: str, why: str) -> Chosen:
         limits = embedded.LIMITS if provider == embedded.PROVIDER else ""
-        return Chosen(provider, model, self.info(model), why, limits)
+        return Chosen(provider, model, self.info(model, provider), why, limits)
 
     def _usable(self, provider: str, model: str, *, local: bool = False) -> Usable:
-        return Usable(provider, model, self.info(model), local)
+        return Usable(provider, model, self.info(model, provider), local)
 
     def _nothing_usable(self) -> str:
         if self._settings.embedded.enabled:
@@ -323,6 +328,11 @@ class Accounts:
             raise Refused(f"{account.preset.title} needs a key: {_how_to_store(account.key_names[0])}")
         return account
 
+    def is_local(self, name: str) -> bool:
+        """Whether this is a server on this machine."""
+        account = self._all.get(name)
+        return account is not None and account.local
+
     def with_keys(self) -> tuple[Account, ...]:
         """Those that have a key."""
         return tuple(account for account in self._all.values() if account.keys(self._secrets))
@@ -350,7 +360,7 @@ def _is_called(offered: str, name: str) -> bool:
 
 def _corrected(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
     said = {name: value for name in ModelFacts.__struct_fields__ if (value := getattr(facts, name)) is not None}
-    prices = {name: round(value * _MILLION) for name, value in said.items() if name.endswith("_price")}
+    prices = {name: round(value * _MILLION) for name, value in said.items() if name in _PRICES}
     return msgspec.structs.replace(info, **(said | prices), known=True)
 
 

@@ -12,7 +12,7 @@ AS_OF = "2026-11"
 
 _FILE = Path(__file__).with_name("models.txt")
 _FAMILY = "*"
-_PARTED_BY = str.maketrans("@:_", "---")
+_DASHES = str.maketrans(".:@_", "----")
 _SAME_MODEL = frozenset(
     {
         "latest",
@@ -76,7 +76,7 @@ class Catalogue:
 
 def _is_same_model(suffix: str) -> bool:
     """Return whether what follows a name is only a date, a size or another word for the same model."""
-    parts = suffix.translate(_PARTED_BY).split("-")
+    parts = _plain(suffix).split("-")
     return all(part in _SAME_MODEL or part.strip(_LETTERS_OF_SIZES).isdecimal() for part in parts)
 
 
@@ -86,7 +86,7 @@ def _ends(name: str) -> Iterator[int]:
 
 
 def _plain(name: str) -> str:
-    return name.replace(".", "-")
+    return name.translate(_DASHES)
 
 
 def _read(line: str) -> ModelInfo:
