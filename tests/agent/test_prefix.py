@@ -84,7 +84,7 @@ class TooLong:
 
 @dataclass(frozen=True)
 class Compact:
-    """The past is summarised between two turns."""
+    """The past is summarised behind a turn, by the program that took it."""
 
 
 Deed = Turn | Restart | Remember | Midnight | OtherModel | OtherTools | TooLong | Compact
@@ -135,8 +135,8 @@ class History:
                 self._agent = None
             case TooLong():
                 self._is_too_long = True
-            case Compact():
-                await (await self._opened()).window.shrink(lambda event: None)
+            case Compact() if self._agent:
+                await self._agent.window.shrink(lambda event: None)
 
     async def reasons(self) -> list[str]:
         events = await self._store.read(lambda tx: tx.events.after(f"session:{self._session_id}", 0))
