@@ -42,17 +42,16 @@ class Dispatch:
         """
         known = {call.call_id: call for call in begun}
         results = self.results = {}
-        serial: list[Order] = []
-        async with asyncio.TaskGroup() as group:
-            for call in calls:
-                order = self._settled(call, known.get(call.id), results)
-                if order is None:
-                    continue
-                if order.tool.effect is Effect.READS:
-                    group.create_task(self._run_all([order], results))
-                else:
-                    serial.append(order)
-            group.create_task(self._run_all(serial, results))
+        orders = [order for call in calls if (order := self._settled(call, known.get(call.id), results)) is not None]
+        serial = [order for order in orders if order.tool.effect is not Effect.READS]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for order in orders:
+                    if order.tool.effect is Effect.READS:
+                        group.create_task(self._run_all([order], results))
+                await self._run_all(serial, results)
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
         return [results[call.id] for call in calls]
 
     def _settled(self, call: ToolCall, begun: BegunCall | None, results: dict[str, ToolResult]) -> Order | None:
