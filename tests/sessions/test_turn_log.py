@@ -1,5 +1,6 @@
 """The log of a turn in the store: what it keeps of calls, and what comes back after a crash."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -106,3 +107,14 @@ async def test_messages_are_found_under_the_conversation(store: Store, turn: Sto
     await turn.add([said("one"), said("two", "assistant")])
     assert [(one.seq, one.message.text) for one in await turn.transcript()] == [(1, "one"), (2, "two")]
     assert turn.session_id == SessionId((await turn.transcript())[0].session_id)
+
+
+async def test_what_was_being_written_when_it_was_cancelled_stands_before_what_follows(turn: StoredTurn) -> None:
+    for number in range(20):
+        async with asyncio.TaskGroup() as group:
+            writing = group.create_task(turn.add([said(f"{number} first " + "x" * 100_000)]))
+            await asyncio.sleep(0)
+            writing.cancel()
+        await turn.add([said(f"{number} second")])
+    told = [one.message.text.partition(" x")[0] for one in await turn.transcript()]
+    assert told == [f"{number} {which}" for number in range(20) for which in ("first", "second")]
