@@ -138,3 +138,14 @@ def test_a_checked_lease_cannot_be_taken_over_before_the_transaction_ends(
         later = pool.submit(take_over)
         assert not pool.submit(database.write, step).result()
         assert later.result() is not None
+
+
+def test_a_lease_is_taken_from_a_dead_owner_once(mine: Transaction, theirs: Transaction) -> None:
+    held = mine.leases.acquire("session:1", timedelta(minutes=1))
+    assert held is not None
+    taken = theirs.leases.take_over(held, timedelta(minutes=1))
+    assert taken is not None
+    assert taken.token > held.token
+    assert mine.leases.take_over(held, timedelta(minutes=1)) is None
+    with pytest.raises(LeaseLost):
+        mine.leases.check(held)

@@ -29,7 +29,30 @@ def new_turn_id() -> TurnId:
 
 def new_worker_id() -> WorkerId:
     """Return an id for this process as an owner of leases; never reused, unlike a pid."""
-    return WorkerId(f"{os.uname().nodename}:{os.getpid()}:{_base32(int.from_bytes(os.urandom(5)), 7)}")
+    return WorkerId(f"{_machine()}:{os.getpid()}:{_base32(int.from_bytes(os.urandom(5)), 7)}")
+
+
+def is_gone(worker: WorkerId) -> bool:
+    """Tell whether a worker is surely dead: of this machine, and without a process of its number."""
+    machine, _, rest = worker.rpartition(":")[0].rpartition(":")
+    if machine != _machine() or not rest.isdecimal():
+        return False
+    try:
+        os.kill(int(rest), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _machine() -> str:
+    """Return a name that two processes share only if they can see each other: host, and space of process numbers."""
+    try:
+        space = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 (pathlib is not loaded for an id)
+    except OSError:
+        space = 0
+    return f"{os.uname().nodename}/{space}"
 
 
 def _base32(number: int, length: int) -> str:

@@ -11,7 +11,7 @@ from talaria.contracts.stores.inbox import Arrival, SessionClaim
 from talaria.contracts.turn_log import TurnLog
 from talaria.core.errors import Refused
 from talaria.core.events import TurnEnd
-from talaria.core.ids import SessionId, TurnId, new_turn_id
+from talaria.core.ids import SessionId, TurnId, is_gone, new_turn_id
 from talaria.core.messages import Message
 from talaria.sessions.company import accompanied
 from talaria.sessions.turn_log import StoredTurn
@@ -36,13 +36,23 @@ async def work_off(
 
     Raises `Refused` while another worker owns it, and `LeaseLost` as soon as another has taken it over.
     """
-    claim = await store.write(lambda tx: tx.inbox.claim_session(lease, session_id))
+    claim = await store.write(lambda tx: _claimed(tx, session_id, lease))
     if claim is None:
         raise Refused("This conversation is being worked on by another process. Wait for it, or stop it there.")
     try:
         return await accompanied(Lane(store, claim).work_off(take_turn), _hold(store, claim, lease))
     finally:
         await asyncio.shield(store.write(lambda tx: tx.leases.release(claim.lease)))
+
+
+def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
+    """Return a claim on a lane that is free, or whose owner was killed."""
+    claim = tx.inbox.claim_session(lease, session_id)
+    held = tx.leases.get(f"session:{session_id}") if claim is None else None
+    if held is None or not is_gone(held.owner):
+        return claim
+    taken = tx.leases.take_over(held, lease)
+    return SessionClaim(session_id, taken) if taken else None
 
 
 class Lane:

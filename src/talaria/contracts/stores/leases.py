@@ -35,5 +35,8 @@ class Leases(Protocol):
     def release(self, lease: Lease) -> None:
         """Give it up; a lease that was lost meanwhile stays with its new owner."""
 
+    def take_over(self, lease: Lease, duration: timedelta) -> Lease | None:
+        """Take a lease from an owner that is surely dead, or ``None`` if somebody else was quicker."""
+
     def get(self, name: str) -> Lease | None:
         """Return who holds a name now, or ``None`` when it is free or lapsed."""

@@ -51,6 +51,16 @@ class LeasesTable:
             (lease.name, lease.token, lease.owner),
         )
 
+    def take_over(self, lease: Lease, duration: timedelta) -> Lease | None:
+        """Take a lease from an owner that is surely dead, or ``None`` if somebody else was quicker."""
+        expires_at = self._sql.now + to_span(duration)
+        row = self._sql.row(
+            "UPDATE leases SET owner = ?, token = token + 1, expires_at = ? WHERE name = ? AND token = ?"
+            " RETURNING token",
+            (self._sql.worker, expires_at, lease.name, lease.token),
+        )
+        return Lease(lease.name, self._sql.worker, row[0], from_stamp(expires_at)) if row else None
+
     def get(self, name: str) -> Lease | None:
         """Return who holds a name now, or ``None`` when it is free or lapsed."""
         row = self._sql.row(
