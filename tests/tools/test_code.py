@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.tools.calls import call_from
 
+import talaria
 from talaria.contracts.tool import Call, Deed, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.code.tool import CallTool, ExecuteCode, ExecuteCodeArguments
@@ -198,7 +199,8 @@ async def test_tools_are_reached_from_inside_a_sandbox(tmp_path: Path) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     for folder in (home, work):
         folder.mkdir()
-    sandbox = Sandbox(writable=(work,), network=False)
+    own = (Path(sys.prefix), Path(talaria.__file__).parent)
+    sandbox = Sandbox(writable=(work,), readable=own, network=False)
     tool = ExecuteCode(lambda call: echo, wrap=sandbox.wrap)
     code = f"open('mine', 'w').close()\nprint(tools.t())\nopen({str(home / 'x')!r}, 'w')"
     call = call_from(work, environment={"PATH": os.environ.get("PATH", os.defpath)})  # noqa: TID251 - to find bwrap

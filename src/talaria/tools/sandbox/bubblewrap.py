@@ -16,13 +16,14 @@ _ALONE = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--cap-drop", "
 class Sandbox(Struct, frozen=True, kw_only=True):
     """What a program may reach.
 
-    All files are readable but those in ``hidden``. Only ``writable`` can be written, the folder in which the
-    conversation began as a rule: a later ``cd`` widens nothing. ``/tmp`` is private: the folder ``temporary``, or
-    one that is forgotten after each run. ``network`` is all or none. Nothing that runs inside outlives the
-    program, not even what starts a session of its own.
+    All files are readable but those in ``hidden``, and those in ``/tmp`` that ``readable`` does not name. Only
+    ``writable`` can be written, the folder in which the conversation began as a rule: a later ``cd`` widens nothing.
+    ``/tmp`` is private: the folder ``temporary``, or one that is forgotten after each run. ``network`` is all or none.
+    Nothing that runs inside outlives the program, not even what starts a session of its own.
     """
 
     writable: tuple[Path, ...]
+    readable: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     temporary: Path | None = None
     network: bool = True
@@ -40,11 +41,12 @@ class Sandbox(Struct, frozen=True, kw_only=True):
 
     def _mounts(self) -> list[str]:
         """Return the mounts, outer folders first: what lies deeper is said later and holds."""
-        hide = {place.resolve(): False for place in (*_DOORS, *self.hidden) if place.exists()}
-        show = {place.resolve(): True for place in self.writable if place.exists()}
+        read = {place.resolve(): "--ro-bind" for place in self.readable if place.exists()}
+        show = {place.resolve(): "--bind" for place in self.writable if place.exists()}
+        hide = {place.resolve(): "" for place in (*_DOORS, *self.hidden) if place.exists()}
         mounts: list[str] = []
-        for place, shown in sorted({**show, **hide}.items(), key=lambda entry: len(entry[0].parts)):
-            mounts += ("--bind", str(place), str(place)) if shown else _cover(place)
+        for place, how in sorted({**read, **show, **hide}.items(), key=lambda entry: len(entry[0].parts)):
+            mounts += (how, str(place), str(place)) if how else _cover(place)
         return mounts
 
 
