@@ -24,7 +24,9 @@ def test_the_version_is_told(program: Program) -> None:
     assert program.run("--debug", "--version").out == f"talaria {__version__}\n"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"], [], ["--color", "never", "--help"], ["-p", "work"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["-h"], ["help"], ["--color", "never", "--help"], ["-p", "work", "help"]]
+)
 def test_help_lists_every_command_and_where_to_read_on(program: Program, words: list[str]) -> None:
     told = program.run(*words)
     assert told.code == 0
@@ -67,8 +69,8 @@ def test_an_unknown_command_like_no_other_points_to_help(program: Program) -> No
 @pytest.mark.parametrize(
     ("words", "sentence", "topic"),
     [
-        (["--bogus"], "unrecognized arguments: --bogus", "talaria help"),
-        (["-p"], "expected one argument", "talaria help"),
+        (["--bogus"], "unrecognized arguments: --bogus", "talaria help chat"),
+        (["-p"], "expected one argument", "talaria help chat"),
         (["completion", "tcsh"], "invalid choice: 'tcsh'", "talaria help completion"),
         (["completion", "--color", "pink"], "invalid choice: 'pink'", "talaria help completion"),
         (["completion", "bash", "--deb"], "unrecognized arguments: --deb", "talaria help completion"),

@@ -37,7 +37,7 @@ def _open_closed_streams() -> None:
 
 def _answer(words: list[str]) -> int:
     match words:
-        case [] | ["-h" | "--help" | "help"]:
+        case ["-h" | "--help" | "help"]:
             sys.stdout.write(overview() + "\n")
         case ["-V" | "--version"]:
             sys.stdout.write(version() + "\n")

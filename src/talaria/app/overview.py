@@ -18,6 +18,7 @@ _ENVIRONMENT = (
     ("NO_COLOR", "Not empty: no colours"),
 )
 _MORE = """\
+Without a command it opens the chat, or answers what it reads from a pipe.
 `talaria help COMMAND` explains a command.
 `talaria completion --help` tells how to complete commands with the Tab key."""
 
@@ -32,7 +33,7 @@ def overview() -> str:
     groups = groupby(SUBCOMMANDS, key=lambda entry: entry.group)
     sections = [
         "Talaria, a personal AI agent that lives wherever its person is.",
-        "Usage: talaria [OPTION ...] COMMAND [ARGUMENT ...]",
+        "Usage: talaria [OPTION ...] [COMMAND [ARGUMENT ...]]",
         *(_section(group, [(entry.name, entry.summary) for entry in entries]) for group, entries in groups),
         _section("Options, before or after the command", _OPTIONS),
         _section("Environment", _ENVIRONMENT),

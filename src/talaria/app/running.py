@@ -6,8 +6,9 @@ from talaria.app.overview import overview, version
 from talaria.app.parsers import build_parser
 from talaria.app.services import ProcessServices
 from talaria.app.subcommands import SUBCOMMANDS, find_subcommand, load
-from talaria.cli.arguments import MISUSED, Parser
+from talaria.cli.arguments import MISUSED
 
+DEFAULT = "chat"
 _WITH_VALUE = {"-p", "--profile", "--color"}
 
 
@@ -15,7 +16,7 @@ def run(words: list[str]) -> int:
     """Do what the words say and return the exit code."""
     before, rest = _divide(words)
     if rest[:1] == ["help"]:
-        rest = [*rest[1:], "--help"] if rest[1:] else []
+        before, rest = (before, [*rest[1:], "--help"]) if rest[1:] else (["--help"], [])
     try:
         return _run_subcommand(before, rest) if rest else _answer(before)
     except SystemExit as left:  # argparse leaves this way, having said what it had to say
@@ -34,10 +35,10 @@ def _answer(options: list[str]) -> int:
     if {"-V", "--version"}.intersection(options):
         sys.stdout.write(f"{version()}\n")
         return 0
-    if not {"-h", "--help"}.intersection(options):
-        Parser(prog="talaria").parse_args(options)
-    sys.stdout.write(f"{overview()}\n")
-    return 0
+    if {"-h", "--help"}.intersection(options):
+        sys.stdout.write(f"{overview()}\n")
+        return 0
+    return _run_subcommand(options, [DEFAULT])
 
 
 def _run_subcommand(before: list[str], words: list[str]) -> int:

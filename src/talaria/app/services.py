@@ -14,9 +14,15 @@ from talaria.settings.environment import process_environment
 from talaria.settings.profiles import Profile, Profiles, find_home
 
 if TYPE_CHECKING:  # loaded by name, each by the first subcommand that asks for it
+    from asyncio import TaskGroup
+    from collections.abc import Callable
+    from contextlib import AsyncExitStack
+
     from talaria.cli.command_tree import Command
     from talaria.cli.services import ModelDesk
     from talaria.contracts.store import Database
+    from talaria.core.events import TurnEvent
+    from talaria.sessions.chat import Chat, ChatWish
     from talaria.settings.model import Settings
 
 
@@ -82,6 +88,20 @@ class ProcessServices:
         secrets = load("talaria.settings.secrets").read_secrets(self.profile, self.environment)
         desk: ModelDesk = load("talaria.app.models").ProfileModels(self.settings(), secrets, self.profile.folder)
         return desk
+
+    async def open_chat(
+        self, wish: "ChatWish", emit: "Callable[[TurnEvent], None]", stack: "AsyncExitStack", jobs: "TaskGroup"
+    ) -> "Chat":
+        """A conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
+        chats = load("talaria.app.chats")
+        house = chats.House(
+            settings=self.settings(),
+            profile=self.profile,
+            secrets=load("talaria.settings.secrets").read_secrets(self.profile, self.environment),
+            environment=self.environment,
+        )
+        chat: Chat = await chats.open_chat(house, wish, emit, stack, jobs)
+        return chat
 
     def command_line(self) -> "Command":
         """Everything that may be typed after `talaria`; loads every subcommand."""

@@ -21,6 +21,7 @@ class Subcommand:
 
 
 SUBCOMMANDS = (
+    Subcommand("Conversations", "chat", "Talk to the agent, once or line by line", "talaria.cli.chat"),
     Subcommand(
         "Conversations", "sessions", "List, show, search, rename, export and delete them", "talaria.cli.sessions"
     ),

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:  # nothing of this is loaded before a subcommand asks for it
-    from contextlib import AbstractContextManager
+    from asyncio import TaskGroup
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager, AsyncExitStack
 
     from talaria.cli.command_tree import Command
     from talaria.cli.terminal import Terminal
     from talaria.contracts.models import ModelInfo
     from talaria.contracts.store import Database
+    from talaria.core.events import TurnEvent
+    from talaria.sessions.chat import Chat, ChatWish
     from talaria.settings.model import Settings
     from talaria.settings.profiles import Profile, Profiles
 
@@ -94,6 +98,11 @@ class Services(Protocol):
 
     def models(self) -> ModelDesk:
         """The models of this profile."""
+
+    async def open_chat(
+        self, wish: "ChatWish", emit: "Callable[[TurnEvent], None]", stack: "AsyncExitStack", jobs: "TaskGroup"
+    ) -> "Chat":
+        """A conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
 
     def command_line(self) -> "Command":
         """Everything that may be typed after `talaria`; loads every subcommand."""

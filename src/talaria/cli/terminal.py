@@ -55,6 +55,15 @@ class Terminal:
         """Print one line, or several if the text has them."""
         print(harmless(text, styled=self._colored), file=self._stdout)
 
+    def piece(self, text: str) -> None:
+        """Print a piece of a line at once."""
+        print(harmless(text, styled=self._colored), end="", file=self._stdout, flush=True)
+
+    def prompt(self, text: str) -> None:
+        """Invite a person to type, beside the output."""
+        self._stdout.flush()
+        print(harmless(text, styled=self._notes_colored), end="", file=self._stderr, flush=True)
+
     def note(self, text: str) -> None:
         """Print a remark beside the output, on stderr."""
         self._stdout.flush()

@@ -1,0 +1,194 @@
+"""Open a conversation: store, model, tools and instructions put together for one front door."""
+
+import hashlib
+from asyncio import TaskGroup
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from talaria.agent.approval.grants import allow_listed
+from talaria.agent.approval.policy import ApprovalPolicy
+from talaria.agent.auxiliary import Auxiliary
+from talaria.agent.budget import Budget, Unlimited
+from talaria.agent.loop import Agent, Manner
+from talaria.agent.model_calls import ModelCalls, ModelChoice
+from talaria.agent.prompt import DEFAULT_IDENTITY, Tiers, instructions, project_context
+from talaria.agent.surroundings import Limits
+from talaria.agent.toolbox import Toolbox
+from talaria.agent.window import Window
+from talaria.app.models import Models
+from talaria.app.stores import open_store
+from talaria.app.toolsets import Workbench, make_tools
+from talaria.contracts.models import ModelInfo
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.sessions import NewSession, Session, SessionFilter
+from talaria.core.errors import Ambiguous, NotFound
+from talaria.core.events import TurnEvent
+from talaria.sessions.approvals import SessionApprover
+from talaria.sessions.budget import StoredBudget
+from talaria.sessions.chat import Chat, ChatWish
+from talaria.sessions.conversation import Conversation, Desk
+from talaria.sessions.prefix import Prefix, keep_prefix
+from talaria.sessions.questions import Questions
+from talaria.sessions.summaries import StoredSummaries
+from talaria.settings.files import read_file
+from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile
+from talaria.settings.secrets import KNOWN_SECRETS, Secrets
+from talaria.tools.memory.tool import snapshot
+from talaria.tools.skills.shelf import index
+from talaria.tools.workspace import LocalWorkspace
+
+_MICRODOLLARS = 1_000_000
+
+
+class House(Struct, frozen=True, kw_only=True):
+    """What every conversation of a process shares."""
+
+    settings: Settings
+    profile: Profile
+    secrets: Secrets
+    environment: Mapping[str, str]
+
+
+async def open_chat(
+    house: House, wish: ChatWish, emit: Callable[[TurnEvent], None], stack: AsyncExitStack, jobs: TaskGroup
+) -> Chat:
+    """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
+    house.profile.prepare()
+    store, notes = open_store(house.settings, house.profile)
+    stack.push_async_callback(store.close)
+    models = Models(_with_model(house.settings, wish.model), house.secrets, house.profile.folder)
+    stack.push_async_callback(models.close)
+    chosen, chain = await models.chosen(), await models.chain()
+    if chosen.limits:
+        notes += await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits))
+    session = await store.write(lambda tx: _session(tx, wish, chain[0].model))
+    bench = Workbench(
+        settings=house.settings,
+        profile=house.profile,
+        store=store,
+        folder=wish.folder,
+        closing=stack,
+        model=_info(chain),
+    )
+    calls = ModelCalls(chain)
+    auxiliary = Auxiliary(ModelCalls(await models.auxiliary()))
+    agent = await _agent(bench, wish, session, calls, auxiliary)
+    questions = Questions(emit, patience=house.settings.approval.timeout_seconds if wish.attended else 0)
+    desk = _desk(house, bench, session, questions, emit)
+    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary if wish.titled else None)
+    stack.push_async_callback(conversation.close)
+    return Chat(
+        conversation=conversation,
+        questions=questions,
+        title=session.title,
+        model=chain[0].model,
+        notes=tuple(notes),
+    )
+
+
+def _with_model(settings: Settings, wanted: str) -> Settings:
+    """Return the settings with another model, written as ``PROVIDER:MODEL`` or just ``MODEL``."""
+    if not wanted:
+        return settings
+    provider, colon, name = wanted.partition(":")
+    if not colon:
+        provider, name = settings.model.provider, wanted
+    return structs.replace(settings, model=structs.replace(settings.model, provider=provider, name=name))
+
+
+def _once(tx: Transaction, key: str, sentence: str) -> list[str]:
+    """Return a sentence the first time it is to be said."""
+    if tx.state.get(key):
+        return []
+    tx.state.put(key, sentence)
+    return [sentence]
+
+
+def _session(tx: Transaction, wish: ChatWish, model: str) -> Session:
+    if not wish.resume and not wish.latest:
+        return tx.sessions.create(NewSession(source=wish.source, model=model))
+    wanted = SessionFilter(matching=wish.resume, source="" if wish.resume else wish.source, limit=2)
+    found = tx.sessions.find(wanted)
+    if not found:
+        raise NotFound("There is no such conversation. `talaria sessions list` shows those there are.")
+    if wish.resume and len(found) > 1:
+        raise Ambiguous(f"`{wish.resume}` fits several conversations: name one by its id (`talaria sessions list`).")
+    return found[0]
+
+
+async def _agent(bench: Workbench, wish: ChatWish, session: Session, calls: ModelCalls, auxiliary: Auxiliary) -> Agent:
+    toolbox = Toolbox(make_tools(bench) if wish.tools is None else wish.tools)
+    digest = hashlib.sha256(b"".join(bytes(spec.parameters) for spec in toolbox.specs)).hexdigest()
+    fresh = Prefix(instructions(_tiers(bench, wish)), digest, bench.model.name)
+    model = bench.settings.model
+    manner = Manner(
+        instructions=await keep_prefix(bench.store, session.id, fresh),
+        effort=model.effort,
+        max_output_tokens=model.max_output_tokens or None,
+        temperature=model.temperature,
+    )
+    window = Window(bench.model, StoredSummaries(bench.store, session.id), auxiliary)
+    return Agent(calls, bench.model, toolbox, manner, window)
+
+
+def _tiers(bench: Workbench, wish: ChatWish) -> Tiers:
+    own = (read_file(bench.profile.folder / "SOUL.md") or b"").decode(errors="replace").strip()
+    return Tiers(
+        identity=wish.identity or own or DEFAULT_IDENTITY,
+        skills=index(bench.skill_folders),
+        project=project_context(wish.folder),
+        memory=snapshot(bench.memory_folder),
+        surface=f"{wish.surface} Your working folder is {wish.folder}.".strip(),
+    )
+
+
+def _desk(
+    house: House, bench: Workbench, session: Session, questions: Questions, emit: Callable[[TurnEvent], None]
+) -> Desk:
+    secrets = [secret.name for secret in KNOWN_SECRETS]
+    workspace = LocalWorkspace(bench.folder, house.environment, secrets=secrets)
+    approval = house.settings.approval
+    policy = ApprovalPolicy(
+        home=Path(house.environment.get("HOME", str(bench.folder))),
+        mode=approval.mode,
+        allowed=tuple(map(allow_listed, approval.allowed)),
+        protected=(house.profile.folder,),
+    )
+    return Desk(
+        emit=emit,
+        person=questions,
+        approver=SessionApprover(bench.store, session.id, policy, questions, workspace),
+        workspace=workspace,
+        limits=_limits(house.settings),
+        budget=_budget(house.settings, bench.store, session),
+    )
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        iterations=settings.agent.max_iterations,
+        tokens=settings.agent.max_turn_tokens or None,
+        cost_microdollars=round(settings.budget.turn * _MICRODOLLARS) or None,
+        seconds=settings.agent.max_turn_seconds or None,
+    )
+
+
+def _budget(settings: Settings, store: Store, session: Session) -> Budget:
+    month = f"{datetime.now(UTC):%Y-%m}"
+    caps = (
+        (f"all:{month}", settings.budget.total),
+        (f"person:{session.owner}:{month}", settings.budget.person),
+        (f"session:{session.id}", settings.budget.session),
+    )
+    held = [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
+    return StoredBudget(store, held) if held else Unlimited()
+
+
+def _info(chain: tuple[ModelChoice, ...]) -> ModelInfo:
+    return chain[0].info or ModelInfo(name=chain[0].model, known=False)

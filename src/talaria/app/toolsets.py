@@ -1,0 +1,148 @@
+"""The tools of an agent by group, as the settings want them."""
+
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import Provider
+from talaria.contracts.store import Store
+from talaria.contracts.tool import Tool
+from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile
+from talaria.tools.clarify import Clarify
+from talaria.tools.code.tool import ExecuteCode
+from talaria.tools.files.edit import EditFile
+from talaria.tools.files.listing import ListFiles
+from talaria.tools.files.read import ReadFile
+from talaria.tools.files.search import SearchFiles
+from talaria.tools.files.write import WriteFile
+from talaria.tools.memory.tool import Memory
+from talaria.tools.output import FullOutputs
+from talaria.tools.recall.meaning import Meaning
+from talaria.tools.recall.tool import SessionSearch
+from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
+from talaria.tools.skills.tool import Skills
+from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.tool import Terminal
+from talaria.tools.todo import Todo
+from talaria.tools.vision import Vision
+from talaria.tools.web.client import WebClient
+from talaria.tools.web.engines import DuckDuckGo, SearXng
+from talaria.tools.web.fetch import WebFetch
+from talaria.tools.web.search import WebSearch
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+class Workbench(Struct, frozen=True, kw_only=True):
+    """What tools are made of; ``closing`` takes what has to be let go of in the end."""
+
+    settings: Settings
+    profile: Profile
+    store: Store
+    folder: Path
+    closing: AsyncExitStack
+    seer: tuple[Provider, str] | None = None
+    model: ModelInfo
+
+    @property
+    def skill_folders(self) -> tuple[Path, ...]:
+        """Where skills are: the profile's own first, then those of the project."""
+        return self.profile.folder / "skills", self.folder / ".talaria" / "skills"
+
+    @property
+    def memory_folder(self) -> Path:
+        """Where the agent keeps what it remembers."""
+        return self.profile.folder / "memory"
+
+
+def make_tools(bench: Workbench) -> list[Tool]:
+    """Return the tools that the settings have on; none for a model that cannot use any."""
+    if not bench.model.tools:
+        return []
+    wanted = bench.settings.tools
+    made = [tool for name in wanted.toolsets for tool in TOOLSETS[name](bench)]
+    return [tool for tool in made if tool.name not in wanted.disabled]
+
+
+def _terminal(bench: Workbench) -> list[Tool]:
+    processes = Processes()
+    bench.closing.callback(processes.close)
+    outputs = FullOutputs(bench.profile.folder / "outputs")
+    return [Terminal(processes, outputs, sandbox=_sandbox(bench))]
+
+
+def _files(bench: Workbench) -> list[Tool]:
+    return [ReadFile(), WriteFile(), EditFile(), SearchFiles(), ListFiles()]
+
+
+def _web(bench: Workbench) -> list[Tool]:
+    client = WebClient()
+    url = bench.settings.tools.search_engine
+    engine = SearXng(url) if url else DuckDuckGo()
+    _close_later(bench, client.close, engine.close)
+    return [WebFetch(client), WebSearch(engine)]
+
+
+def _memory(bench: Workbench) -> list[Tool]:
+    meaning = Meaning() if Meaning.is_installed() else None
+    return [Memory(bench.memory_folder), SessionSearch(bench.store, meaning)]
+
+
+def _skills(bench: Workbench) -> list[Tool]:
+    return [Skills(bench.skill_folders)]
+
+
+def _planning(bench: Workbench) -> list[Tool]:
+    return [Todo(bench.store), Clarify()]
+
+
+def _code(bench: Workbench) -> list[Tool]:
+    return [ExecuteCode(lambda call: call.call_tool, wrap=_wrap(bench))]
+
+
+def _vision(bench: Workbench) -> list[Tool]:
+    """Give sight to a model that has none of its own, where another one can lend it."""
+    if bench.model.images or bench.seer is None:
+        return []
+    client = WebClient()
+    _close_later(bench, client.close)
+    return [Vision(*bench.seer, client)]
+
+
+def _sandbox(bench: Workbench) -> Sandbox | None:
+    wanted = bench.settings.sandbox
+    if not wanted.enabled or sandbox_available() is not None:
+        return None
+    return Sandbox(
+        writable=(bench.folder,),
+        readable=(Path(sys.prefix), _PACKAGE),
+        hidden=(bench.profile.folder,),
+        network=wanted.network,
+    )
+
+
+def _wrap(bench: Workbench) -> Callable[..., list[str]] | None:
+    sandbox = _sandbox(bench)
+    return sandbox.wrap if sandbox else None
+
+
+def _close_later(bench: Workbench, *closes: Callable[[], Awaitable[None]]) -> None:
+    for close in closes:
+        bench.closing.push_async_callback(close)
+
+
+TOOLSETS: Mapping[str, Callable[[Workbench], list[Tool]]] = {
+    "terminal": _terminal,
+    "files": _files,
+    "web": _web,
+    "memory": _memory,
+    "skills": _skills,
+    "planning": _planning,
+    "code": _code,
+    "vision": _vision,
+}

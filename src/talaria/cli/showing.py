@@ -1,0 +1,99 @@
+"""What a person, or a script, sees of a turn."""
+
+from typing import Protocol, assert_never
+
+import msgspec
+
+from talaria.cli.terminal import Terminal
+from talaria.core.events import (
+    ApprovalAsked,
+    ModelCalled,
+    Noticed,
+    PersonJoined,
+    QuestionAsked,
+    ReasoningAdded,
+    TextAdded,
+    ToolAnswered,
+    ToolCalled,
+    ToolProgressed,
+    TurnAnswered,
+    TurnEvent,
+    TurnFailed,
+    TurnOutOfBudget,
+    TurnStopped,
+)
+from talaria.sessions.chat import Chat
+
+
+class Show(Protocol):
+    """One way to show a conversation."""
+
+    def opened(self, chat: Chat) -> None:
+        """Say what the person should know first."""
+
+    def event(self, event: TurnEvent) -> None:
+        """Show what happens."""
+
+
+class EventLines:
+    """Implements `Show` for scripts: every event as a line of JSON."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def opened(self, chat: Chat) -> None:
+        """Print which conversation it is."""
+        opened = {"type": "opened", "session": chat.conversation.session_id, "model": chat.model, "notes": chat.notes}
+        self._print(opened)
+
+    def event(self, event: TurnEvent) -> None:
+        """Print the event."""
+        self._print(event)
+
+    def _print(self, value: object) -> None:
+        self._terminal.document(msgspec.json.encode(value).decode() + "\n")
+
+
+class Transcribed:
+    """Implements `Show` for people: the reply as the output, everything else beside it."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._open_line = False
+
+    def opened(self, chat: Chat) -> None:
+        """Print the notes."""
+        for note in chat.notes:
+            self._terminal.note(note)
+
+    def event(self, event: TurnEvent) -> None:
+        """Show what happens."""
+        match event:
+            case TextAdded(text):
+                self._terminal.piece(text)
+                self._open_line = not text.endswith("\n")
+            case ToolCalled(summary=summary):
+                self._beside(f"· {summary}", "dim")
+            case ToolAnswered(result=result, name=name) if result.failed:
+                self._beside(f"· {name} failed: {result.text.partition(chr(10))[0]}", "dim")
+            case ApprovalAsked(tool=tool, summary=summary, reason=reason):
+                self._beside(f"{tool} wants to do this: {summary}\n{reason}", "yellow")
+            case QuestionAsked(question=question, choices=choices):
+                self._beside("\n".join([question, *(f"{n}. {text}" for n, text in enumerate(choices, 1))]), "bold")
+            case Noticed(text) | TurnFailed(text) | TurnOutOfBudget(text=text):
+                self._beside(text, "yellow")
+            case TurnAnswered() | TurnStopped():
+                self._end_line()
+            case ReasoningAdded() | ToolProgressed() | ToolAnswered() | PersonJoined() | ModelCalled():
+                pass
+            case _:
+                assert_never(event)
+
+    def _beside(self, text: str, style: str) -> None:
+        self._end_line()
+        self._terminal.note(self._terminal.styled(text, style))
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            self._terminal.line()
+            self._open_line = False

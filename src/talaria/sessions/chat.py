@@ -1,0 +1,38 @@
+"""What a front door asks for when it opens a conversation, and what it gets."""
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.contracts.tool import Tool
+from talaria.sessions.conversation import Conversation
+from talaria.sessions.questions import Questions
+
+
+class ChatWish(Struct, frozen=True, kw_only=True):
+    """Which conversation, with which model: a new one with the usual model where nothing is said.
+
+    ``resume`` is an id, a title or a part of one; ``latest`` goes on with the last one of this source. Where nobody
+    attends, questions are answered with no at once.
+    """
+
+    source: str
+    folder: Path
+    resume: str = ""
+    latest: bool = False
+    model: str = ""
+    surface: str = ""
+    identity: str = ""
+    titled: bool = True
+    attended: bool = True
+    tools: tuple[Tool, ...] | None = None
+
+
+class Chat(Struct, frozen=True, kw_only=True):
+    """An open conversation; ``notes`` are sentences that the person should read first."""
+
+    conversation: Conversation
+    questions: Questions
+    title: str
+    model: str
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,175 @@
+"""`talaria chat` and bare `talaria`, run as a person or a script would, with a scripted model behind a socket."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.app.program import TALARIA, Outcome, Program, read_all, terminal_pair
+
+from talaria.testing.model_server import Ask, ModelServer, Say, bad_key
+
+CTRL_C = "\x03"
+DANGEROUS = "echo true | sh && touch done"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer) -> Program:
+    """Talaria with the scripted model for its own."""
+    folder = tmp_path / "profiles" / "default"
+    folder.mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    (folder / "config.toml").write_text(
+        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
+    )
+    return Program(tmp_path)
+
+
+async def test_a_question_is_answered_on_the_output(program: Program, server: ModelServer) -> None:
+    server.script(Say("Forty-two."))
+    assert await _run(program, "chat", "-q", "What is it?") == Outcome(0, "Forty-two.\n")
+    assert server.received[0].question == "What is it?"
+
+
+async def test_text_from_a_pipe_follows_the_question(program: Program, server: ModelServer) -> None:
+    server.script(Say("Looks fine."))
+    done = await _run(program, "chat", "-q", "review", typed="+ new line\n")
+    assert done.out == "Looks fine.\n"
+    assert server.received[0].question == "review\n\n+ new line"
+
+
+async def test_bare_talaria_answers_what_it_reads(program: Program, server: ModelServer) -> None:
+    server.script(Say("Hello."))
+    assert (await _run(program, typed="hi\n")).out == "Hello.\n"
+
+
+async def test_nothing_to_answer_is_said(program: Program) -> None:
+    refused = await _run(program, "chat")
+    assert refused.code == 1
+    assert "nothing to answer" in refused.err
+
+
+async def test_events_come_as_lines_of_json(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("list_files", {})]), Say("Nothing there."))
+    done = await _run(program, "chat", "--json", "-q", "what is here?")
+    events = [json.loads(line) for line in done.out.splitlines()]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "opened"
+    assert kinds[-1] == "answered"
+    assert {"tool_called", "tool_answered", "model_called", "text"} <= set(kinds)
+
+
+async def test_a_conversation_goes_on_by_its_id_and_as_the_last_one(program: Program, server: ModelServer) -> None:
+    await _run(program, "chat", "-q", "My name is on the door.")
+    session = (await _run(program, "sessions", "list")).out.split("\t")[0]
+    await _run(program, "chat", "-q", "What did I say?", "--resume", session)
+    await _run(program, "chat", "-q", "And before?", "--continue")
+    said = [message["content"] for message in server.received[-1].json["messages"]]
+    assert said[1:] == ["My name is on the door.", "ok", "What did I say?", "ok", "And before?"]
+
+
+async def test_the_prefix_of_a_request_is_the_same_in_another_process(program: Program, server: ModelServer) -> None:
+    await _run(program, "chat", "-q", "one")
+    await _run(program, "chat", "-q", "two", "--continue")
+    first, second = (call.json for call in server.received)
+    assert second["messages"][:2] == first["messages"]
+    assert second["tools"] == first["tools"]
+
+
+async def test_a_failure_is_a_sentence_and_an_exit_code(program: Program, server: ModelServer) -> None:
+    server.otherwise(bad_key())
+    failed = await _run(program, "chat", "-q", "hi")
+    assert (failed.code, failed.out) == (1, "")
+    assert "key" in failed.err
+    assert "Traceback" not in failed.err
+
+
+async def test_dangerous_commands_do_not_run_where_nobody_can_allow_them(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("I could not."))
+    done = await _run(program, "chat", "-q", "clean up")
+    assert done.out == "I could not.\n"
+    assert not (program.home / "work" / "done").exists()
+    assert "nobody was there" in server.received[1].body.decode()
+
+
+async def test_a_person_at_the_terminal_is_asked(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("It is done."))
+    shown = await asyncio.to_thread(_type, program, ["clean up\n", "o\n", "\x04"], ["> ", "[N]o: ", "It is done.\n> "])
+    assert "It is done." in shown
+    assert (program.home / "work" / "done").exists()
+
+
+async def test_ctrl_c_stops_the_answer_and_the_next_line_is_answered(program: Program, server: ModelServer) -> None:
+    server.script(Say("one two three four five six seven eight nine ten", pause=0.3), Say("fine"))
+    shown = await asyncio.to_thread(
+        _type, program, ["go\n", CTRL_C, "again\n", "\x04"], ["> ", "one", "\n> ", "fine\n> "]
+    )
+    assert "fine" in shown
+    assert "ten" not in shown
+
+
+async def test_a_killed_turn_goes_on_where_it_was(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("list_files", {})]), Say("slow " * 50, pause=0.1))
+    process = await asyncio.create_subprocess_exec(
+        TALARIA,
+        "chat",
+        "-q",
+        "look around",
+        env=program.environment(),
+        cwd=program.home / "work",
+        stdin=asyncio.subprocess.DEVNULL,
+    )
+    await server.arrived(2)
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    server.script(Say("All done."), Say("As I said."))
+    done = await _run(program, "chat", "-q", "well?", "--continue")
+    assert done.out == "All done.\nAs I said.\n"
+    roles = [message["role"] for message in server.received[-1].json["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
+
+
+async def _run(program: Program, *words: str, typed: str = "") -> Outcome:
+    """Run the program beside the server that it speaks to."""
+    process = await asyncio.create_subprocess_exec(
+        TALARIA,
+        *words,
+        env=program.environment(),
+        cwd=program.home / "work",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate(typed.encode())
+    return Outcome(process.returncode or 0, out.decode(), err.decode())
+
+
+def _type(program: Program, lines: list[str], prompts: list[str]) -> str:
+    """Type each line when the screen shows what it answers, and return all that was shown."""
+    shown = ""
+    with terminal_pair() as (person, screen):
+        process = subprocess.Popen(
+            [TALARIA], env=program.environment(), cwd=program.home / "work", stdin=screen, stdout=screen, stderr=screen
+        )
+        os.close(screen)
+        for prompt, line in zip(prompts, lines, strict=True):
+            seen = len(shown)
+            while prompt not in shown[seen:]:
+                shown += os.read(person, 65536).decode().replace("\r\n", "\n")
+            if line == CTRL_C:  # no shell has made this terminal the program's own, so the key alone does nothing
+                process.send_signal(signal.SIGINT)
+            else:
+                os.write(person, line.encode())
+        shown += read_all(person)
+        process.wait()
+    return shown
