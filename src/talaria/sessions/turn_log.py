@@ -1,6 +1,8 @@
 """The log of a turn in the store: every step fenced by the lease of its conversation."""
 
+import asyncio
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +16,7 @@ from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudg
 from talaria.core.ids import TurnId
 from talaria.core.messages import Message, ToolCall, ToolResult
 
+T = TypeVar("T")
 MODEL, TOOL = "model", "tool"
 Finishing = Callable[[Transaction, TurnEnd, Message | None], None]
 
@@ -55,7 +58,7 @@ class StoredTurn:
             tx.leases.check(self._claim.lease)
             self._append(tx, messages, step)
 
-        await self._store.write(work)
+        await self._write(work)
 
     async def begin_call(self, call: ToolCall, summary: str) -> None:
         """Record that a tool is about to run."""
@@ -65,7 +68,7 @@ class StoredTurn:
             tx.leases.check(self._claim.lease)
             return tx.turns.begin_step(self._turn_id, TOOL, call.name, request)
 
-        self._steps[call.id] = await self._store.write(work)
+        self._steps[call.id] = await self._write(work)
 
     async def end_call(self, call: ToolCall, result: ToolResult) -> None:
         """Record what a tool answered, ahead of the others of its reply."""
@@ -75,7 +78,7 @@ class StoredTurn:
             tx.leases.check(self._claim.lease)
             tx.turns.end_step(self._turn_id, self._steps[call.id], text)
 
-        await self._store.write(work)
+        await self._write(work)
 
     async def begun_calls(self) -> list[BegunCall]:
         """Return the calls of this turn's last reply that had begun before it was resumed."""
@@ -96,7 +99,16 @@ class StoredTurn:
                 self._append(tx, [reply] if reply else [], step)
                 self._finishing(tx, end, reply)
 
-        await self._store.write(work)
+        await self._write(work)
+
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        """Write, to the end even if cancelled meanwhile: what follows must not overtake it."""
+        writing = asyncio.ensure_future(self._store.write(work))
+        try:
+            return await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.gather(writing, return_exceptions=True)
+            raise
 
     def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None) -> None:
         if messages:
