@@ -1,6 +1,7 @@
 """A conversation has one owner at a time, and each arrival one turn; on every engine."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -120,6 +121,25 @@ async def test_two_workers_never_work_on_one_conversation_at_once(
     await other.close()
     assert most == 1
     assert await texts(store, session_id) == [text for number in numbers for text in (number, f"yes, {number}")]
+
+
+async def test_whoever_is_refused_can_rely_on_the_owner(
+    place: Place, clock: SettableClock, store: Store, session_id: SessionId
+) -> None:
+    other = place.open_store(clock, "worker-2")
+
+    async def speak(desk: Store, name: str) -> None:
+        for number in range(40):
+            await admit(desk, session_id, name, str(number), said(f"{name} {number}"))
+            with suppress(Refused):
+                await work_off(desk, session_id, agree)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(speak(store, "ann"))
+        group.create_task(speak(other, "bob"))
+    await other.close()
+    assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+    assert len(await texts(store, session_id)) == 160
 
 
 async def test_a_long_turn_keeps_its_lease(store: Store, clock: SettableClock, session_id: SessionId) -> None:

@@ -1,8 +1,9 @@
 """A conversation at work: what arrives for it is worked off one turn at a time, by one owner."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,8 @@ from talaria.sessions.company import accompanied
 from talaria.sessions.turn_log import StoredTurn
 
 LEASE = timedelta(seconds=15)
-TakeTurn = Callable[[TurnLog], Awaitable[TurnEnd]]
+TakeTurn = Callable[[TurnLog], Coroutine[Any, Any, TurnEnd]]
+Work = tuple[TurnId, list[int]]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
@@ -34,15 +36,27 @@ async def work_off(
 ) -> TurnEnd | None:
     """Own the lane of a conversation until nothing waits in it, and return how the last turn ended.
 
-    Raises `Refused` while another worker owns it, and `LeaseLost` as soon as another has taken it over.
+    There is a turn for each message that waits, oldest first; one that an earlier owner left unfinished goes on
+    before them. Raises `Refused` while another worker owns the lane: that one works off what waits now. Raises
+    `LeaseLost` as soon as another has taken it over.
     """
-    claim = await store.write(lambda tx: _claimed(tx, session_id, lease))
+    claim, work = await store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
+    end = None
+    try:
+        while work is not None:
+            end = await accompanied(take_turn(_log(store, claim, *work)), _hold(store, claim, lease))
+            work = await store.write(lambda tx: _begin_or_release(tx, claim))
+    except BaseException:
+        await asyncio.shield(store.write(lambda tx: tx.leases.release(claim.lease)))
+        raise
+    return end
+
+
+def _claim_and_begin(tx: Transaction, session_id: SessionId, lease: timedelta) -> tuple[SessionClaim, Work | None]:
+    claim = _claimed(tx, session_id, lease)
     if claim is None:
         raise Refused("This conversation is being worked on by another process. Wait for it, or stop it there.")
-    try:
-        return await accompanied(Lane(store, claim).work_off(take_turn), _hold(store, claim, lease))
-    finally:
-        await asyncio.shield(store.write(lambda tx: tx.leases.release(claim.lease)))
+    return claim, _begin_or_release(tx, claim)
 
 
 def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
@@ -55,42 +69,34 @@ def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> Sessio
     return SessionClaim(session_id, taken) if taken else None
 
 
-class Lane:
-    """The lane of one conversation, owned by this worker."""
+def _begin_or_release(tx: Transaction, claim: SessionClaim) -> Work | None:
+    """Begin the next turn, or give the lane up: in one transaction, so that nothing arrives unseen in between."""
+    work = _begin(tx, claim)
+    if work is None:
+        tx.leases.release(claim.lease)
+    return work
 
-    def __init__(self, store: Store, claim: SessionClaim) -> None:
-        self._store = store
-        self._claim = claim
 
-    async def work_off(self, take_turn: TakeTurn) -> TurnEnd | None:
-        """Take a turn for each message that waits, oldest first, and return how the last one ended.
+def _begin(tx: Transaction, claim: SessionClaim) -> Work | None:
+    """Return the turn to take and what it works off: one that was cut off, else a new one for what waits."""
+    for turn in tx.turns.find(claim.session_id, running=True):
+        taken = tx.inbox.unsettled(claim.session_id)
+        return turn.id, [item.id for item in taken if item.turn_id == turn.id]
+    turn_id = new_turn_id()
+    items = tx.inbox.take(claim, turn_id)
+    if not items:
+        return None
+    tx.turns.begin(claim.session_id, turn_id)
+    tx.messages.append(claim.session_id, [_decode(item.payload) for item in items])
+    return turn_id, [item.id for item in items]
 
-        A turn that an earlier owner left unfinished goes on first.
-        """
-        end = None
-        while (work := await self._store.write(self._next)) is not None:
-            end = await take_turn(self._log(*work))
-        return end
 
-    def _next(self, tx: Transaction) -> tuple[TurnId, list[int]] | None:
-        """Return the turn to take and what it works off: one that was cut off, else a new one for what waits."""
-        for turn in tx.turns.find(self._claim.session_id, running=True):
-            taken = tx.inbox.unsettled(self._claim.session_id)
-            return turn.id, [item.id for item in taken if item.turn_id == turn.id]
-        turn_id = new_turn_id()
-        items = tx.inbox.take(self._claim, turn_id)
-        if not items:
-            return None
-        tx.turns.begin(self._claim.session_id, turn_id)
-        tx.messages.append(self._claim.session_id, [_decode(item.payload) for item in items])
-        return turn_id, [item.id for item in items]
-
-    def _log(self, turn_id: TurnId, settled: list[int]) -> StoredTurn:
-        return StoredTurn(self._store, self._claim, turn_id, lambda tx, _end, _reply: tx.inbox.settle(settled))
+def _log(store: Store, claim: SessionClaim, turn_id: TurnId, settled: list[int]) -> StoredTurn:
+    return StoredTurn(store, claim, turn_id, lambda tx, _end, _reply: tx.inbox.settle(settled))
 
 
 async def _hold(store: Store, claim: SessionClaim, lease: timedelta) -> None:
-    """Renew the lease until cancelled; losing it ends the block that owns the lane."""
+    """Renew the lease until cancelled; losing it ends the turn beside it."""
     while True:
         await asyncio.sleep(lease.total_seconds() / 3)
         await store.write(lambda tx: tx.leases.renew(claim.lease, lease))
