@@ -1,0 +1,38 @@
+"""The least that a turn can cost: a bare HTTP client that sends the same bodies and reads the replies, no more."""
+
+from collections.abc import Sequence
+from time import perf_counter
+from types import TracebackType
+from typing import Self
+
+import httpx2
+
+_HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer sk-bench"}
+
+
+class BareClient:
+    """httpx, as the SDKs of the vendors use it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = f"{url}/v1/chat/completions"
+        self._http = httpx2.AsyncClient(headers=_HEADERS)
+
+    async def __aenter__(self) -> Self:
+        await self._http.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.__aexit__(kind, error, trace)
+
+    async def send(self, bodies: Sequence[bytes]) -> float:
+        """Send requests one behind the other and return the seconds until the first bytes of the last reply."""
+        first = 0.0
+        for body in bodies:
+            began = perf_counter()
+            first = 0.0
+            async with self._http.stream("POST", self._url, content=body) as response:
+                async for _ in response.aiter_bytes():
+                    first = first or perf_counter() - began
+        return first

@@ -1,0 +1,55 @@
+"""The model of the benchmarks in a process of its own: ``python -m bench.agent_server`` prints its address.
+
+The name of the model says what it does: ``words`` answers at once, ``ten-at-once`` asks for ten tool calls in one
+reply and ``ten-in-turn`` for ten one behind the other, before they answer.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from talaria.testing.model_server import Answer, Ask, Instant, ModelServer, Received, Say
+
+CALLS = 10
+_WORDS = Instant("The quick brown fox jumps over the lazy dog, again and again and again. " * 4, chunks=50)
+
+
+def answer(received: Received) -> Answer:
+    """Return what the model says to a request."""
+    asked = received.json
+    done = sum(message["role"] == "tool" for message in asked["messages"])
+    if asked["model"] == "words" or done == CALLS:
+        return _WORDS
+    calls = CALLS if asked["model"] == "ten-at-once" else 1
+    return Say(calls=[Ask("noted", {"text": f"note {done + number}"}) for number in range(calls)], chunks=1)
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[str]:
+    """Run the server in a process of its own and yield its address."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.agent_server", stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _serve() -> None:
+    async with ModelServer() as server:
+
+        def forgetful(received: Received) -> Answer:
+            server.received.clear()
+            return answer(received)
+
+        server.answering(forgetful)
+        print(server.url, flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())
