@@ -11,7 +11,7 @@ from tests.tools.calls import call_from
 from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.tools.memory.tool import Memory, MemoryArguments, snapshot
-from talaria.tools.memory.whole_files import sole_writer
+from talaria.tools.whole_files import sole_writer
 
 MANY_WRITERS = """
 import sys

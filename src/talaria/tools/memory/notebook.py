@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
 from talaria.tools.memory.suspicion import what_is_wrong
-from talaria.tools.memory.whole_files import sole_writer, write_whole
+from talaria.tools.whole_files import sole_writer, write_whole
 
 Book = Literal["memory", "user"]
 LIMITS: dict[Book, int] = {"memory": 2_200, "user": 1_375}  # characters

@@ -6,7 +6,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.memory.whole_files import sole_writer, write_whole
 from talaria.tools.skills.document import (
     Document,
     check_document,
@@ -15,6 +14,7 @@ from talaria.tools.skills.document import (
     read_document,
     write_document,
 )
+from talaria.tools.whole_files import sole_writer, write_whole
 
 INDEX_LIMIT = 4_000  # characters
 _LINE_LIMIT = 160
