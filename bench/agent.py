@@ -42,7 +42,7 @@ async def _measure(folder: Path, *, turns: int) -> list[Figure]:
             for model, (name, goal) in _TURNS.items():
                 figures.append(await _cpu_figure(name, goal, make(url, model), bare, bodies[model], turns))
             figures.append(await _first_word_figure(make(url, "words"), bare, bodies["words"], turns))
-        figures.append(await _lag_figure(make(url, "words"), rounds=2 if turns < 100 else 5))
+        figures.append(await _lag_figure(make(url, "words"), rounds=5 if turns < 100 else 15))
     return figures
 
 
