@@ -2,11 +2,12 @@
 
 import hashlib
 from asyncio import TaskGroup
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct, structs
 
 from talaria.agent.approval.grants import allow_listed
@@ -20,12 +21,15 @@ from talaria.agent.surroundings import Limits
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
 from talaria.app.models import Models
+from talaria.app.secrecy import secret_values
+from talaria.app.servers import join_servers
 from talaria.app.stores import open_store
 from talaria.app.toolsets import Workbench, make_tools
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session, SessionFilter
+from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.events import TurnEvent
 from talaria.sessions.approvals import SessionApprover
@@ -40,6 +44,7 @@ from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.tools.memory.tool import snapshot
+from talaria.tools.output import masking
 from talaria.tools.skills.shelf import index
 from talaria.tools.workspace import LocalWorkspace
 
@@ -72,13 +77,15 @@ async def open_chat(
         settings=house.settings,
         profile=house.profile,
         store=store,
+        session_id=session.id,
         folder=wish.folder,
         closing=stack,
         model=_info(chain),
     )
+    tools, remarks = await _tools(house, bench, wish, jobs)
     calls = ModelCalls(chain)
     auxiliary = Auxiliary(ModelCalls(await models.auxiliary()))
-    agent = await _agent(bench, wish, session, calls, auxiliary)
+    agent = await _agent(bench, wish, Toolbox(tools), calls, auxiliary)
     questions = Questions(emit, patience=house.settings.approval.timeout_seconds if wish.attended else 0)
     desk = _desk(house, bench, session, questions, emit)
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary if wish.titled else None)
@@ -88,7 +95,7 @@ async def open_chat(
         questions=questions,
         title=session.title,
         model=chain[0].model,
-        notes=tuple(notes),
+        notes=(*notes, *remarks),
     )
 
 
@@ -122,18 +129,31 @@ def _session(tx: Transaction, wish: ChatWish, model: str) -> Session:
     return found[0]
 
 
-async def _agent(bench: Workbench, wish: ChatWish, session: Session, calls: ModelCalls, auxiliary: Auxiliary) -> Agent:
-    toolbox = Toolbox(make_tools(bench) if wish.tools is None else wish.tools)
-    digest = hashlib.sha256(b"".join(bytes(spec.parameters) for spec in toolbox.specs)).hexdigest()
+async def _tools(
+    house: House, bench: Workbench, wish: ChatWish, jobs: TaskGroup
+) -> tuple[Sequence[Tool], Sequence[str]]:
+    """Return what the agent can do, with a sentence for each server of the settings that is not there."""
+    if wish.tools is not None:
+        return wish.tools, ()
+    own = make_tools(bench)
+    if not bench.model.tools or not house.settings.mcp:
+        return own, ()
+    logs = house.profile.logs_folder
+    others, notes = await join_servers(house.settings.mcp, house.secrets, logs, bench.closing, jobs)
+    return [*own, *(tool for tool in others if tool.name not in house.settings.tools.disabled)], notes
+
+
+async def _agent(bench: Workbench, wish: ChatWish, toolbox: Toolbox, calls: ModelCalls, auxiliary: Auxiliary) -> Agent:
+    digest = hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest()
     fresh = Prefix(instructions(_tiers(bench, wish)), digest, bench.model.name)
     model = bench.settings.model
     manner = Manner(
-        instructions=await keep_prefix(bench.store, session.id, fresh),
+        instructions=await keep_prefix(bench.store, bench.session_id, fresh),
         effort=model.effort,
         max_output_tokens=model.max_output_tokens or None,
         temperature=model.temperature,
     )
-    window = Window(bench.model, StoredSummaries(bench.store, session.id), auxiliary)
+    window = Window(bench.model, StoredSummaries(bench.store, bench.session_id), auxiliary)
     return Agent(calls, bench.model, toolbox, manner, window)
 
 
@@ -159,6 +179,7 @@ def _desk(
         mode=approval.mode,
         allowed=tuple(map(allow_listed, approval.allowed)),
         protected=(house.profile.folder,),
+        readable=(bench.outputs.place(session.id),),
     )
     return Desk(
         emit=emit,
@@ -166,6 +187,7 @@ def _desk(
         approver=SessionApprover(bench.store, session.id, policy, questions, workspace),
         workspace=workspace,
         limits=_limits(house.settings),
+        mask=masking(secret_values(house.settings, house.secrets)),
         budget=_budget(house.settings, bench.store, session),
     )
 

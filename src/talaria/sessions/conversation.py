@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -20,6 +21,7 @@ from talaria.core.events import TurnAnswered, TurnEnd, TurnEvent, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.sessions.lane import admit, work_off
+from talaria.sessions.turn_log import Finishing, nothing_more
 
 _LAST_WORDS = 5.0
 
@@ -27,7 +29,10 @@ log = logging.getLogger(__name__)
 
 
 class Desk(Struct, frozen=True, kw_only=True):
-    """Where the turns of a conversation take place, and under which limits."""
+    """Where the turns of a conversation take place, and under which limits.
+
+    ``finishing`` runs in the transaction that ends a turn; ``afterwards`` hear of it when the reply is out.
+    """
 
     emit: Callable[[TurnEvent], None]
     person: Person
@@ -36,6 +41,9 @@ class Desk(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     budget: Budget = Unlimited()
     owner: str = ""
+    finishing: Finishing = nothing_more
+    afterwards: tuple[Callable[[], Awaitable[None]], ...] = ()
+    mask: Callable[[str], str] = str
 
 
 class Conversation:
@@ -114,26 +122,35 @@ class Conversation:
     async def _attempt(self) -> TurnEnd | TalariaError | None:
         """Return what became of the turns: an error that was raised here would end the side jobs as well."""
         try:
-            return await work_off(self._store, self.session_id, self._take_turn)
+            return await work_off(self._store, self.session_id, self._take_turn, finishing=self._desk.finishing)
         except TalariaError as error:
             return error
 
     async def _take_turn(self, turn: TurnLog) -> TurnEnd:
         end = await self._agent.take_turn(turn, self._surroundings(), self._desk.limits)
+        for job in self._desk.afterwards:
+            self._beside(job)
         if isinstance(end, TurnAnswered) and self._auxiliary is not None:
-            job = self._jobs.create_task(self._tend(self._auxiliary))
-            self._side_jobs.add(job)
-            job.add_done_callback(self._side_jobs.discard)
+            self._beside(partial(self._tend, self._auxiliary))
         return end
+
+    def _beside(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Do something behind the back of the conversation: it holds nothing up and breaks nothing."""
+        task = self._jobs.create_task(self._guarded(job))
+        self._side_jobs.add(task)
+        task.add_done_callback(self._side_jobs.discard)
+
+    async def _guarded(self, job: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await job()
+        except TalariaError as error:
+            log.info("session %s: %s", self.session_id, error)
 
     async def _tend(self, auxiliary: Auxiliary) -> None:
         """Do what can wait until the reply is out: a title, and a summary of what grows too long."""
-        try:
-            await self._give_title(auxiliary)
-            if self._agent.window.full:
-                await self._agent.window.shrink(self._desk.emit)
-        except TalariaError as error:
-            log.info("session %s: %s", self.session_id, error)
+        await self._give_title(auxiliary)
+        if self._agent.window.full:
+            await self._agent.window.shrink(self._desk.emit)
 
     async def _give_title(self, auxiliary: Auxiliary) -> None:
         session = await self._store.read(lambda tx: tx.sessions.get(self.session_id))
@@ -156,6 +173,7 @@ class Conversation:
             approver=self._desk.approver,
             workspace=self._desk.workspace,
             owner=self._desk.owner,
+            mask=self._desk.mask,
             budget=self._desk.budget,
             joined=self._hand_over,
             stopped=lambda: self._stopping,

@@ -15,7 +15,7 @@ from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId, is_gone, new_turn_id
 from talaria.core.messages import Message
 from talaria.sessions.company import accompanied
-from talaria.sessions.turn_log import StoredTurn
+from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
 
 LEASE = timedelta(seconds=15)
 TakeTurn = Callable[[TurnLog], Coroutine[Any, Any, TurnEnd]]
@@ -32,19 +32,23 @@ async def admit(store: Store, session_id: SessionId, source: str, external_id: s
 
 
 async def work_off(
-    store: Store, session_id: SessionId, take_turn: TakeTurn, lease: timedelta = LEASE
+    store: Store,
+    session_id: SessionId,
+    take_turn: TakeTurn,
+    lease: timedelta = LEASE,
+    finishing: Finishing = nothing_more,
 ) -> TurnEnd | None:
     """Own the lane of a conversation until nothing waits in it, and return how the last turn ended.
 
     There is a turn for each message that waits, oldest first; one that an earlier owner left unfinished goes on
-    before them. Raises `Refused` while another worker owns the lane: that one works off what waits now. Raises
+    before them. ``finishing`` runs in the transaction that ends a turn. Raises `Refused` while another worker owns the lane: that one works off what waits now. Raises
     `LeaseLost` as soon as another has taken it over.
     """
     claim, work = await store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
     end = None
     try:
         while work is not None:
-            end = await accompanied(take_turn(_log(store, claim, *work)), _hold(store, claim, lease))
+            end = await accompanied(take_turn(_log(store, claim, *work, finishing)), _hold(store, claim, lease))
             work = await store.write(lambda tx: _begin_or_release(tx, claim))
     except BaseException:
         await asyncio.shield(store.write(lambda tx: tx.leases.release(claim.lease)))
@@ -91,8 +95,12 @@ def _begin(tx: Transaction, claim: SessionClaim) -> Work | None:
     return turn_id, [item.id for item in items]
 
 
-def _log(store: Store, claim: SessionClaim, turn_id: TurnId, settled: list[int]) -> StoredTurn:
-    return StoredTurn(store, claim, turn_id, lambda tx, _end, _reply: tx.inbox.settle(settled))
+def _log(store: Store, claim: SessionClaim, turn_id: TurnId, settled: list[int], finishing: Finishing) -> StoredTurn:
+    def finish(tx: Transaction, end: TurnEnd, reply: Message | None) -> None:
+        tx.inbox.settle(settled)
+        finishing(tx, end, reply)
+
+    return StoredTurn(store, claim, turn_id, finish)
 
 
 async def _hold(store: Store, claim: SessionClaim, lease: timedelta) -> None:

@@ -21,6 +21,10 @@ MODEL, TOOL = "model", "tool"
 Finishing = Callable[[Transaction, TurnEnd, Message | None], None]
 
 
+def nothing_more(tx: Transaction, end: TurnEnd, reply: Message | None) -> None:
+    """Do nothing more with the end of a turn."""
+
+
 class CallRecord(Struct, frozen=True):
     """What is kept of a tool call before it starts."""
 
