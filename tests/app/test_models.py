@@ -10,7 +10,7 @@ from talaria.contracts.provider import ModelReply, ModelRequest
 from talaria.core.errors import Ambiguous, NotFound, Refused
 from talaria.core.messages import Message, Text, Usage
 from talaria.providers.catalogue.lookup import Catalogue
-from talaria.providers.embedded.adapter import LIMITS, MODEL
+from talaria.providers.embedded.card import LIMITS, MODEL
 from talaria.providers.embedded.weights import is_installed
 from talaria.providers.presets import PRESETS
 from talaria.settings.model import Embedded, Model, ModelFacts, ProviderAccount, Settings

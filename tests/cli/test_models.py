@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Outcome, Program
 
-from talaria.providers.embedded.adapter import MODEL
+from talaria.providers.embedded.card import MODEL
 from talaria.providers.embedded.weights import is_installed
 from talaria.providers.presets import PRESETS
 from talaria.testing.model_server import ModelServer

@@ -11,7 +11,8 @@ from msgspec import Raw
 from talaria.contracts.provider import ModelReply, ModelRequest, ModelText
 from talaria.core.errors import ModelRefused, ModelUnknown
 from talaria.core.messages import Message, Role, Text, ToolCall, ToolResult
-from talaria.providers.embedded.adapter import MODEL, EmbeddedProvider
+from talaria.providers.embedded.adapter import EmbeddedProvider
+from talaria.providers.embedded.card import MODEL
 from talaria.providers.embedded.outgoing import (
     CONTEXT_TOKENS,
     SYSTEM,

@@ -11,13 +11,14 @@ from msgspec import Struct
 
 from talaria.agent.keys import PooledProvider
 from talaria.agent.model_calls import ModelChoice
+from talaria.app.subcommands import load
 from talaria.cli.services import Chosen, Listing, Usable
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import Provider
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
 from talaria.providers.catalogue.lookup import Catalogue
-from talaria.providers.embedded import adapter as embedded
+from talaria.providers.embedded import card as embedded
 from talaria.providers.embedded.installation import install
 from talaria.providers.embedded.weights import INSTALL, is_installed
 from talaria.providers.http import HttpPool
@@ -42,6 +43,7 @@ DEFAULT_MODELS = {
 
 T = TypeVar("T")
 
+_EMBEDDED = "talaria.providers.embedded.adapter"
 _CHECKED = "embedded-model.checked"
 _AS_KNOWN = ProviderAccount()
 _LIST_SECONDS = 8.0
@@ -182,7 +184,8 @@ class Models:
 
     def _open(self, name: str) -> Provider:
         if name == embedded.PROVIDER:
-            return embedded.EmbeddedProvider(self._cache / _CHECKED)
+            provider: Provider = load(_EMBEDDED).EmbeddedProvider(self._cache / _CHECKED)
+            return provider
         return self._accounts.open(self._accounts.get(name), self._http)
 
     def _choices(self, names: Iterable[tuple[str, str]]) -> tuple[ModelChoice, ...]:

@@ -66,11 +66,10 @@ BY_STATUS: Mapping[int, type[ProviderError]] = {
 
 # Anthropic, Mistral, Google, xAI and older vLLM give a long conversation, and Anthropic an empty account, the code of
 # any other bad request: these sentences are all there is. They are read only behind such a code.
-_TOO_LONG = re.compile(
-    r"prompt is too long|context (length|window|size)|maximum prompt length|input token count|too large for model",
-    re.IGNORECASE,
+_TOO_LONG = (
+    r"(?i)prompt is too long|context (length|window|size)|maximum prompt length|input token count|too large for model"
 )
-_NO_CREDIT = re.compile(r"credit balance is too low|specified (workspace )?API usage limits", re.IGNORECASE)
+_NO_CREDIT = r"(?i)credit balance is too low|specified (workspace )?API usage limits"
 
 
 def failure(provider: str, status: int, body: bytes, headers: Mapping[str, str], now: datetime) -> ProviderError:
@@ -184,9 +183,9 @@ def _kind(complaint: Complaint, status: int) -> type[ProviderError]:
             return BY_CODE[code]
     if status in BY_STATUS:
         return BY_STATUS[status]
-    if complaint.param == "input_tokens" or _TOO_LONG.search(complaint.message or ""):
+    if complaint.param == "input_tokens" or re.search(_TOO_LONG, complaint.message or ""):
         return ContextTooLong
-    if _NO_CREDIT.search(complaint.message or ""):
+    if re.search(_NO_CREDIT, complaint.message or ""):
         return NoCredit
     if status >= 500:
         return ProviderOverloaded

@@ -1,19 +1,26 @@
 """Make the provider that a preset describes."""
 
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
 from talaria.contracts.provider import Provider
-from talaria.providers.anthropic.adapter import Anthropic
 from talaria.providers.anthropic.settings import AnthropicQuirks, AnthropicSettings
 from talaria.providers.http import HttpPool
-from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
-from talaria.providers.openai_responses.adapter import OpenAIResponses
 from talaria.providers.openai_responses.settings import OpenAIResponsesSettings, ResponsesQuirks
-from talaria.providers.presets import Preset
+from talaria.providers.presets import Preset, ProtocolName
 from talaria.providers.timeouts import Timeouts
+
+_ADAPTERS: Mapping[ProtocolName, tuple[str, str]] = {
+    "openai_chat": ("talaria.providers.openai_chat.adapter", "OpenAIChat"),
+    "openai_responses": ("talaria.providers.openai_responses.adapter", "OpenAIResponses"),
+    "anthropic": ("talaria.providers.anthropic.adapter", "Anthropic"),
+}
 
 
 def open_provider(preset: Preset, http: HttpPool, api_key: str = "", timeouts: Timeouts | None = None) -> Provider:
     """Return the provider that a preset describes, for one key."""
+    adapter = _load_adapter(preset.protocol)
     within = timeouts or Timeouts()
     name, url, more, quirks = preset.name, preset.base_url, preset.headers, preset.quirks
     match preset.protocol:
@@ -22,16 +29,23 @@ def open_provider(preset: Preset, http: HttpPool, api_key: str = "", timeouts: T
             chat = OpenAIChatSettings(
                 name=name, base_url=url, api_key=api_key, headers=more, timeouts=within, quirks=of_chat
             )
-            return OpenAIChat(chat, http)
+            return adapter(chat, http)
         case "openai_responses":
             of_responses = quirks if isinstance(quirks, ResponsesQuirks) else ResponsesQuirks()
             responses = OpenAIResponsesSettings(
                 name=name, base_url=url, api_key=api_key, headers=more, timeouts=within, quirks=of_responses
             )
-            return OpenAIResponses(responses, http)
+            return adapter(responses, http)
         case "anthropic":
             of_messages = quirks if isinstance(quirks, AnthropicQuirks) else AnthropicQuirks()
             messages = AnthropicSettings(
                 name=name, base_url=url, api_key=api_key, headers=more, timeouts=within, quirks=of_messages
             )
-            return Anthropic(messages, http)
+            return adapter(messages, http)
+
+
+def _load_adapter(protocol: ProtocolName) -> Callable[..., Provider]:
+    """Return the class that speaks a protocol; the others are not loaded."""
+    module, name = _ADAPTERS[protocol]
+    adapter: Callable[..., Provider] = getattr(import_module(module), name)
+    return adapter

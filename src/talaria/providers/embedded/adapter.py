@@ -11,20 +11,13 @@ from typing import TYPE_CHECKING
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import ModelEvent, ModelRequest
 from talaria.core.errors import ModelUnknown
+from talaria.providers.embedded.card import MODEL, PROVIDER
 from talaria.providers.embedded.incoming import ReplyUnderway
 from talaria.providers.embedded.outgoing import encode
 from talaria.providers.embedded.weights import INSTALL, check_weights, find_weights, is_installed
 
 if TYPE_CHECKING:
     from talaria.providers.embedded.runtime import Runtime
-
-PROVIDER = "embedded"
-MODEL = "smollm2-135m-instruct"
-LIMITS = (
-    "A small model inside Talaria answers (SmolLM2, 135 million parameters). It can chat a little, in English; it"
-    " uses no tools, forgets what was said a few pages ago and is often wrong. With a key (`talaria config set"
-    " OPENAI_API_KEY -`; other providers work the same way) or a local server such as Ollama, a capable model answers."
-)
 
 _RUNTIME = "talaria.providers.embedded.runtime"
 
