@@ -10,7 +10,7 @@ from talaria.app.subcommands import load
 
 INTERRUPTED = 130
 
-_OBJECTS_BETWEEN_COLLECTIONS = 20_000
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000  # more than `talaria chat -q` makes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
