@@ -1,32 +1,49 @@
 """What a command loads before it answers: the start stays fast because nothing unneeded comes in."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.app.program import TALARIA, Program
+from tests.app.program import Program
+
+from talaria.testing.model_server import ModelServer
 
 HEAVY = {
     "apsw", "argparse", "asyncio", "contextlib", "dataclasses", "difflib", "inspect", "json", "logging", "msgspec",
     "pathlib", "psycopg", "tomlkit", "tomllib", "typing", "unicodedata",
 }  # fmt: skip
 NOT_FOR_LISTS = {"aiohttp", "asyncio", "difflib", "logging", "psycopg", "ssl", "subprocess", "tomlkit"}
+NOT_FOR_AN_ANSWER = {
+    "bs4", "lxml", "mcp", "numpy", "psycopg", "pydantic", "pypdf", "rich", "tomlkit", "wordllama", "xllamacpp",
+    "aiohttp.web", "sqlite3",
+    "talaria.providers.anthropic.adapter", "talaria.providers.openai_responses.adapter",
+    "talaria.providers.embedded.adapter", "talaria.testing", "talaria.tools.web.page",
+}  # fmt: skip
+_COMMAND = """
+import sys
+from talaria.app.main import main
+code = main(sys.argv[1:])
+sys.stderr.write("\\n".join(sys.modules))
+sys.exit(code)
+"""
 
 
 def loaded(program: Program, *words: str) -> set[str]:
-    """Return the names of all modules that a command imports."""
+    """Return the names of all modules that a command imports, those that it loads by name among them."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", TALARIA, *words],
+        [sys.executable, "-c", _COMMAND, *words],
         env=program.environment(),
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=True,
     )
-    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    return set(done.stderr.splitlines())
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"], ["-h"], ["help"], []])
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["-h"], ["help"]])
 def test_short_answers_load_next_to_nothing(tmp_path: Path, words: list[str]) -> None:
     modules = loaded(Program(tmp_path), *words)
     assert "talaria.app.main" in modules
@@ -40,3 +57,15 @@ def test_lists_load_nothing_they_do_not_need(tmp_path: Path, words: list[str]) -
     assert modules & NOT_FOR_LISTS == set()
     others = {"talaria.cli.doctor", "talaria.cli.backup", "talaria.storage.postgres"}
     assert {one for one in modules if one.startswith(tuple(others))} == set()
+
+
+async def test_an_answer_loads_nothing_but_what_its_model_needs(tmp_path: Path) -> None:
+    folder = tmp_path / "profiles" / "default"
+    folder.mkdir(parents=True)
+    async with ModelServer() as server:
+        (folder / "config.toml").write_text(
+            f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
+        )
+        modules = await asyncio.to_thread(loaded, Program(tmp_path), "chat", "-q", "hi")
+    assert "talaria.providers.openai_chat.adapter" in modules
+    assert modules & NOT_FOR_AN_ANSWER == set()
