@@ -2,7 +2,7 @@
 
 import hashlib
 from asyncio import TaskGroup
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,11 +24,13 @@ from talaria.app.models import Models
 from talaria.app.secrecy import secret_values
 from talaria.app.servers import join_servers
 from talaria.app.stores import open_store
+from talaria.app.subcommands import load
 from talaria.app.toolsets import Workbench, make_tools
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session, SessionFilter
+from talaria.contracts.stores.turns import Step, Turn
 from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.events import TurnEvent
@@ -87,7 +89,7 @@ async def open_chat(
     auxiliary = Auxiliary(ModelCalls(await models.auxiliary()))
     agent = await _agent(bench, wish, Toolbox(tools), calls, auxiliary)
     questions = Questions(emit, patience=house.settings.approval.timeout_seconds if wish.attended else 0)
-    desk = _desk(house, bench, session, questions, emit)
+    desk = await _desk(house, bench, session, questions, emit)
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary if wish.titled else None)
     stack.push_async_callback(conversation.close)
     return Chat(
@@ -168,11 +170,14 @@ def _tiers(bench: Workbench, wish: ChatWish) -> Tiers:
     )
 
 
-def _desk(
+async def _desk(
     house: House, bench: Workbench, session: Session, questions: Questions, emit: Callable[[TurnEvent], None]
 ) -> Desk:
     secrets = [secret.name for secret in KNOWN_SECRETS]
     workspace = LocalWorkspace(bench.folder, house.environment, secrets=secrets)
+    kept = await bench.store.read(lambda tx: tx.state.get(f"workspace:{session.id}"))
+    if kept is not None:
+        workspace.restore(kept.value)
     approval = house.settings.approval
     policy = ApprovalPolicy(
         home=Path(house.environment.get("HOME", str(bench.folder))),
@@ -189,7 +194,33 @@ def _desk(
         limits=_limits(house.settings),
         mask=masking(secret_values(house.settings, house.secrets)),
         budget=_budget(house.settings, bench.store, session),
+        finishing=lambda tx, _end, _reply: _keep_workspace(tx, session, workspace),
+        afterwards=await _exports(house.settings, bench, session),
     )
+
+
+def _keep_workspace(tx: Transaction, session: Session, workspace: LocalWorkspace) -> None:
+    """Keep folder and variables of a conversation with it, so that they are found again by whoever goes on."""
+    tx.state.put(f"workspace:{session.id}", workspace.snapshot())
+
+
+async def _exports(settings: Settings, bench: Workbench, session: Session) -> tuple[Callable[[], Awaitable[None]], ...]:
+    """Return what sends finished turns to a collector, where one is configured."""
+    if not settings.telemetry.endpoint:
+        return ()
+    telemetry = load("talaria.sessions.telemetry")
+    exporter = await bench.closing.enter_async_context(
+        telemetry.exporting(settings.telemetry.endpoint, settings.telemetry.headers)
+    )
+
+    async def export() -> None:
+        def last(tx: Transaction) -> list[tuple[Turn, list[Step]]]:
+            return [(turn, tx.turns.steps(turn.id)) for turn in tx.turns.find(session.id, limit=1)]
+
+        for turn, steps in await bench.store.read(last):
+            exporter.finished(session, turn, steps)
+
+    return (export,)
 
 
 def _limits(settings: Settings) -> Limits:

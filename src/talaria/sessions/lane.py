@@ -41,8 +41,8 @@ async def work_off(
     """Own the lane of a conversation until nothing waits in it, and return how the last turn ended.
 
     There is a turn for each message that waits, oldest first; one that an earlier owner left unfinished goes on
-    before them. ``finishing`` runs in the transaction that ends a turn. Raises `Refused` while another worker owns the lane: that one works off what waits now. Raises
-    `LeaseLost` as soon as another has taken it over.
+    before them. ``finishing`` runs in the transaction that ends a turn. Raises `Refused` while another worker owns
+    the lane: that one works off what waits now. Raises `LeaseLost` as soon as another has taken it over.
     """
     claim, work = await store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
     end = None
