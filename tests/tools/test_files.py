@@ -101,13 +101,10 @@ async def test_an_empty_file_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_masked_secret_cannot_be_written_back(tmp_path: Path) -> None:
-    key = "ghp_" + "a" * 36
-    (tmp_path / "a.txt").write_text(f"token {key}\n")
-    text = (await read(tmp_path, "a.txt")).text
-    assert text == f"token {MASK}"
+    (tmp_path / "a.txt").write_text("token hunter2000\n")
     with pytest.raises(ToolFailed, match="a secret that you cannot see"):
-        await write(tmp_path, "a.txt", text)
-    assert key in (tmp_path / "a.txt").read_text()
+        await write(tmp_path, "a.txt", f"token {MASK}")
+    assert (tmp_path / "a.txt").read_text() == "token hunter2000\n"
 
 
 async def test_writing_creates_folders_and_tells_sizes(tmp_path: Path) -> None:

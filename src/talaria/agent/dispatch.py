@@ -77,9 +77,10 @@ class Dispatch:
         deed = order.tool.deed(order.arguments)
         verdict, reason = await self._around.approver.decide(order.tool.name, order.tool.effect, deed)
         if verdict == "deny":
-            return ToolResult(order.call.id, f"Not allowed: {reason}", failed=True)
-        await self._turn.begin_call(order.call, deed.target)
-        self._around.emit(ToolCalled(order.call, f"{order.tool.name}: {deed.target}"))
+            return ToolResult(order.call.id, self._around.mask(f"Not allowed: {reason}"), failed=True)
+        target = self._around.mask(deed.target)
+        await self._turn.begin_call(order.call, target)
+        self._around.emit(ToolCalled(order.call, f"{order.tool.name}: {target}"))
         began = time.monotonic()
         result = await self._result(order)
         await self._turn.end_call(order.call, result)
@@ -90,12 +91,13 @@ class Dispatch:
         try:
             output = await order.tool.run(order.arguments, self._call(order))
         except ToolFailed as error:
-            return ToolResult(order.call.id, str(error), failed=True)
+            return ToolResult(order.call.id, self._shown(str(error)), failed=True)
         except Exception as error:  # a bug in a tool ends the call, not the turn
             log.exception("tool %s failed", order.tool.name)
-            return ToolResult(order.call.id, f"The tool broke: {type(error).__name__}: {error}", failed=True)
+            words = f"The tool broke: {type(error).__name__}: {error}"
+            return ToolResult(order.call.id, self._shown(words), failed=True)
         self.images += output.images
-        return ToolResult(order.call.id, _bounded(output))
+        return ToolResult(order.call.id, self._shown(output.text))
 
     async def _call_tool(self, outer: Order, name: str, arguments: str) -> ToolOutput:
         """Run a tool on behalf of another: its result goes there, and not into the transcript."""
@@ -113,15 +115,19 @@ class Dispatch:
             session_id=self._turn.session_id,
             workspace=self._around.workspace,
             person=self._around.person,
-            progress=lambda text: self._around.emit(ToolProgressed(order.call.id, text)),
+            progress=lambda text: self._around.emit(ToolProgressed(order.call.id, self._around.mask(text))),
             call_tool=lambda name, arguments: self._call_tool(order, name, arguments),
             owner=self._around.owner,
         )
 
+    def _shown(self, text: str) -> str:
+        """Return what the model reads and the store keeps of what a tool said: no secrets, and not too much."""
+        return _bounded(self._around.mask(text))
 
-def _bounded(output: ToolOutput) -> str:
+
+def _bounded(text: str) -> str:
     """Return the text, or what a transcript can bear of it: tools cut their own output, and say how to go on."""
-    if len(output.text) <= _MOST_TEXT:
-        return output.text
-    cut = len(output.text) - _MOST_TEXT
-    return f"{output.text[: _MOST_TEXT // 2]}\n… {cut} characters left out …\n{output.text[-_MOST_TEXT // 2 :]}"
+    if len(text) <= _MOST_TEXT:
+        return text
+    cut = len(text) - _MOST_TEXT
+    return f"{text[: _MOST_TEXT // 2]}\n… {cut} characters left out …\n{text[-_MOST_TEXT // 2 :]}"

@@ -25,6 +25,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
     ``joined`` hands out what a person wrote meanwhile, each message once; ``stopped`` tells whether a
     cancellation was a person's wish, so that the turn is over, or the program's, so that it goes on later.
+    Whatever tools say, and whatever is said of them, passes through ``mask``, which takes secrets out.
     """
 
     emit: Callable[[TurnEvent], None]
@@ -32,6 +33,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     approver: Approver
     workspace: Workspace
     owner: str = ""
+    mask: Callable[[str], str] = str
     budget: Budget = Unlimited()
     joined: Callable[[], list[Message]] = list
     stopped: Callable[[], bool] = bool

@@ -11,6 +11,7 @@ from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store
 from talaria.contracts.tool import Tool
+from talaria.core.ids import SessionId
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.tools.clarify import Clarify
@@ -44,6 +45,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     settings: Settings
     profile: Profile
     store: Store
+    session_id: SessionId
     folder: Path
     closing: AsyncExitStack
     seer: tuple[Provider, str] | None = None
@@ -53,6 +55,11 @@ class Workbench(Struct, frozen=True, kw_only=True):
     def skill_folders(self) -> tuple[Path, ...]:
         """Where skills are: the profile's own first, then those of the project."""
         return self.profile.folder / "skills", self.folder / ".talaria" / "skills"
+
+    @property
+    def outputs(self) -> FullOutputs:
+        """Where outputs are kept that are too long for the model."""
+        return FullOutputs(self.profile.folder / "outputs")
 
     @property
     def memory_folder(self) -> Path:
@@ -72,8 +79,7 @@ def make_tools(bench: Workbench) -> list[Tool]:
 def _terminal(bench: Workbench) -> list[Tool]:
     processes = Processes()
     bench.closing.callback(processes.close)
-    outputs = FullOutputs(bench.profile.folder / "outputs")
-    return [Terminal(processes, outputs, sandbox=_sandbox(bench))]
+    return [Terminal(processes, bench.outputs, sandbox=_sandbox(bench))]
 
 
 def _files(bench: Workbench) -> list[Tool]:
@@ -120,7 +126,7 @@ def _sandbox(bench: Workbench) -> Sandbox | None:
         return None
     return Sandbox(
         writable=(bench.folder,),
-        readable=(Path(sys.prefix), _PACKAGE),
+        readable=(Path(sys.prefix), _PACKAGE, bench.outputs.place(bench.session_id)),
         hidden=(bench.profile.folder,),
         network=wanted.network,
     )

@@ -53,7 +53,7 @@ async def _talk(arguments: argparse.Namespace, services: Services, question: str
         attended=stdin.isatty(),
     )
     show: Show = EventLines(services.terminal) if arguments.json else Transcribed(services.terminal)
-    async with AsyncExitStack() as stack, asyncio.TaskGroup() as jobs:
+    async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         desk = _Listener(services.terminal, stdin, show, jobs)
         desk.chat = chat = await services.open_chat(wish, desk.event, stack, jobs)
         show.opened(chat)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _PASSWORD_OF_USER = re.compile(r"(?<=://)([^:/@]*):.*@")
 _PASSWORD_IN_QUERY = re.compile(r"(?<=password=)[^&]*")
-_HEADER_VALUE = re.compile(r"=[^,]*")
+_HEADER_VALUE = re.compile(r"=.*?(?=, [^=,]+=|\Z)", re.DOTALL)
 
 
 def is_store_url(text: str) -> bool:

@@ -289,6 +289,45 @@ class Tools(Section, frozen=True):
     ] = ""
 
 
+class McpAccount(Section, frozen=True):
+    """One MCP server: either a command to run and speak to, or an address to ask."""
+
+    enabled: Annotated[bool, Meta(description="Whether conversations use it.")] = True
+    command: Annotated[str, Meta(description="The program that is the server; empty where it has an address.")] = ""
+    args: Annotated[tuple[str, ...], Meta(description="What to give that program.")] = ()
+    env: Annotated[
+        dict[str, str],
+        Meta(
+            description="Variables for that program; `${NAME}` stands for the secret of that name.",
+            extra={"mask": mask_header_values},
+        ),
+    ] = {}
+    url: Annotated[
+        str,
+        Meta(
+            description="The address of the server (streamable HTTP); empty where it is a program.",
+            extra={
+                "check": is_web_address,
+                "expected": "empty or an address that begins with https:// or http://",
+                "mask": mask_password,
+            },
+        ),
+    ] = ""
+    headers: Annotated[
+        dict[str, str],
+        Meta(
+            description="Headers to send there; `${NAME}` stands for the secret of that name.",
+            extra={"mask": mask_header_values},
+        ),
+    ] = {}
+    include: Annotated[tuple[str, ...], Meta(description="The tools of it to use; none means all.")] = ()
+    exclude: Annotated[tuple[str, ...], Meta(description="Tools of it to leave out.")] = ()
+    connect_timeout_seconds: Annotated[
+        float, Meta(gt=0, le=600, description="How long a new conversation waits for it.")
+    ] = 10.0
+    timeout_seconds: Annotated[float, Meta(gt=0, le=3600, description="How long one call of a tool may take.")] = 120.0
+
+
 class Approval(Section, frozen=True):
     """What needs a person's word."""
 
@@ -349,6 +388,7 @@ class Settings(Section, frozen=True):
     agent: Agent = Agent()
     budget: Budget = Budget()
     tools: Tools = Tools()
+    mcp: dict[str, McpAccount] = {}
     approval: Approval = Approval()
     sandbox: Sandbox = Sandbox()
     telemetry: Telemetry = Telemetry()

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from talaria.core.ids import SessionId, new_id
@@ -10,7 +10,7 @@ from talaria.core.ids import SessionId, new_id
 OUTPUT_LIMIT = 20_000
 MASK = "«masked secret»"
 
-_SHORTEST_SECRET = 6
+_SHORTEST_SECRET = 8
 _OWNER_ONLY = 0o700
 
 
@@ -33,15 +33,19 @@ def join_cut(head: str, tail: str, *, missing: int, rest: str = "") -> str:
     return f"{head}\n[… {missing:,} bytes left out here{how} …]\n{tail}"
 
 
-def mask_secrets(text: str, values: Iterable[str] = ()) -> str:
-    """Return ``text`` with these secrets, and whatever has the form of a well-known key, replaced by `MASK`.
+def masking(values: Iterable[str] = ()) -> Callable[[str], str]:
+    """Return what replaces these secrets, and whatever has the form of a well-known key, by `MASK` in a text.
 
     It hides what is printed by accident. Who encodes a secret before printing it gets it past this.
     """
-    for value in sorted(values, key=len, reverse=True):
-        if len(value) >= _SHORTEST_SECRET:
-            text = text.replace(value, MASK)
-    return _KEYS.sub(_masked, text)
+    secrets = sorted({value for value in values if len(value) >= _SHORTEST_SECRET}, key=len, reverse=True)
+
+    def mask(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, MASK)
+        return _KEYS.sub(_masked, text)
+
+    return mask
 
 
 def readable(raw: bytes) -> str:
@@ -60,15 +64,16 @@ class FullOutputs:
 
     def new_file(self, session: SessionId) -> Path:
         """Return the path of a file for one more output; its folder exists, the file does not."""
-        place = self._place(session)
+        place = self.place(session)
         place.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
         return place / f"{new_id()}.txt"
 
     def forget(self, session: SessionId) -> None:
         """Remove all outputs of a session that has ended."""
-        shutil.rmtree(self._place(session), ignore_errors=True)
+        shutil.rmtree(self.place(session), ignore_errors=True)
 
-    def _place(self, session: SessionId) -> Path:
+    def place(self, session: SessionId) -> Path:
+        """Return the folder of a session, which need not exist."""
         return self._folder / (re.sub(r"[^\w-]", "_", session) or "_")
 
 

@@ -35,11 +35,12 @@ _GLOB = re.compile(r"[*?\[]")
 
 
 class Places(Struct, frozen=True):
-    """The folder of a conversation, the person's home, and what is ours to protect."""
+    """The folder of a conversation, the person's home, and what is ours to protect, less what is ``readable`` in it."""
 
     folder: Path
     home: Path
     protected: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
 
     def path(self, text: str, folder: Path | None = None) -> Path | None:
         """Return what a word of a command names from ``folder``; ``None`` where that is not known."""
@@ -56,6 +57,8 @@ class Places(Struct, frozen=True):
             return False
         if _is_telling(path.name) and any(_could_be(path.name, name) for name in _CREDENTIAL_NAMES):
             return True
+        if any(path.is_relative_to(place) for place in self.readable):
+            return False
         return _reaches_any(path, _places_of_credentials(self.home, self.protected))
 
     def is_start_up(self, path: Path) -> bool:

@@ -41,7 +41,8 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
 
     ``ask`` lets through what is not dangerous. ``allow-list`` lets through only what reads, and what ``allowed`` or
     a person's grants name. ``off`` lets everything through. What would destroy the machine or the person's home is
-    refused in every mode. ``protected`` are folders with our own secrets: the profile's.
+    refused in every mode. ``protected`` are folders with our own secrets, the profile's, and ``readable`` is what
+    lies in them for the model to read.
 
     It looks at what a command says, not at what it does: a script may hide anything. The sandbox is the wall, this
     is the bell.
@@ -51,12 +52,13 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     mode: Mode = "ask"
     allowed: tuple[Grant, ...] = ()
     protected: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
 
     def judge(
         self, tool: str, effect: Effect, deed: Deed, workspace: Workspace, grants: Sequence[Grant] = ()
     ) -> Judgement:
         """Return the judgement of a call that is about to run in ``workspace``."""
-        places = Places(workspace.folder, self.home, self.protected)
+        places = Places(workspace.folder, self.home, self.protected, self.readable)
         dangers = self._dangers(effect, deed, places, tool)
         fatal = [danger.reason for danger in dangers if danger.fatal]
         if fatal:

@@ -10,7 +10,6 @@ from msgspec import Meta, Struct
 from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.code.child import Child, Output, Request, Wrap, running
-from talaria.tools.output import mask_secrets
 
 CallTool = Callable[[str, str], Awaitable[ToolOutput]]
 _HARMLESS = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -43,11 +42,9 @@ class ExecuteCode:
         tools_of: Callable[[Call], CallTool],
         *,
         wrap: Wrap | None = None,
-        mask: Callable[[str], str] = mask_secrets,
         most_calls: int = 50,
     ) -> None:
         self._tools_of = tools_of
-        self._mask = mask
         self._wrap = wrap
         self._most_calls = most_calls
 
@@ -57,7 +54,7 @@ class ExecuteCode:
 
     async def run(self, arguments: ExecuteCodeArguments, call: Call) -> ToolOutput:
         """Return what the code printed, or fail with that and with how it ended."""
-        output = Output(lambda text: call.progress(self._mask(text)))
+        output = Output(call.progress)
         workspace = call.workspace
         environment = _harmless(workspace.environment)
         async with running(
@@ -66,10 +63,8 @@ class ExecuteCode:
             try:
                 code = await self._finish(child, self._tools_of(call), arguments.seconds)
             except TimeoutError as error:
-                raise ToolFailed(
-                    f"{self._mask(output.text).strip()}\n[stopped after {arguments.seconds} s]".lstrip()
-                ) from error
-        text = self._mask(output.text).strip()
+                raise ToolFailed(f"{output.text.strip()}\n[stopped after {arguments.seconds} s]".lstrip()) from error
+        text = output.text.strip()
         if code:
             raise ToolFailed(f"{text}\n[exit code {code}]".lstrip())
         return ToolOutput(text or "(no output)")

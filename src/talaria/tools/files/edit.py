@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import unified_diff
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +15,7 @@ from talaria.core.errors import ToolFailed
 from talaria.tools.files.documents import load_document, refuse_mask, save_file
 from talaria.tools.files.patch import apply_patch
 from talaria.tools.files.replacement import replace_passage
-from talaria.tools.output import cut_output, mask_secrets
+from talaria.tools.output import cut_output
 
 _LONGEST_DIFF = 4_000
 
@@ -42,9 +42,6 @@ class EditFile:
     effect = Effect.IRREVERSIBLE
     arguments = EditFileArguments
 
-    def __init__(self, *, mask: Callable[[str], str] = mask_secrets) -> None:
-        self._mask = mask
-
     def deed(self, arguments: EditFileArguments) -> Deed:
         """Say what would be written."""
         return Deed("write", arguments.path)
@@ -52,10 +49,7 @@ class EditFile:
     async def run(self, arguments: EditFileArguments, call: Call) -> ToolOutput:
         """Change the file and return what changed."""
         path = call.workspace.resolve(arguments.path)
-        try:
-            return ToolOutput(self._mask(await asyncio.to_thread(_edit, path, arguments)))
-        except ToolFailed as error:
-            raise ToolFailed(self._mask(str(error))) from error
+        return ToolOutput(await asyncio.to_thread(_edit, path, arguments))
 
 
 def _edit(path: Path, arguments: EditFileArguments) -> str:

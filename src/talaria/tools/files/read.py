@@ -2,7 +2,7 @@
 
 import asyncio
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -13,7 +13,6 @@ from talaria.core.errors import ToolFailed
 from talaria.core.messages import Image
 from talaria.tools.files.documents import failing, is_binary, require_file
 from talaria.tools.files.kinds import image_type, kind_in_words
-from talaria.tools.output import mask_secrets
 
 _MOST_TEXT = 40_000
 _LONGEST_LINE = 2_000
@@ -39,9 +38,6 @@ class ReadFile:
     effect = Effect.READS
     arguments = ReadFileArguments
 
-    def __init__(self, *, mask: Callable[[str], str] = mask_secrets) -> None:
-        self._mask = mask
-
     def deed(self, arguments: ReadFileArguments) -> Deed:
         """Say what would be read."""
         return Deed("read", arguments.path)
@@ -49,8 +45,7 @@ class ReadFile:
     async def run(self, arguments: ReadFileArguments, call: Call) -> ToolOutput:
         """Return the lines that were asked for, with a note where there are more."""
         path = call.workspace.resolve(arguments.path)
-        output = await asyncio.to_thread(_read, path, arguments)
-        return ToolOutput(self._mask(output.text), output.images)
+        return await asyncio.to_thread(_read, path, arguments)
 
 
 def _read(path: Path, wanted: ReadFileArguments) -> ToolOutput:

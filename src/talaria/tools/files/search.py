@@ -3,7 +3,6 @@
 import asyncio
 import re
 import shutil
-from collections.abc import Callable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -13,7 +12,6 @@ from talaria.core.errors import ToolFailed
 from talaria.tools.files.documents import failing
 from talaria.tools.files.matches import Matches, find_names, scan_contents
 from talaria.tools.files.ripgrep import search_with_ripgrep
-from talaria.tools.output import mask_secrets
 
 
 class SearchFilesArguments(Struct, frozen=True):
@@ -35,9 +33,8 @@ class SearchFiles:
     effect = Effect.READS
     arguments = SearchFilesArguments
 
-    def __init__(self, *, ripgrep: str | None = shutil.which("rg"), mask: Callable[[str], str] = mask_secrets) -> None:
+    def __init__(self, *, ripgrep: str | None = shutil.which("rg")) -> None:
         self._ripgrep = ripgrep
-        self._mask = mask
 
     def deed(self, arguments: SearchFilesArguments) -> Deed:
         """Say where would be searched."""
@@ -53,7 +50,7 @@ class SearchFiles:
             await self._find(found, arguments)
         finally:
             found.stopped.set()
-        return ToolOutput(self._mask(found.text()))
+        return ToolOutput(found.text())
 
     async def _find(self, found: Matches, wanted: SearchFilesArguments) -> None:
         if wanted.target == "names":

@@ -166,4 +166,4 @@ def _in_words(error: BaseException) -> str:
     """Return what went wrong at the bottom of it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error) or type(error).__name__
+    return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

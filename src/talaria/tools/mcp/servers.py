@@ -10,6 +10,8 @@ from talaria.contracts.tool import Tool
 from talaria.core.errors import NotFound
 from talaria.tools.mcp.settings import McpServer
 
+_MISSING = "The package for MCP servers is not installed: `pip install 'talaria-agent[mcp]'` adds it."
+
 
 class McpServers:
     """Owns the connections; `serve` runs for as long as they are needed."""
@@ -46,4 +48,4 @@ def _library() -> Any:
     try:
         return importlib.import_module("talaria.tools.mcp.connection")
     except ModuleNotFoundError as error:
-        raise NotFound("MCP servers are configured, but the extra `mcp` is not installed") from error
+        raise NotFound(_MISSING) from error

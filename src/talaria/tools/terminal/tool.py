@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
 from talaria.core.errors import ToolFailed
-from talaria.tools.output import FullOutputs, mask_secrets
+from talaria.tools.output import FullOutputs
 from talaria.tools.sandbox.bubblewrap import Sandbox
 from talaria.tools.terminal.capture import Capture, Pieces
 from talaria.tools.terminal.processes import Child, Processes
@@ -43,18 +43,10 @@ class Terminal:
     effect = Effect.IRREVERSIBLE
     arguments = TerminalArguments
 
-    def __init__(
-        self,
-        processes: Processes,
-        outputs: FullOutputs,
-        *,
-        sandbox: Sandbox | None = None,
-        mask: Callable[[str], str] = mask_secrets,
-    ) -> None:
+    def __init__(self, processes: Processes, outputs: FullOutputs, *, sandbox: Sandbox | None = None) -> None:
         self._processes = processes
         self._outputs = outputs
         self._sandbox = sandbox
-        self._mask = mask
 
     def deed(self, arguments: TerminalArguments) -> Deed:
         """Say what would be run, and where, in the words of a shell."""
@@ -71,7 +63,7 @@ class Terminal:
         if self._sandbox is not None:
             argv = self._sandbox.wrap(argv, folder)
         capture = Capture(lambda: self._outputs.new_file(call.session_id))
-        pieces = Pieces(lambda text: call.progress(self._mask(text)))
+        pieces = Pieces(call.progress)
 
         def heard(piece: bytes) -> None:
             capture.add(piece)
@@ -88,7 +80,7 @@ class Terminal:
             self._processes.finish(child)
             capture.close()
         _remember(call, ending, before, remarks, keep_folder=bool(arguments.workdir))
-        return self._answer(capture.text(), code, remarks)
+        return _answer(capture.text(), code, remarks)
 
     async def _start(
         self, argv: list[str], folder: Path, environment: dict[str, str], heard: Callable[[bytes], None]
@@ -129,12 +121,13 @@ class Terminal:
         else:
             child.dismiss()
 
-    def _answer(self, printed: str, code: int | None, remarks: list[str]) -> ToolOutput:
-        """Return what the model reads; a command that ran out of time has failed."""
-        text = self._mask(printed).rstrip("\n") or "(no output)"
-        if code is None:
-            raise ToolFailed("\n".join((text, *(f"[{remark}]" for remark in remarks))))
-        return ToolOutput("\n".join((text, *(f"[{remark}]" for remark in (*remarks, _code_in_words(code))))))
+
+def _answer(printed: str, code: int | None, remarks: list[str]) -> ToolOutput:
+    """Return what the model reads; a command that ran out of time has failed."""
+    text = printed.rstrip("\n") or "(no output)"
+    if code is None:
+        raise ToolFailed("\n".join((text, *(f"[{remark}]" for remark in remarks))))
+    return ToolOutput("\n".join((text, *(f"[{remark}]" for remark in (*remarks, _code_in_words(code))))))
 
 
 def _check(command: str) -> None:
