@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import TALARIA, Outcome, Program, read_all, terminal_pair
+from tests.sessions.collector import Collector, listening
 
 from talaria.testing.model_server import Ask, ModelServer, Say, bad_key
 
@@ -173,3 +174,26 @@ def _type(program: Program, lines: list[str], prompts: list[str]) -> str:
         shown += read_all(person)
         process.wait()
     return shown
+
+
+async def test_the_folder_of_a_conversation_is_found_again_by_another_process(
+    program: Program, server: ModelServer
+) -> None:
+    server.script(
+        Say(calls=[Ask("terminal", {"command": "mkdir deep && cd deep && export COLOUR=teal"})]),
+        Say("done"),
+        Say(calls=[Ask("terminal", {"command": "pwd; echo $COLOUR"})]),
+        Say("there"),
+    )
+    await _run(program, "chat", "-q", "go down")
+    await _run(program, "chat", "-q", "where are you?", "--continue")
+    answer = server.received[-1].json["messages"][-1]["content"]
+    assert "work/deep" in answer
+    assert "teal" in answer
+
+
+async def test_finished_turns_are_exported_where_a_collector_is_set(program: Program, server: ModelServer) -> None:
+    async with listening(Collector()) as collector:
+        await _run(program, "config", "set", "telemetry.endpoint", collector.url)
+        await _run(program, "chat", "-q", "hi")
+        assert collector.spans

@@ -1,8 +1,6 @@
 """Finished turns on their way to a collector: what is sent, what is not, and what a bad collector cannot do."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,63 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from tests.sessions.collector import Collector, listening
 from tests.sessions.diary import Diary
 
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.stores.turns import Step, Turn
 from talaria.core.events import TurnFailed
 from talaria.core.messages import Usage
-from talaria.sessions.otlp import OtlpSpan, OtlpTraces, OtlpValue
+from talaria.sessions.otlp import OtlpSpan, OtlpValue
 from talaria.sessions.telemetry import Patience, TurnExporter, exporting
 
 NOON = 1_767_355_200_000_000_000
 QUICK = Patience(first_wait=timedelta(milliseconds=1), longest_wait=timedelta(milliseconds=5))
 USAGE = Usage(calls=1, input_tokens=1200, output_tokens=80, cache_read_tokens=1000, cost_microdollars=4_000)
-Handler = Callable[[web.Request], Awaitable[web.Response]]
-
-
-class Collector:
-    """A server that decodes OTLP; ``answers`` are given first, then it takes everything."""
-
-    def __init__(self, *answers: int | Handler) -> None:
-        self.bodies: list[bytes] = []
-        self.requests: list[web.Request] = []
-        self.url = ""
-        self._answers = list(answers)
-
-    async def handle(self, request: web.Request) -> web.Response:
-        self.requests.append(request)
-        self.bodies.append(await request.read())
-        answer = self._answers.pop(0) if self._answers else 200
-        if not isinstance(answer, int):
-            return await answer(request)
-        return web.Response(status=answer, headers={"Retry-After": "86400"}, text="{}")
-
-    @property
-    def spans(self) -> list[OtlpSpan]:
-        return [
-            span
-            for body in self.bodies
-            for resource in msgspec.json.decode(body, type=OtlpTraces).resource_spans
-            for scope in resource.scope_spans
-            for span in scope.spans
-        ]
-
-
-@asynccontextmanager
-async def listening(collector: Collector) -> AsyncIterator[Collector]:
-    application = web.Application()
-    application.router.add_post("/v1/traces", collector.handle)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    collector.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield collector
-    finally:
-        await runner.cleanup()
-
-
 Finished = tuple[Session, Turn, list[Step]]
 
 
