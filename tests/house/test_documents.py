@@ -1,11 +1,14 @@
-"""What the documents say exists: files they link to, commands they show, settings they name."""
+"""What the documents say exists and works: files they link to, commands and settings they name, Python they show."""
 
+import asyncio
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.app.program import Program
 from tests.house.tree import ROOT, files, name
 
 from talaria.app.command_line import read_command_line
@@ -14,6 +17,7 @@ from talaria.app.subcommands import find_subcommand
 from talaria.cli.command_tree import Command
 from talaria.settings.fields import Model
 from talaria.settings.secrets import KNOWN_SECRETS
+from talaria.testing.model_server import Ask, ModelServer, Say
 
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *files("docs", suffix=".md")]
 GENERATED = {"docs/reference/commands.md", "docs/reference/settings.md"}
@@ -26,8 +30,14 @@ _LINK = re.compile(r"\[[^\]\n]+\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _TALARIA = re.compile(r"(?:^|.*[\s(])(talaria(?: .*)?)$")
 _BETWEEN_COMMANDS = re.compile(r"\s(?:\||&&)\s")
-_BEHIND_COMMAND = re.compile(r"\s+[#>].*|\)$")
+_BEHIND_COMMAND = re.compile(r"\s+[#<>].*|\)$")
 _OURS = re.compile(r"(?:src|tests|bench|scripts|docs|requirements)/[\w./-]*")
+_PYTHON = re.compile(r"^ *```python$", re.MULTILINE)
+PROGRAMS = [
+    (path, place)
+    for path in [ROOT / "README.md", *files("docs/how-to", suffix=".md")]
+    for place in range(len(_PYTHON.findall(path.read_text())))
+]
 
 
 def prose(path: Path) -> str:
@@ -53,6 +63,15 @@ def commands_in_prose(path: Path) -> Iterator[list[str]]:
     for code in _INLINE.findall(prose(path)):
         if code == "talaria" or code.startswith("talaria "):
             yield code.split()[1:]
+
+
+def programs(path: Path) -> list[str]:
+    return [block for language, block in _FENCED.findall(path.read_text()) if language == "python"]
+
+
+def _of_any_name(key: str) -> str:
+    """Return a key of a table of providers or models as the reference writes it."""
+    return re.sub(r"^(providers|models)\.[^.]+\.", r"\1.<name>.", key)
 
 
 def anchor(heading: str) -> str:
@@ -122,7 +141,7 @@ def test_settings_and_secrets_that_are_changed_exist(path: Path) -> None:
         for words in [*commands_in_blocks(path), *commands_in_prose(path)]
         if words[:1] == ["config"] and words[1:2] in (["get"], ["set"], ["unset"]) and words[2:]
     ]
-    assert [key for key in changed if key not in known] == []
+    assert [key for key in changed if key not in known and _of_any_name(key) not in known] == []
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
@@ -137,6 +156,43 @@ def test_make_targets_exist(path: Path) -> None:
 def test_files_that_are_named_exist(path: Path) -> None:
     named = [code for code in _INLINE.findall(prose(path)) if _OURS.fullmatch(code) and "NNNN" not in code]
     assert [file for file in named if not (ROOT / file).exists()] == []
+
+
+@pytest.mark.parametrize(("path", "place"), PROGRAMS, ids=lambda one: name(one) if isinstance(one, Path) else str(one))
+async def test_python_for_readers_runs(path: Path, place: int, tmp_path: Path) -> None:
+    async with ModelServer() as server:
+        program = _talaria_with(server, tmp_path)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-W", "error", "-c", programs(path)[place]),
+            env=program.environment(OPENAI_API_KEY="k"),
+            cwd=tmp_path,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await process.communicate()
+    assert (process.returncode, said.decode()) == (0, "")
+
+
+async def test_a_tool_of_ones_own_answers_the_model(tmp_path: Path) -> None:
+    block = next(one for one in programs(ROOT / "docs/how-to/use-from-python.md") if "in_stock" in one)
+    async with ModelServer() as server:
+        server.script(Say(calls=[Ask("in_stock", {"fruit": "apples"})]), Say("Twelve."))
+        program = _talaria_with(server, tmp_path)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", block), env=program.environment(), cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await process.communicate()
+        assert out.decode() == "Twelve.\n"
+        assert server.received[1].json["messages"][-1]["content"] == "12"
+
+
+def _talaria_with(server: ModelServer, home: Path) -> Program:
+    """Return a home whose providers are the scripted server."""
+    folder = home / "profiles" / "default"
+    folder.mkdir(parents=True)
+    accounts = "".join(f'[providers.{one}]\nbase_url = "{server.url}/v1"\n' for one in ("mine", "openai"))
+    (folder / "config.toml").write_text(f'[model]\nprovider = "mine"\nname = "scripted"\n{accounts}')
+    return Program(home)
 
 
 def test_every_page_is_in_the_index() -> None:
