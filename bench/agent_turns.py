@@ -23,7 +23,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.tool import Call, Deed, Effect, Tool, ToolOutput
 from talaria.contracts.turn_log import TurnLog
 from talaria.core.events import TextAdded, TurnAnswered, TurnEnd, TurnEvent
-from talaria.core.ids import SessionId, new_id
+from talaria.core.ids import SessionId, new_id, new_session_id
 from talaria.core.messages import Message, Text
 from talaria.providers.http import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
@@ -136,5 +136,13 @@ def default_tools(profile: Profile, store: Store, closing: AsyncExitStack) -> li
     """Return the tools that the program gives a new agent when nothing is set."""
     settings = load_settings(profile, {})
     return make_tools(
-        Workbench(settings=settings, profile=profile, store=store, folder=profile.folder, closing=closing, model=_INFO)
+        Workbench(
+            settings=settings,
+            profile=profile,
+            store=store,
+            session_id=new_session_id(),
+            folder=profile.folder,
+            closing=closing,
+            model=_INFO,
+        )
     )
