@@ -1,4 +1,4 @@
-"""Run the benchmarks by name, or all of them: `python -m bench [NAME ...] [--quick] [--json FILE]`."""
+"""Run the benchmarks by name, or all of them: `python -m bench [NAME ...] [--quick] [--peer] [--json FILE]`."""
 
 import argparse
 import json
@@ -22,7 +22,8 @@ def main() -> int:
     figures: list[Figure] = []
     for name in arguments.names or modules:
         print(f"== {name}", flush=True)
-        measured: list[Figure] = modules[name].run(arguments.quick)
+        run = getattr(modules[name], "run_beside_peer" if arguments.peer else "run", modules[name].run)
+        measured: list[Figure] = run(arguments.quick)
         _print_table(measured)
         figures += measured
     if arguments.json:
@@ -41,6 +42,11 @@ def _parse(names: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Figures beside a floor of the same run.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(names)}; all by default")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller data")
+    parser.add_argument(
+        "--peer",
+        action="store_true",
+        help="install another agent and measure it as well, where there is one to compare",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file too")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in names]
@@ -62,7 +68,7 @@ def _print_table(figures: list[Figure]) -> None:
 
 def _row(figure: Figure) -> tuple[str, ...]:
     floor = "" if figure.floor is None else _number(figure.floor, figure.unit)
-    ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}x"
+    ratio = "" if figure.ratio is None else f"{figure.ratio:.3g}x"
     goal = f"{'≥' if figure.at_least else '≤'} " + (
         f"{figure.goal:g}x" if figure.ratio else f"{figure.goal:g} {figure.unit}"
     )

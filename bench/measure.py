@@ -74,7 +74,10 @@ def installed(script: str) -> str:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> Times:
-    quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    quiet = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+    ]
     start = perf_counter()
     child = os.posix_spawn(command[0], list(command), environment, file_actions=quiet)
     _, status, used = os.wait4(child, 0)

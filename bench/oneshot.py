@@ -1,0 +1,101 @@
+"""What `talaria chat -q hi` takes from its start to its end, with a model that answers at once."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench import peer_hermes
+from bench.measure import Figure, Times, byte_code_environment, installed, time_programs
+
+NAME = "oneshot"
+
+_OURS = "talaria chat -q hi"
+_PEER = "hermes chat -q hi"
+_ANSWER = "Hello."
+# Floor by floor: the least that Python takes, what short commands are held to, and the client that asks the model.
+_FLOORS: Mapping[str, tuple[list[str], float]] = {
+    "python -S -E -c pass": (["-S", "-E", "-c", "pass"], 13),
+    "import argparse, json": (["-c", "import argparse, json"], 5),
+    "import aiohttp, msgspec": (["-c", "import aiohttp, msgspec"], 1.5),
+}
+
+
+def run(quick: bool) -> list[Figure]:
+    """Measure it beside Python with next to nothing, and beside Python with what it cannot do without."""
+    with _prepared() as (_, environment):
+        times = time_programs(_programs(), rounds=5 if quick else 25, environment=environment)
+    return list(_figures(times))
+
+
+def run_beside_peer(quick: bool) -> list[Figure]:
+    """Measure the same question to another agent as well, which is installed if it is not yet; takes minutes."""
+    hermes = peer_hermes.install()
+    with _prepared() as (url, environment):
+        surroundings = environment | peer_hermes.prepare(Path.cwd() / "hermes", url)
+        command = [hermes, *_PEER.split()[1:]]
+        _check_answer(command, surroundings)
+        programs = _programs() | {_PEER: command}
+        times = time_programs(programs, rounds=3 if quick else 10, environment=surroundings)
+    ours, peer = times[_OURS], times[_PEER]
+    return [
+        *_figures(times),
+        Figure(f"{_OURS}, CPU, beside {_PEER}", ours.cpu * 1000, "ms", 1 / 20, peer.cpu * 1000),
+        Figure(f"{_OURS}, wall, beside {_PEER}", ours.wall * 1000, "ms", 1 / 20, peer.wall * 1000),
+    ]
+
+
+def _programs() -> dict[str, list[str]]:
+    floors = {name: [sys.executable, *words] for name, (words, _) in _FLOORS.items()}
+    return {_OURS: [installed("talaria"), *_OURS.split()[1:]]} | floors
+
+
+def _figures(times: Mapping[str, Times]) -> Iterator[Figure]:
+    ours = times[_OURS]
+    for name, (_, goal) in _FLOORS.items():
+        yield Figure(f"{_OURS}, CPU, beside {name}", ours.cpu * 1000, "ms", goal, times[name].cpu * 1000)
+    name, (_, goal) = next(iter(_FLOORS.items()))
+    yield Figure(f"{_OURS}, wall, beside {name}", ours.wall * 1000, "ms", goal, times[name].wall * 1000)
+
+
+@contextmanager
+def _prepared() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the address of a model and what makes us ask it, in a folder that holds nothing else."""
+    with TemporaryDirectory() as folder, _served() as url, chdir(folder):
+        home = Path(folder) / "talaria"
+        profile = home / "profiles" / "default"
+        profile.mkdir(parents=True)
+        (profile / "config.toml").write_text(
+            f'[model]\nprovider = "bench"\nname = "scripted"\n[providers.bench]\nbase_url = "{url}/v1"\n'
+        )
+        environment = {"TALARIA_HOME": str(home)}
+        _check_answer([installed("talaria"), *_OURS.split()[1:]], environment)
+        yield url, environment
+
+
+@contextmanager
+def _served() -> Iterator[str]:
+    """Run the model in a process of its own."""
+    command = [sys.executable, "-m", "talaria.testing.model_server", "--reply", _ANSWER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def _check_answer(command: list[str], environment: dict[str, str]) -> None:
+    """End the measurement unless the program prints the model's answer: a quick failure is no figure."""
+    done = subprocess.run(
+        command,
+        env=byte_code_environment() | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or _ANSWER not in done.stdout:
+        sys.exit(f"`{' '.join(command)}` did not answer (exit code {done.returncode}): {done.stdout}{done.stderr}")
