@@ -234,6 +234,16 @@ async def test_cancelling_frees_the_conversation(store: Store, session_id: Sessi
     assert await work_off(store, session_id, agree) == TurnAnswered("yes, one")
 
 
+async def test_a_stop_in_the_first_moment_frees_the_conversation_too(store: Store, session_id: SessionId) -> None:
+    await admit(store, session_id, "test", "1", said("one"))
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(work_off(store, session_id, agree))
+        await asyncio.sleep(0)
+        work.cancel()
+    assert work.cancelled()
+    assert await work_off(store, session_id, agree) == TurnAnswered("yes, one")
+
+
 async def _expiry(store: Store) -> object:
     def expiry(tx: Transaction) -> object:
         sessions = tx.turns.find(running=True)

@@ -1,6 +1,5 @@
 """The log of a turn in the store: every step fenced by the lease of its conversation."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from talaria.contracts.turn_log import BegunCall, ModelStep
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import TurnId
 from talaria.core.messages import Message, ToolCall, ToolResult
+from talaria.sessions.unbroken import unbroken
 
 T = TypeVar("T")
 MODEL, TOOL = "model", "tool"
@@ -107,12 +107,7 @@ class StoredTurn:
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         """Write, to the end even if cancelled meanwhile: what follows must not overtake it."""
-        writing = asyncio.ensure_future(self._store.write(work))
-        try:
-            return await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            await asyncio.gather(writing, return_exceptions=True)
-            raise
+        return await unbroken(self._store.write(work))
 
     def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None) -> None:
         if messages:
