@@ -16,6 +16,7 @@ from talaria.core.ids import SessionId, TurnId, is_gone, new_turn_id
 from talaria.core.messages import Message
 from talaria.sessions.company import accompanied
 from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
+from talaria.sessions.unbroken import unbroken
 
 LEASE = timedelta(seconds=15)
 TakeTurn = Callable[[TurnLog], Coroutine[Any, Any, TurnEnd]]
@@ -44,16 +45,21 @@ async def work_off(
     before them. ``finishing`` runs in the transaction that ends a turn. Raises `Refused` while another worker owns
     the lane: that one works off what waits now. Raises `LeaseLost` as soon as another has taken it over.
     """
-    claim, work = await store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
+    begun = store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
+    claim, work = await unbroken(begun, undo=lambda begun: _release(store, begun[0]))
     end = None
     try:
         while work is not None:
             end = await accompanied(take_turn(_log(store, claim, *work, finishing)), _hold(store, claim, lease))
             work = await store.write(lambda tx: _begin_or_release(tx, claim))
     except BaseException:
-        await asyncio.shield(store.write(lambda tx: tx.leases.release(claim.lease)))
+        await asyncio.shield(_release(store, claim))
         raise
     return end
+
+
+async def _release(store: Store, claim: SessionClaim) -> None:
+    await store.write(lambda tx: tx.leases.release(claim.lease))
 
 
 def _claim_and_begin(tx: Transaction, session_id: SessionId, lease: timedelta) -> tuple[SessionClaim, Work | None]:
