@@ -14,7 +14,7 @@ from talaria.agent.window import Summary, Window, estimate
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.core.errors import ProviderOverloaded, TalariaError
-from talaria.core.events import Noticed, TurnAnswered, TurnEvent
+from talaria.core.events import Noticed, TurnAnswered, TurnEvent, TurnFailed
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, ToolCall, ToolResult
 from talaria.testing.model_server import Ask, Say, context_too_long
@@ -234,6 +234,18 @@ async def test_a_turn_that_grows_too_long_by_itself_is_summarised_while_it_runs(
         assert GOOD in sent[1]["content"]
         assert len(sent) == 6
         assert len(await shop.transcript()) == 10
+
+
+async def test_a_summariser_that_declines_leaves_the_old_view_in_force(tmp_path: Path) -> None:
+    declined = Say(
+        "I am sorry, but a conversation of this kind is not something that I can write about.", stop="refused"
+    )
+    async with workshop(tmp_path) as shop:
+        for number in range(12):
+            await shop.say(f"fact {number}: " + "x" * 3_000)
+        shop.server.script(context_too_long(), declined)
+        assert isinstance(await shop.say("what now?"), TurnFailed)
+        assert await shop.store.read(lambda tx: tx.state.get(f"summary:{shop.session_id}")) is None
 
 
 @st.composite

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from talaria.agent.model_calls import Answered, ModelCalls
 from talaria.contracts.provider import ModelRequest
-from talaria.core.errors import MalformedReply
+from talaria.core.errors import MalformedReply, ModelRefused
 from talaria.core.messages import Message, Text, ToolCall, ToolResult
 
 _SUMMARY = (
@@ -45,6 +45,8 @@ class Auxiliary:
         request = ModelRequest(model="", messages=(question,), system=instructions, max_output_tokens=most_tokens)
         async for event in self._calls.reply(request):
             if isinstance(event, Answered):
+                if event.reply.stop == "refused":
+                    raise ModelRefused("the model declined")
                 return event.reply.message.text
         raise MalformedReply("the model's reply ended without its end")
 
