@@ -1,0 +1,215 @@
+"""`from talaria import Agent, tool`, in programs of their own, with a scripted model behind a socket."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from tests.app.program import Outcome, Program
+
+from talaria.testing.model_server import Ask, ModelServer, Say, bad_key
+
+FIVE_LINES = """
+from talaria import Agent, tool
+from talaria.contracts.tool import Effect
+def price(fruit: str, kilos: float = 1.0) -> dict[str, float]: return {fruit: 2.5 * kilos}
+agent = Agent(tools=[tool(price, effect=Effect.READS)])
+print(agent.run("What do three kilos of apples cost?"))
+"""
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer) -> Program:
+    """A home with the scripted model for its own."""
+    folder = tmp_path / "profiles" / "default"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(
+        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
+    )
+    return Program(tmp_path)
+
+
+async def test_five_lines_run_a_turn_with_a_tool_of_your_own(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("price", {"fruit": "apples", "kilos": 3})]), Say("7.50."))
+    assert await _run(program, FIVE_LINES) == Outcome(0, "7.50.\n")
+    asked, answered = server.received
+    assert [offered["function"]["name"] for offered in asked.json["tools"]] == ["price"]
+    assert answered.json["messages"][-1]["role"] == "tool"
+    assert json.loads(answered.json["messages"][-1]["content"]) == {"apples": 7.5}
+
+
+async def test_a_function_that_nobody_vouches_for_is_not_run(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("launch", {})]), Say("I may not."))
+    done = await _run(
+        program,
+        """
+        from talaria import Agent
+        def launch() -> str:
+            print("launched")
+        print(Agent(tools=[launch]).run("Go!"))
+        """,
+    )
+    assert done == Outcome(0, "I may not.\n")
+
+
+async def test_a_block_keeps_the_conversation_and_its_prefix(program: Program, server: ModelServer) -> None:
+    server.script(Say("Noted."), Say("Blue."), Say("Still blue."))
+    done = await _run(
+        program,
+        """
+        import asyncio
+        from talaria import Agent
+        async def main():
+            async with Agent(instructions="You are terse.") as agent:
+                for question in ("My colour is blue.", "Which is it?", "And now?"):
+                    print(await agent.ask(question))
+        asyncio.run(main())
+        """,
+    )
+    assert done == Outcome(0, "Noted.\nBlue.\nStill blue.\n")
+    first, second, third = (received.json["messages"] for received in server.received)
+    assert "You are terse." in str(first[0]["content"])
+    assert (len(first), len(second), len(third)) == (2, 4, 6)
+    assert second[: len(first)] == first
+    assert third[: len(second)] == second
+
+
+async def test_events_are_heard_as_they_happen(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("now", {})]), Say("Noon."))
+    done = await _run(
+        program,
+        """
+        from talaria import Agent, tool
+        from talaria.contracts.tool import Effect
+        heard = []
+        def now(): return "12:00"
+        agent = Agent(tools=[tool(now, effect=Effect.READS)], on_event=lambda event: heard.append(type(event).__name__))
+        agent.run("What time is it?")
+        print(*dict.fromkeys(heard))
+        """,
+    )
+    assert done.code == 0
+    heard = done.out.split()
+    assert [name for name in heard if name in {"ToolCalled", "ToolAnswered", "TextAdded", "TurnAnswered"}] == [
+        "ToolCalled",
+        "ToolAnswered",
+        "TextAdded",
+        "TurnAnswered",
+    ]
+
+
+async def test_a_tool_that_fails_is_told_to_the_model(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("broken", {})]), Say("It is broken."))
+    done = await _run(
+        program,
+        """
+        from talaria import Agent, tool
+        from talaria.contracts.tool import Effect
+        def broken() -> str: raise ValueError("no fuel")
+        print(Agent(tools=[tool(broken, effect=Effect.READS)]).run("Try it."))
+        """,
+    )
+    assert (done.code, done.out) == (0, "It is broken.\n")
+    assert server.received[1].json["messages"][-1]["role"] == "tool"
+
+
+async def test_what_goes_wrong_is_raised_with_a_sentence(program: Program, server: ModelServer) -> None:
+    server.otherwise(bad_key())
+    done = await _run(
+        program,
+        """
+        from talaria import Agent
+        from talaria.core.errors import TalariaError
+        try:
+            Agent().run("hi")
+        except TalariaError as error:
+            print(error)
+        """,
+    )
+    assert done.code == 0
+    assert " key" in done.out
+    assert done.out.strip().endswith(".")
+
+
+async def test_an_unknown_model_is_raised_before_anything_is_asked(program: Program, server: ModelServer) -> None:
+    done = await _run(
+        program,
+        """
+        from talaria import Agent
+        from talaria.core.errors import NotFound
+        try:
+            Agent("nowhere:any").run("hi")
+        except NotFound as error:
+            print(error)
+        """,
+    )
+    assert done.code == 0
+    assert "nowhere" in done.out
+    assert server.received == []
+
+
+async def test_asking_outside_of_the_block_is_refused(program: Program) -> None:
+    done = await _run(
+        program,
+        """
+        import asyncio
+        from talaria import Agent
+        from talaria.core.errors import Refused
+        try:
+            asyncio.run(Agent().ask("hi"))
+        except Refused as error:
+            print(error)
+        """,
+    )
+    assert "async with" in done.out
+
+
+async def test_no_tools_by_default_and_the_usual_ones_on_request(program: Program, server: ModelServer) -> None:
+    server.otherwise(Say("Done."))
+    script = """
+        from talaria import Agent
+        Agent().run("hi")
+        Agent(tools=None).run("hi")
+        """
+    assert (await _run(program, script)).code == 0
+    without, with_usual = (received.json for received in server.received)
+    assert not without.get("tools")
+    assert {"read_file", "terminal", "memory"} <= {offered["function"]["name"] for offered in with_usual["tools"]}
+
+
+async def test_what_is_said_is_kept_like_everything_else(program: Program, server: ModelServer) -> None:
+    server.script(Say("Hello."))
+    assert (await _run(program, 'from talaria import Agent; Agent().run("hi")')).code == 0
+    listed = await asyncio.to_thread(program.run, "sessions", "list", "--source", "python", "--json")
+    assert [session["source"] for session in json.loads(listed.out)] == ["python"]
+
+
+async def test_importing_talaria_alone_loads_next_to_nothing(program: Program) -> None:
+    done = await _run(program, 'import sys, talaria; print(*(n for n in sys.modules if n.startswith("talaria")))')
+    assert done.out.split() == ["talaria"]
+
+
+async def _run(program: Program, script: str) -> Outcome:
+    def run() -> Outcome:
+        done = subprocess.run(
+            [sys.executable, "-c", dedent(script)],
+            env=program.environment(),
+            cwd=program.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return await asyncio.to_thread(run)
