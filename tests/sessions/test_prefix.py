@@ -6,7 +6,7 @@ import pytest
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId
-from talaria.sessions.prefix import BREAK, Prefix, keep_prefix
+from talaria.sessions.prefix import BREAK, Prefix, find_prefix, keep_prefix
 
 FIRST = Prefix(instructions="Be brief.", tools="t1", model="m1")
 
@@ -16,22 +16,29 @@ async def session_id(store: Store) -> SessionId:
     return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
 
 
+async def use(store: Store, session_id: SessionId, wanted: Prefix) -> str:
+    """Take a turn with this prefix, as the program does, and return the instructions that it was given."""
+    found = await find_prefix(store, session_id, wanted)
+    await keep_prefix(store, session_id, found)
+    return found.instructions
+
+
 async def reasons(store: Store, session_id: SessionId) -> list[str]:
     events = await store.read(lambda tx: tx.events.after(f"session:{session_id}", 0))
     return [msgspec.json.decode(event.payload)["reason"] for event in events if event.kind == BREAK]
 
 
 async def test_the_first_instructions_are_taken_without_a_word(store: Store, session_id: SessionId) -> None:
-    assert await keep_prefix(store, session_id, FIRST) == "Be brief."
+    assert await use(store, session_id, FIRST) == "Be brief."
     assert await reasons(store, session_id) == []
 
 
 async def test_other_instructions_do_not_change_a_conversation_that_has_begun(
     store: Store, session_id: SessionId
 ) -> None:
-    await keep_prefix(store, session_id, FIRST)
+    await use(store, session_id, FIRST)
     wanted = msgspec.structs.replace(FIRST, instructions="Today is Tuesday.")
-    assert await keep_prefix(store, session_id, wanted) == "Be brief."
+    assert await use(store, session_id, wanted) == "Be brief."
     assert await reasons(store, session_id) == []
 
 
@@ -41,20 +48,28 @@ async def test_other_instructions_do_not_change_a_conversation_that_has_begun(
         ({"model": "m2"}, "the model was changed"),
         ({"tools": "t2"}, "the set of tools was changed"),
         ({"model": "m2", "tools": "t2"}, "the model was changed"),
+        ({"manner": "high"}, "how the model is asked was changed"),
     ],
 )
 async def test_what_changes_the_prefix_anyway_brings_new_instructions_and_one_reason(
     store: Store, session_id: SessionId, change: dict[str, str], reason: str
 ) -> None:
-    await keep_prefix(store, session_id, FIRST)
+    await use(store, session_id, FIRST)
     wanted = msgspec.structs.replace(FIRST, instructions="Be long.", **change)
-    assert await keep_prefix(store, session_id, wanted) == "Be long."
-    assert await keep_prefix(store, session_id, wanted) == "Be long."
+    assert await use(store, session_id, wanted) == "Be long."
+    assert await use(store, session_id, wanted) == "Be long."
     assert await reasons(store, session_id) == [reason]
 
 
 async def test_conversations_do_not_share_their_prefix(store: Store, session_id: SessionId) -> None:
     other = (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
-    await keep_prefix(store, session_id, FIRST)
+    await use(store, session_id, FIRST)
     wanted = msgspec.structs.replace(FIRST, instructions="Be kind.")
-    assert await keep_prefix(store, other, wanted) == "Be kind."
+    assert await use(store, other, wanted) == "Be kind."
+
+
+async def test_a_conversation_that_is_only_looked_at_changes_nothing(store: Store, session_id: SessionId) -> None:
+    await use(store, session_id, FIRST)
+    await find_prefix(store, session_id, msgspec.structs.replace(FIRST, model="m2"))
+    assert await use(store, session_id, FIRST) == "Be brief."
+    assert await reasons(store, session_id) == []

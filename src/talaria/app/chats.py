@@ -38,7 +38,7 @@ from talaria.sessions.approvals import SessionApprover
 from talaria.sessions.budget import StoredBudget
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.conversation import Conversation, Desk
-from talaria.sessions.prefix import Prefix, keep_prefix
+from talaria.sessions.prefix import Prefix, find_prefix, keep_prefix
 from talaria.sessions.questions import Questions
 from talaria.sessions.summaries import StoredSummaries
 from talaria.settings.files import read_file
@@ -87,9 +87,14 @@ async def open_chat(
     tools, remarks = await _tools(house, bench, wish, jobs)
     calls = ModelCalls(chain)
     auxiliary = Auxiliary(ModelCalls(await models.auxiliary()))
-    agent = await _agent(bench, wish, Toolbox(tools), calls, auxiliary)
+    toolbox = Toolbox(tools)
+    prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox))
+    agent = _agent(bench, prefix, toolbox, calls, auxiliary)
     questions = Questions(emit, patience=house.settings.approval.timeout_seconds if wish.attended else 0)
-    desk = await _desk(house, bench, session, questions, emit)
+    desk = structs.replace(
+        await _desk(house, bench, session, questions, emit),
+        beforehand=lambda: keep_prefix(store, session.id, prefix),
+    )
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary if wish.titled else None)
     stack.push_async_callback(conversation.close)
     return Chat(
@@ -145,12 +150,20 @@ async def _tools(
     return [*own, *(tool for tool in others if tool.name not in house.settings.tools.disabled)], notes
 
 
-async def _agent(bench: Workbench, wish: ChatWish, toolbox: Toolbox, calls: ModelCalls, auxiliary: Auxiliary) -> Agent:
-    digest = hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest()
-    fresh = Prefix(instructions(_tiers(bench, wish)), digest, bench.model.name)
+def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox) -> Prefix:
+    model = bench.settings.model
+    return Prefix(
+        instructions(_tiers(bench, wish)),
+        hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
+        bench.model.name,
+        f"{model.effort} {model.temperature} {model.max_output_tokens}",
+    )
+
+
+def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls, auxiliary: Auxiliary) -> Agent:
     model = bench.settings.model
     manner = Manner(
-        instructions=await keep_prefix(bench.store, bench.session_id, fresh),
+        instructions=prefix.instructions,
         effort=model.effort,
         max_output_tokens=model.max_output_tokens or None,
         temperature=model.temperature,

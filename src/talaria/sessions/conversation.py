@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 class Desk(Struct, frozen=True, kw_only=True):
     """Where the turns of a conversation take place, and under which limits.
 
-    ``finishing`` runs in the transaction that ends a turn; ``afterwards`` hear of it when the reply is out.
+    ``beforehand`` runs before the first turn, ``finishing`` in the transaction that ends a turn; ``afterwards``
+    hear of it when the reply is out.
     """
 
     emit: Callable[[TurnEvent], None]
@@ -41,6 +42,7 @@ class Desk(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     budget: Budget = Unlimited()
     owner: str = ""
+    beforehand: Callable[[], Awaitable[None]] | None = None
     finishing: Finishing = nothing_more
     afterwards: tuple[Callable[[], Awaitable[None]], ...] = ()
     mask: Callable[[str], str] = str
@@ -67,6 +69,7 @@ class Conversation:
         self._auxiliary = auxiliary
         self._turn: asyncio.Task[TurnEnd | TalariaError | None] | None = None
         self._side_jobs: set[asyncio.Task[None]] = set()
+        self._begun = False
         self._stopping = False
         self._joining: list[Message] = []
 
@@ -127,6 +130,9 @@ class Conversation:
             return error
 
     async def _take_turn(self, turn: TurnLog) -> TurnEnd:
+        if self._desk.beforehand is not None and not self._begun:
+            await self._desk.beforehand()
+        self._begun = True
         end = await self._agent.take_turn(turn, self._surroundings(), self._desk.limits)
         for job in self._desk.afterwards:
             self._beside(job)

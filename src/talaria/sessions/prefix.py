@@ -12,35 +12,55 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Prefix(Struct, frozen=True):
-    """What stands before the messages of every request: the instructions, and the tools by their digest."""
+    """What stands before the messages of every request.
+
+    ``tools`` is a digest of them, ``manner`` how the model is asked: effort, temperature, length.
+    """
 
     instructions: str
     tools: str
     model: str
+    manner: str = ""
 
 
 _decode = msgspec.json.Decoder(Prefix).decode
 
 
-async def keep_prefix(store: Store, session_id: SessionId, wanted: Prefix) -> str:
-    """Return the instructions to use: those of the conversation's first turn, whatever has changed since.
+async def find_prefix(store: Store, session_id: SessionId, wanted: Prefix) -> Prefix:
+    """Return the prefix to use: that of the conversation's first turn, whatever the instructions would be today.
 
-    Another model or other tools change the prefix anyway, so that then the new instructions are taken; that is
-    recorded with its reason.
+    Another model, other tools or another manner change the prefix anyway, so that then the new one is taken.
     """
+    kept = await store.read(lambda tx: _kept(tx, session_id))
+    return wanted if kept is None or _difference(kept, wanted) else kept
 
-    def work(tx: Transaction) -> str:
-        entry = tx.state.get(f"prefix:{session_id}")
-        kept = _decode(entry.value) if entry else None
-        if kept is not None and (kept.tools, kept.model) == (wanted.tools, wanted.model):
-            return kept.instructions
+
+async def keep_prefix(store: Store, session_id: SessionId, used: Prefix) -> None:
+    """Keep the prefix that a turn is about to use, and record why it is another one than before, if it is."""
+
+    def work(tx: Transaction) -> None:
+        kept = _kept(tx, session_id)
+        if kept == used:
+            return
         if kept is not None:
-            what = "the model" if kept.model != wanted.model else "the set of tools"
-            record_break(tx, session_id, f"{what} was changed")
-        tx.state.put(f"prefix:{session_id}", _encode(wanted).decode())
-        return wanted.instructions
+            record_break(tx, session_id, f"{_difference(kept, used) or 'what the agent is told'} was changed")
+        tx.state.put(f"prefix:{session_id}", _encode(used).decode())
 
-    return await store.write(work)
+    await store.write(work)
+
+
+def _kept(tx: Transaction, session_id: SessionId) -> Prefix | None:
+    entry = tx.state.get(f"prefix:{session_id}")
+    return _decode(entry.value) if entry else None
+
+
+def _difference(kept: Prefix, wanted: Prefix) -> str:
+    """Return what makes a new prefix necessary; empty where the kept one will do."""
+    if kept.model != wanted.model:
+        return "the model"
+    if kept.tools != wanted.tools:
+        return "the set of tools"
+    return "how the model is asked" if kept.manner != wanted.manner else ""
 
 
 def record_break(tx: Transaction, session_id: SessionId, reason: str) -> None:
