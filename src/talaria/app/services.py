@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # loaded by name, each by the first subcommand that asks for 
     from contextlib import AsyncExitStack
 
     from talaria.cli.command_tree import Command
-    from talaria.cli.services import ModelDesk
+    from talaria.cli.services import ModelDesk, ToolsetState
     from talaria.contracts.store import Database
     from talaria.core.events import TurnEvent
     from talaria.sessions.chat import Chat, ChatWish
@@ -88,6 +88,15 @@ class ProcessServices:
         secrets = load("talaria.settings.secrets").read_secrets(self.profile, self.environment)
         desk: ModelDesk = load("talaria.app.models").ProfileModels(self.settings(), secrets, self.profile.folder)
         return desk
+
+    def toolsets(self) -> "tuple[ToolsetState, ...]":
+        """Every tool of this profile, by group, but those of MCP servers."""
+        found: tuple[ToolsetState, ...] = load("talaria.app.toolsets").list_toolsets(self.settings())
+        return found
+
+    def sandbox_problem(self) -> str:
+        """Why commands of the agent cannot run in a sandbox here; empty where they can."""
+        return load("talaria.tools.sandbox.bubblewrap").sandbox_available() or ""
 
     async def open_chat(
         self, wish: "ChatWish", emit: "Callable[[TurnEvent], None]", stack: "AsyncExitStack", jobs: "TaskGroup"

@@ -28,6 +28,7 @@ SUBCOMMANDS = (
     Subcommand("Conversations", "trace", "Show what turns did, when, and what that took", "talaria.cli.trace"),
     Subcommand("Set-up", "model", "Show which model answers and why, or choose one", "talaria.cli.model"),
     Subcommand("Set-up", "models", "List the models that can be used now", "talaria.cli.models"),
+    Subcommand("Set-up", "tools", "Show what the agent can do, and switch it on and off", "talaria.cli.tools"),
     Subcommand("Set-up", "config", "Show, change and check the settings", "talaria.cli.config"),
     Subcommand("Set-up", "profile", "List, create, choose and delete profiles", "talaria.cli.profile"),
     Subcommand("Set-up", "completion", "Print what makes the Tab key work in your shell", "talaria.cli.completion"),

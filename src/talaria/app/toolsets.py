@@ -4,9 +4,13 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import cast
 
+import msgspec
 from msgspec import Struct
 
+from talaria.agent.schema import describe
+from talaria.cli.services import ToolsetState, ToolState
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store
@@ -37,6 +41,13 @@ from talaria.tools.web.fetch import WebFetch
 from talaria.tools.web.search import WebSearch
 
 _PACKAGE = Path(__file__).parents[1]
+
+
+class Toolset(Struct, frozen=True):
+    """A group of tools: all that may be in it, and what makes those that the circumstances allow."""
+
+    kinds: tuple[type[Tool], ...]
+    make: "Callable[[Workbench], list[Tool]]"
 
 
 class Workbench(Struct, frozen=True, kw_only=True):
@@ -72,8 +83,24 @@ def make_tools(bench: Workbench) -> list[Tool]:
     if not bench.model.tools:
         return []
     wanted = bench.settings.tools
-    made = [tool for name in wanted.toolsets for tool in TOOLSETS[name](bench)]
+    made = [tool for name in wanted.toolsets for tool in TOOLSETS[name].make(bench)]
     return [tool for tool in made if tool.name not in wanted.disabled]
+
+
+def list_toolsets(settings: Settings) -> tuple[ToolsetState, ...]:
+    """Return every group with its tools, and whether they are on; makes none of them."""
+    on = settings.tools.toolsets
+    return tuple(
+        ToolsetState(name, name in on, tuple(_state(kind, name, settings) for kind in toolset.kinds))
+        for name, toolset in TOOLSETS.items()
+    )
+
+
+def _state(kind: type[Tool], toolset: str, settings: Settings) -> ToolState:
+    # All that a model is told of a tool stands in its class.
+    tool = cast("Tool", kind)
+    on = toolset in settings.tools.toolsets and tool.name not in settings.tools.disabled
+    return ToolState(tool.name, tool.description, tool.effect.value, on, len(msgspec.json.encode(describe(tool))))
 
 
 def _terminal(bench: Workbench) -> list[Tool]:
@@ -142,13 +169,13 @@ def _close_later(bench: Workbench, *closes: Callable[[], Awaitable[None]]) -> No
         bench.closing.push_async_callback(close)
 
 
-TOOLSETS: Mapping[str, Callable[[Workbench], list[Tool]]] = {
-    "terminal": _terminal,
-    "files": _files,
-    "web": _web,
-    "memory": _memory,
-    "skills": _skills,
-    "planning": _planning,
-    "code": _code,
-    "vision": _vision,
+TOOLSETS: Mapping[str, Toolset] = {
+    "terminal": Toolset((Terminal,), _terminal),
+    "files": Toolset((ReadFile, WriteFile, EditFile, SearchFiles, ListFiles), _files),
+    "web": Toolset((WebFetch, WebSearch), _web),
+    "memory": Toolset((Memory, SessionSearch), _memory),
+    "skills": Toolset((Skills,), _skills),
+    "planning": Toolset((Todo, Clarify), _planning),
+    "code": Toolset((ExecuteCode,), _code),
+    "vision": Toolset((Vision,), _vision),
 }

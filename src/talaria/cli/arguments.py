@@ -38,7 +38,7 @@ def completing(action: A, values: str) -> A:
     """Mark an argument as one that the shell completes, and return it.
 
     ``values`` is ``files``, ``folders``, or one of the lists of `talaria completion --values`: ``profiles``,
-    ``settings``, ``sessions``.
+    ``settings``, ``sessions``, ``tools``.
     """
     vars(action)["completes"] = values
     return action

@@ -62,4 +62,10 @@ def _sessions(services: Services) -> Iterator[tuple[str, str]]:
             yield session.id, session.title
 
 
-_LISTS = {"profiles": _profiles, "settings": _settings, "sessions": _sessions}
+def _tools(services: Services) -> Iterator[tuple[str, str]]:
+    for toolset in services.toolsets():
+        yield toolset.name, f"{len(toolset.tools)} in this toolset"
+        yield from ((tool.name, tool.does) for tool in toolset.tools if tool.name != toolset.name)
+
+
+_LISTS = {"profiles": _profiles, "settings": _settings, "sessions": _sessions, "tools": _tools}

@@ -46,6 +46,24 @@ class Listing(Struct, frozen=True):
     troubles: tuple[str, ...] = ()
 
 
+class ToolState(Struct, frozen=True):
+    """A tool: what a model is told that it does, and how many bytes that takes of each request."""
+
+    name: str
+    does: str
+    effect: str
+    enabled: bool
+    bytes: int
+
+
+class ToolsetState(Struct, frozen=True):
+    """A group of tools; one that is off has none that is on."""
+
+    name: str
+    enabled: bool
+    tools: tuple[ToolState, ...]
+
+
 class ModelDesk(Protocol):
     """What can be asked about the models of a profile."""
 
@@ -98,6 +116,12 @@ class Services(Protocol):
 
     def models(self) -> ModelDesk:
         """The models of this profile."""
+
+    def toolsets(self) -> tuple[ToolsetState, ...]:
+        """Every tool of this profile, by group, but those of MCP servers."""
+
+    def sandbox_problem(self) -> str:
+        """Why commands of the agent cannot run in a sandbox here; empty where they can."""
 
     async def open_chat(
         self, wish: "ChatWish", emit: "Callable[[TurnEvent], None]", stack: "AsyncExitStack", jobs: "TaskGroup"

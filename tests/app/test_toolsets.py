@@ -1,0 +1,67 @@
+"""What is listed of the tools is what is made of them."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from talaria.agent.toolbox import Toolbox
+from talaria.app.toolsets import TOOLSETS, Workbench, list_toolsets, make_tools
+from talaria.contracts.models import ModelInfo
+from talaria.core.ids import SessionId
+from talaria.settings import model
+from talaria.settings.model import Sandbox, Settings, Tools
+from talaria.settings.profiles import Profile, Profiles
+from talaria.storage.sqlite.store import open_sqlite_store
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    profile = Profiles(tmp_path).active()
+    profile.prepare()
+    return profile
+
+
+@pytest.fixture
+async def closing() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+def bench(profile: Profile, closing: AsyncExitStack, settings: Settings, info: ModelInfo | None = None) -> Workbench:
+    store = open_sqlite_store(profile.database_file)
+    closing.push_async_callback(store.close)
+    return Workbench(
+        settings=settings,
+        profile=profile,
+        store=store,
+        session_id=SessionId("one"),
+        folder=profile.folder,
+        closing=closing,
+        model=info or ModelInfo(name="any", tools=True, images=True),
+    )
+
+
+def test_the_settings_name_the_toolsets_there_are() -> None:
+    assert tuple(TOOLSETS) == model.TOOLSETS
+
+
+async def test_what_is_listed_is_what_is_made(profile: Profile, closing: AsyncExitStack) -> None:
+    made = make_tools(bench(profile, closing, Settings(sandbox=Sandbox(enabled=True))))
+    listed = [tool for toolset in list_toolsets(Settings()) for tool in toolset.tools if tool.name != "vision"]
+    assert [(tool.name, tool.description) for tool in made] == [(tool.name, tool.does) for tool in listed]
+    told = {spec.name: spec for spec in Toolbox(made).specs}
+    assert all(len(bytes(told[tool.name].parameters)) < tool.bytes for tool in listed)
+
+
+async def test_what_is_off_is_not_made(profile: Profile, closing: AsyncExitStack) -> None:
+    settings = Settings(tools=Tools(toolsets=("files", "planning"), disabled=("todo", "write_file")))
+    made = [tool.name for tool in make_tools(bench(profile, closing, settings))]
+    assert made == ["read_file", "edit_file", "search_files", "list_files", "clarify"]
+    listed = [tool.name for toolset in list_toolsets(settings) for tool in toolset.tools if tool.enabled]
+    assert listed == made
+
+
+async def test_a_model_that_cannot_use_tools_gets_none(profile: Profile, closing: AsyncExitStack) -> None:
+    assert make_tools(bench(profile, closing, Settings(), ModelInfo(name="small", tools=False))) == []
