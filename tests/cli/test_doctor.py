@@ -1,4 +1,5 @@
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from tests.house.tree import ROOT
 
 from talaria.cli.checks.machine import FIRST_PYTHON, FIRST_SQLITE, LAST_PYTHON
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.tools.sandbox.bubblewrap import sandbox_available
 
 KEY = {"OPENAI_API_KEY": "sk-hidden-and-long-enough"}
 
@@ -83,7 +85,10 @@ def test_every_fault_of_the_settings_is_told_and_the_rest_still_looked_at(progra
     assert "`log.level`" in told[1][1]
     assert found(seen, "store") == [("warning", "The store was not looked at, since the settings have faults.")]
     assert found(seen, "disk")[0][0] == "ok"
-    assert "2 faults and 2 warnings in the profile default." in seen.out
+    assert (
+        found(seen, "model") == found(seen, "tools") == [("warning", "Not looked at, since the settings have faults.")]
+    )
+    assert "2 faults and 4 warnings in the profile default." in seen.out
 
 
 @pytest.mark.parametrize("text", ["[store", "\x00", '[cli]\ncolor = "pink"\n'])
@@ -92,7 +97,7 @@ def test_settings_that_cannot_be_read_are_no_reason_to_break_off(program: Progra
     for words in (["doctor"], ["doctor", "--fix"], ["doctor", "--json"]):
         seen = program.run(*words)
         assert (seen.code, seen.err) == (1, "")
-    assert len(json.loads(seen.out)) == 9
+    assert len(json.loads(seen.out)) == 12
 
 
 def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program: Program) -> None:
@@ -176,6 +181,58 @@ def test_an_output_that_cannot_show_every_script_is_a_warning(program: Program) 
     seen = program.run("doctor", env={"PYTHONIOENCODING": "latin-1"})
     assert found(seen, "terminal")[0][0] == "warning"
     assert "LC_ALL=C.UTF-8" in seen.out
+
+
+def test_the_model_that_answers_is_named_with_the_reason(program: Program) -> None:
+    ((state, sentence),) = found(program.run("doctor", env=KEY), "model")
+    assert state == "ok"
+    assert re.fullmatch(r"openai:\S+ answers\. OPENAI_API_KEY is set, .*", sentence)
+
+
+def test_a_provider_of_ones_own_is_not_asked_for_its_models(program: Program) -> None:
+    settings = '[model]\nprovider = "mine"\n[providers.mine]\nbase_url = "https://model.invalid/v1"\n'
+    write_private(folder(program) / "config.toml", settings)
+    assert found(program.run("doctor"), "model") == [
+        ("ok", "The first model of mine answers: `model.name` is not set.")
+    ]
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "nowhere"])
+def test_a_model_that_cannot_answer_is_a_warning_that_says_what_to_do(program: Program, provider: str) -> None:
+    seen = program.run("doctor", env={"TALARIA__MODEL__PROVIDER": provider})
+    ((state, sentence),) = found(seen, "model")
+    assert (seen.code, seen.err, state) == (0, "", "warning")
+    assert provider.upper() in sentence.upper()
+
+
+def test_tools_are_counted_and_names_that_mean_none_are_warned_about(program: Program) -> None:
+    settings = '[tools]\ntoolsets = ["files", "web"]\ndisabled = ["web_serch", "mcp_x_y"]\n[mcp.half]\nenabled = true\n'
+    write_private(folder(program) / "config.toml", settings)
+    seen = program.run("doctor")
+    told = found(seen, "tools")
+    assert [state for state, _ in told] == ["ok", "warning", "warning"]
+    assert told[0][1].startswith("7 of ")
+    assert told[1][1] == "`tools.disabled` names `web_serch`, which is no tool."
+    assert "The nearest is `web_search`." in seen.out
+    assert told[2][1] == "The MCP server half needs either a command or an address."
+
+
+def test_helpers_that_are_missing_come_with_the_way_to_get_them(program: Program, tmp_path: Path) -> None:
+    bare = {"PATH": str(tmp_path / "no-programs"), "TALARIA__SANDBOX__ENABLED": "true"}
+    seen = program.run("doctor", env=bare)
+    assert seen.code == 0
+    assert ("warning", "ripgrep (rg) is not installed: searching in many files takes longer.") in found(seen, "tools")
+    ((state, sentence),) = found(seen, "sandbox")
+    assert (state, sentence.endswith("bubblewrap (bwrap) is not installed.")) == ("warning", True)
+    assert "sudo apt install bubblewrap" in seen.out
+
+
+def test_a_sandbox_is_reported_as_it_is_set(program: Program) -> None:
+    ((state, sentence),) = found(program.run("doctor"), "sandbox")
+    assert (state, sentence[:3]) == ("ok", "Off")
+    ((state, sentence),) = found(program.run("doctor", env={"TALARIA__SANDBOX__ENABLED": "true"}), "sandbox")
+    works = sandbox_available() is None
+    assert (state, "run in a sandbox" in sentence) == (("ok", True) if works else ("warning", False))
 
 
 def damage(program: Program) -> Path:

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from talaria.cli.checks.abilities import look_at_model, look_at_sandbox, look_at_tools
 from talaria.cli.checks.configuration import look_at_keys, look_at_settings
 from talaria.cli.checks.files import look_at_disk, look_at_files
 from talaria.cli.checks.findings import Check, Finding, fault
@@ -20,6 +21,9 @@ CHECKS = (
     Check("files", look_at_files),
     Check("settings", look_at_settings),
     Check("keys", look_at_keys),
+    Check("model", look_at_model),
+    Check("tools", look_at_tools),
+    Check("sandbox", look_at_sandbox),
     Check("store", look_at_store),
     Check("disk", look_at_disk),
     Check("sqlite", look_at_sqlite),

@@ -99,8 +99,11 @@ def _installed(name: str) -> str:
 
 def _needed(services: Services) -> Iterator[tuple[str, str]]:
     """Yield each extra that something asks for, with what does."""
-    if load(services.profile, services.environment).settings.store.url:
+    settings = load(services.profile, services.environment).settings
+    if settings.store.url:
         yield "postgres", "`store.url` names a PostgreSQL server"
+    if any(server.enabled for server in settings.mcp.values()):
+        yield "mcp", "An MCP server is in the settings"
     secrets = read_secrets(services.profile, services.environment)
     for known in KNOWN_SECRETS:
         if secrets.get(known.name):
