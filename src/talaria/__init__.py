@@ -3,15 +3,15 @@
 from importlib import import_module
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "__version__", "tool"]
+__all__ = ["Agent", "Effect", "__version__", "tool"]
 
 TYPE_CHECKING = False  # type checkers know the name; importing it would cost `talaria --version` half its time
 if TYPE_CHECKING:
-    from talaria.app.library import Agent, tool
+    from talaria.app.library import Agent, Effect, tool
 
 
 def __getattr__(name: str) -> object:
     """Load the library when it is asked for: `import talaria` alone costs nothing."""
-    if name in ("Agent", "tool"):
+    if name in ("Agent", "Effect", "tool"):
         return getattr(import_module("talaria.app.library"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,10 +14,10 @@ from tests.app.program import Outcome, Program
 from talaria.testing.model_server import Ask, ModelServer, Say, bad_key
 
 FIVE_LINES = """
-from talaria import Agent, tool
-from talaria.contracts.tool import Effect
-def price(fruit: str, kilos: float = 1.0) -> dict[str, float]: return {fruit: 2.5 * kilos}
-agent = Agent(tools=[tool(price, effect=Effect.READS)])
+from talaria import Agent
+def price(fruit: str, kilos: float = 1.0) -> dict[str, float]:
+    return {fruit: 2.5 * kilos}
+agent = Agent(tools=[price])
 print(agent.run("What do three kilos of apples cost?"))
 """
 
@@ -48,18 +48,19 @@ async def test_five_lines_run_a_turn_with_a_tool_of_your_own(program: Program, s
     assert json.loads(answered.json["messages"][-1]["content"]) == {"apples": 7.5}
 
 
-async def test_a_function_that_nobody_vouches_for_is_not_run(program: Program, server: ModelServer) -> None:
-    server.script(Say(calls=[Ask("launch", {})]), Say("I may not."))
+async def test_a_function_is_vouched_for_by_whoever_hands_it_over(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("launch", {})]), Say("It flies."))
     done = await _run(
         program,
         """
         from talaria import Agent
         def launch() -> str:
             print("launched")
+            return "up"
         print(Agent(tools=[launch]).run("Go!"))
         """,
     )
-    assert done == Outcome(0, "I may not.\n")
+    assert done == Outcome(0, "launched\nIt flies.\n")
 
 
 async def test_a_block_keeps_the_conversation_and_its_prefix(program: Program, server: ModelServer) -> None:

@@ -122,3 +122,34 @@ def _rows(file: Path) -> dict[str, list[list[object]]]:
     with zipfile.ZipFile(file) as archive:
         members = [name for name in archive.namelist() if name.startswith("store/")]
         return {name: [json.loads(line) for line in archive.read(name).splitlines()] for name in members}
+
+
+def test_identity_memories_and_skills_come_along(program: Program, tmp_path: Path) -> None:
+    own = program.home / "profiles" / "default"
+    for name in ("SOUL.md", "memory/MEMORY.md", "skills/tea/SKILL.md"):
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_text(f"{name} of mine\n")
+    _talk(program, "Old", "before")
+    file = tmp_path / "safe.zip"
+    program.run("backup", str(file))
+    other = Program(tmp_path / "other")
+    assert other.run("restore", str(file)).code == 0
+    restored = other.home / "profiles" / "default" / "skills" / "tea" / "SKILL.md"
+    assert restored.read_text() == "skills/tea/SKILL.md of mine\n"
+
+
+def test_a_backup_cannot_write_outside_of_the_profile(program: Program, tmp_path: Path) -> None:
+    _talk(program, "Old", "before")
+    file, forged = tmp_path / "safe.zip", tmp_path / "forged.zip"
+    program.run("backup", str(file))
+    with zipfile.ZipFile(file) as whole, zipfile.ZipFile(forged, "w") as archive:
+        for name in whole.namelist():
+            content = whole.read(name)
+            if name == "manifest.json":
+                content = content.replace(b'"files": []', b'"files": ["../../../outside"]')
+            archive.writestr(name, content)
+        archive.writestr("profile/../../../outside", "gotcha")
+    refused = program.run("restore", str(forged), "--yes")
+    assert refused.code == 1
+    assert "does not belong" in refused.err
+    assert not (tmp_path / "outside").exists()

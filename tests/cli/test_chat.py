@@ -197,3 +197,9 @@ async def test_finished_turns_are_exported_where_a_collector_is_set(program: Pro
         await _run(program, "config", "set", "telemetry.endpoint", collector.url)
         await _run(program, "chat", "-q", "hi")
         assert collector.spans
+
+
+async def test_what_keeps_a_conversation_from_opening_is_a_sentence(program: Program) -> None:
+    refused = await _run(program, "chat", "-q", "hi", "--resume", "nowhere")
+    assert refused.code == 1
+    assert refused.err == "talaria: There is no such conversation. `talaria sessions list` shows those there are.\n"

@@ -11,6 +11,10 @@ DEFAULT_IDENTITY = (
     " your tools. Be direct and brief. Do things rather than describe them; look before you claim; say plainly what"
     " you could not do."
 )
+TALKING_IDENTITY = (
+    "You are Talaria, a personal agent. Here you can only talk: you have no tools. Be direct and brief, and say so when"
+    " you do not know."
+)
 CONTEXT_FILES = (".talaria.md", "AGENTS.md", "CLAUDE.md")
 _FILE_LIMIT = 20_000
 _CONTEXT_LIMIT = 40_000

@@ -10,23 +10,23 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.agent.approval.grants import allow_listed
+from talaria.agent.approval.grants import Grant, allow_listed
 from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.budget import Budget, Unlimited
 from talaria.agent.loop import Agent, Manner
 from talaria.agent.model_calls import ModelCalls, ModelChoice
-from talaria.agent.prompt import DEFAULT_IDENTITY, Tiers, instructions, project_context
+from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, instructions, project_context
 from talaria.agent.surroundings import Limits
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
 from talaria.app.models import Models
 from talaria.app.secrecy import secret_values
-from talaria.app.servers import join_servers
 from talaria.app.stores import open_store
 from talaria.app.subcommands import load
 from talaria.app.toolsets import Workbench, make_tools
 from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session, SessionFilter
@@ -47,6 +47,7 @@ from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.tools.memory.tool import snapshot
 from talaria.tools.output import masking
+from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.skills.shelf import index
 from talaria.tools.workspace import LocalWorkspace
 
@@ -75,6 +76,7 @@ async def open_chat(
     if chosen.limits:
         notes += await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits))
     session = await store.write(lambda tx: _session(tx, wish, chain[0].model))
+    helpers = await models.auxiliary()
     bench = Workbench(
         settings=house.settings,
         profile=house.profile,
@@ -83,16 +85,17 @@ async def open_chat(
         folder=wish.folder,
         closing=stack,
         model=_info(chain),
+        seer=_seer(helpers),
     )
     tools, remarks = await _tools(house, bench, wish, jobs)
     calls = ModelCalls(chain)
-    auxiliary = Auxiliary(ModelCalls(await models.auxiliary()))
+    auxiliary = Auxiliary(ModelCalls(helpers))
     toolbox = Toolbox(tools)
     prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox))
     agent = _agent(bench, prefix, toolbox, calls, auxiliary)
     questions = Questions(emit, patience=house.settings.approval.timeout_seconds if wish.attended else 0)
     desk = structs.replace(
-        await _desk(house, bench, session, questions, emit),
+        await _desk(house, bench, session, questions, emit, _vouched(wish)),
         beforehand=lambda: keep_prefix(store, session.id, prefix),
     )
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary if wish.titled else None)
@@ -102,8 +105,14 @@ async def open_chat(
         questions=questions,
         title=session.title,
         model=chain[0].model,
-        notes=(*notes, *remarks),
+        notes=(*notes, *remarks, *_sandbox_note(house.settings)),
     )
+
+
+def _sandbox_note(settings: Settings) -> list[str]:
+    """Return a warning where a sandbox was asked for and there is none."""
+    missing = sandbox_available() if settings.sandbox.enabled else None
+    return [f"Commands run without the sandbox that the settings ask for: {missing}"] if missing else []
 
 
 def _with_model(settings: Settings, wanted: str) -> Settings:
@@ -146,7 +155,8 @@ async def _tools(
     if not bench.model.tools or not house.settings.mcp:
         return own, ()
     logs = house.profile.logs_folder
-    others, notes = await join_servers(house.settings.mcp, house.secrets, logs, bench.closing, jobs)
+    join = load("talaria.app.servers").join_servers
+    others, notes = await join(house.settings.mcp, house.secrets, logs, bench.closing, jobs)
     return [*own, *(tool for tool in others if tool.name not in house.settings.tools.disabled)], notes
 
 
@@ -175,7 +185,7 @@ def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls
 def _tiers(bench: Workbench, wish: ChatWish) -> Tiers:
     own = (read_file(bench.profile.folder / "SOUL.md") or b"").decode(errors="replace").strip()
     return Tiers(
-        identity=wish.identity or own or DEFAULT_IDENTITY,
+        identity=wish.identity or own or (DEFAULT_IDENTITY if bench.model.tools else TALKING_IDENTITY),
         skills=index(bench.skill_folders),
         project=project_context(wish.folder),
         memory=snapshot(bench.memory_folder),
@@ -184,7 +194,12 @@ def _tiers(bench: Workbench, wish: ChatWish) -> Tiers:
 
 
 async def _desk(
-    house: House, bench: Workbench, session: Session, questions: Questions, emit: Callable[[TurnEvent], None]
+    house: House,
+    bench: Workbench,
+    session: Session,
+    questions: Questions,
+    emit: Callable[[TurnEvent], None],
+    vouched: Sequence[Grant],
 ) -> Desk:
     secrets = [secret.name for secret in KNOWN_SECRETS]
     workspace = LocalWorkspace(bench.folder, house.environment, secrets=secrets)
@@ -195,7 +210,7 @@ async def _desk(
     policy = ApprovalPolicy(
         home=Path(house.environment.get("HOME", str(bench.folder))),
         mode=approval.mode,
-        allowed=tuple(map(allow_listed, approval.allowed)),
+        allowed=(*map(allow_listed, approval.allowed), *vouched),
         protected=(house.profile.folder,),
         readable=(bench.outputs.place(session.id),),
     )
@@ -210,6 +225,11 @@ async def _desk(
         finishing=lambda tx, _end, _reply: _keep_workspace(tx, session, workspace),
         afterwards=await _exports(house.settings, bench, session),
     )
+
+
+def _vouched(wish: ChatWish) -> list[Grant]:
+    """Return permissions for tools that the caller brought along: whoever wrote them has said yes."""
+    return [Grant(tool.name, tool.name, kind="irreversible") for tool in wish.tools or ()]
 
 
 def _keep_workspace(tx: Transaction, session: Session, workspace: LocalWorkspace) -> None:
@@ -254,6 +274,12 @@ def _budget(settings: Settings, store: Store, session: Session) -> Budget:
     )
     held = [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
     return StoredBudget(store, held) if held else Unlimited()
+
+
+def _seer(helpers: tuple[ModelChoice, ...]) -> tuple[Provider, str] | None:
+    """Return the first of the auxiliary models that can see pictures."""
+    seeing = (choice for choice in helpers if choice.info is not None and choice.info.images)
+    return next(((choice.provider, choice.model) for choice in seeing), None)
 
 
 def _info(chain: tuple[ModelChoice, ...]) -> ModelInfo:

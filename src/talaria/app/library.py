@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from talaria.agent.functions import FunctionTool, function_tool
 from talaria.app.chats import House, open_chat
-from talaria.contracts.tool import Tool
+from talaria.contracts.tool import Effect, Tool
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget
 from talaria.core.ids import new_id
@@ -19,6 +19,8 @@ from talaria.settings.environment import process_environment
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles, find_home
 from talaria.settings.secrets import read_secrets
+
+__all__ = ["Agent", "Effect", "tool"]
 
 SOURCE = "python"
 tool = function_tool
@@ -67,7 +69,11 @@ class Agent:
             environment=environment,
         )
         jobs = await self._stack.enter_async_context(asyncio.TaskGroup())
-        self._chat = await open_chat(house, self._wish, self._on_event, self._stack, jobs)
+        try:
+            self._chat = await open_chat(house, self._wish, self._on_event, self._stack, jobs)
+        except BaseException:
+            await self._stack.aclose()
+            raise
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -12,6 +12,9 @@ from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.errors import Refused
 from talaria.settings.files import make_folder, read_file
 
+IDENTITY = "SOUL.md"
+KEPT_FOLDERS = ("memory", "skills")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the options."""
@@ -39,8 +42,12 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
 def make_backup(services: Services, path: Path, *, with_secrets: bool) -> Manifest:
     """Write a backup of this run's profile as it is at this moment, whoever else is writing."""
     profile = services.profile
-    sources = [profile.config_file, *([profile.secrets_file] if with_secrets else [])]
-    files = {source.name: content for source in sources if (content := read_file(source)) is not None}
+    sources = [profile.config_file, *_own_files(profile.folder), *([profile.secrets_file] if with_secrets else [])]
+    files = {
+        source.relative_to(profile.folder).as_posix(): content
+        for source in sources
+        if (content := read_file(source)) is not None
+    }
     manifest = Manifest(
         format=FORMAT, talaria=__version__, profile=profile.name, made_at=datetime.now(UTC), rows={}, files=[]
     )
@@ -51,6 +58,12 @@ def make_backup(services: Services, path: Path, *, with_secrets: bool) -> Manife
 
     with services.open_database() as database:
         return database.read(write)
+
+
+def _own_files(folder: Path) -> list[Path]:
+    """Return what a person and their agent have written down: the identity, memories and skills."""
+    found = [file for name in KEPT_FOLDERS for file in sorted((folder / name).rglob("*")) if file.is_file()]
+    return [folder / IDENTITY, *found]
 
 
 def message_count(tx: Transaction) -> int:

@@ -9,7 +9,7 @@ from talaria.cli.indexing import index_messages
 from talaria.cli.services import Services
 from talaria.contracts.store import Transaction
 from talaria.core.errors import Refused
-from talaria.settings.files import read_file, write_file
+from talaria.settings.files import make_folder, read_file, write_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,15 +91,24 @@ def _ask(present: int, backup: Backup, arguments: argparse.Namespace, services: 
 def _restore_files(backup: Backup, services: Services) -> list[str]:
     done = []
     services.profile.prepare()
-    for target in (services.profile.config_file, services.profile.secrets_file):
-        content = backup.file(target.name)
-        present = read_file(target)
+    for name in backup.manifest.files:
+        target = _inside(services.profile.folder, name)
+        content, present = backup.file(name), read_file(target)
         if content is None or content == present:
             continue
+        make_folder(target.parent)
         if present is not None:
             aside = target.with_name(f"{target.name}.before-restore")
             write_file(aside, present.decode(errors="surrogateescape"))
-            done.append(f"The old {target.name} is kept as {aside}.")
+            done.append(f"The old {name} is kept as {aside}.")
         write_file(target, content.decode(errors="surrogateescape"))
-        done.append(f"{target.name} was restored.")
+        done.append(f"{name} was restored.")
     return done
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Return where a file of a backup belongs; a name that leads out of the profile is no backup of ours."""
+    target = (folder / name).resolve()
+    if not target.is_relative_to(folder.resolve()):
+        raise Refused(f"The backup has a file that does not belong into a profile: {name}. Nothing more was changed.")
+    return target

@@ -25,6 +25,7 @@ from talaria.core.events import (
 from talaria.core.ids import new_id
 from talaria.core.messages import Image, Message, Part, Text
 from talaria.sessions.chat import Chat, ChatWish
+from talaria.sessions.company import first_error
 
 SOURCE = "cli"
 ANSWERED, FAILED, OUT_OF_BUDGET, STOPPED = 0, 1, 3, 130
@@ -38,7 +39,10 @@ def talk(arguments: argparse.Namespace, services: Services, stdin: TextIO) -> in
     question = "\n\n".join(part for part in (arguments.query or "", piped.strip()) if part)
     if not question and not stdin.isatty():
         raise Refused("There is nothing to answer: give a question with -q, or on the standard input.")
-    return asyncio.run(_talk(arguments, services, question, stdin))
+    try:
+        return asyncio.run(_talk(arguments, services, question, stdin))
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
 
 
 async def _talk(arguments: argparse.Namespace, services: Services, question: str, stdin: TextIO) -> int:
@@ -82,7 +86,14 @@ class _Listener:
     async def line(self, prompt: str) -> str | None:
         """Return what is typed, or ``None`` at the end of it."""
         self._terminal.prompt(prompt)
-        typed = await asyncio.to_thread(self._stdin.readline)
+        readable = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._stdin, readable.set)  # not in a thread: that could not be interrupted
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(self._stdin)
+        typed = self._stdin.readline()
         return typed.strip() if typed else None
 
     async def _answer(self, event: ApprovalAsked | QuestionAsked) -> None:

@@ -18,5 +18,11 @@ async def accompanied(work: Coroutine[Any, Any, T], companion: Coroutine[Any, An
             result = await work
             beside.cancel()
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from errors
+        raise first_error(errors) from errors
     return result
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what a group of tasks failed of in the first place."""
+    error = errors.exceptions[0]
+    return first_error(error) if isinstance(error, BaseExceptionGroup) else error
