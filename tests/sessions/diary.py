@@ -15,7 +15,7 @@ from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import TurnId, new_turn_id
 from talaria.core.messages import Message, Text, ToolCall, ToolResult, Usage
 from talaria.sessions.prefix import record_break
-from talaria.sessions.turn_log import StoredTurn
+from talaria.sessions.turn_log import StoredTurn, nothing_more
 from talaria.storage.sqlite.opening import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.clock import SettableClock
@@ -52,7 +52,7 @@ class Diary:
     async def begin(self) -> "WrittenTurn":
         turn_id = new_turn_id()
         await self.write(lambda tx: tx.turns.begin(self.session.id, turn_id))
-        log = StoredTurn(self._store, self._claim, turn_id, lambda _tx, _end, _reply: None)
+        log = StoredTurn(self._store, self._claim, turn_id, nothing_more, self.clock)
         return WrittenTurn(self, log, turn_id)
 
     async def break_prefix(self, reason: str) -> None:

@@ -79,11 +79,12 @@ class Dispatch:
         if verdict == "deny":
             return ToolResult(order.call.id, self._around.mask(f"Not allowed: {reason}"), failed=True)
         target = self._around.mask(deed.target)
-        await self._turn.begin_call(order.call, target)
+        repeatable = order.tool.effect is not Effect.IRREVERSIBLE
+        await self._turn.begin_call(order.call, target, may_wait=repeatable)
         self._around.emit(ToolCalled(order.call, f"{order.tool.name}: {target}"))
         began = time.monotonic()
         result = await self._result(order)
-        await self._turn.end_call(order.call, result)
+        await self._turn.end_call(order.call, result, may_wait=repeatable)
         self._around.emit(ToolAnswered(result, order.tool.name, time.monotonic() - began))
         return result
 

@@ -29,7 +29,10 @@ class ModelStep(Struct, frozen=True, kw_only=True):
 
 
 class TurnLog(Protocol):
-    """The log of one turn of one conversation; each call is one transaction, durable when it returns."""
+    """The log of one turn of one conversation; each call is one transaction, durable when it returns.
+
+    Transactions keep the order of the calls.
+    """
 
     session_id: SessionId
 
@@ -39,10 +42,13 @@ class TurnLog(Protocol):
     async def add(self, messages: Sequence[Message], step: ModelStep | None = None) -> None:
         """Append what was said, with what it took to say it."""
 
-    async def begin_call(self, call: ToolCall, summary: str) -> None:
-        """Record that a tool is about to run."""
+    async def begin_call(self, call: ToolCall, summary: str, *, may_wait: bool = False) -> None:
+        """Record that a tool is about to run.
 
-    async def end_call(self, call: ToolCall, result: ToolResult) -> None:
+        With ``may_wait`` the record goes into the next transaction: enough for a call that may be run again.
+        """
+
+    async def end_call(self, call: ToolCall, result: ToolResult, *, may_wait: bool = False) -> None:
         """Record what a tool answered, ahead of the others of its reply."""
 
     async def begun_calls(self) -> list[BegunCall]:

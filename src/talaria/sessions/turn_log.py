@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.contracts.stores.messages import StoredMessage
@@ -43,13 +44,22 @@ class StoredTurn:
     ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all.
     """
 
-    def __init__(self, store: Store, claim: SessionClaim, turn_id: TurnId, finishing: Finishing) -> None:
+    def __init__(
+        self,
+        store: Store,
+        claim: SessionClaim,
+        turn_id: TurnId,
+        finishing: Finishing,
+        clock: Clock | None = None,
+    ) -> None:
         self.session_id = claim.session_id
         self._store = store
         self._claim = claim
         self._turn_id = turn_id
         self._finishing = finishing
         self._steps: dict[str, int] = {}
+        self._waiting: list[Callable[[Transaction], None]] = []
+        self._clock = clock or SystemClock()
 
     async def transcript(self) -> list[StoredMessage]:
         """Return the conversation so far, oldest first."""
@@ -57,32 +67,25 @@ class StoredTurn:
 
     async def add(self, messages: Sequence[Message], step: ModelStep | None = None) -> None:
         """Append what was said, with what it took to say it."""
+        await self._write(lambda tx: self._append(tx, messages, step))
 
-        def work(tx: Transaction) -> None:
-            tx.leases.check(self._claim.lease)
-            self._append(tx, messages, step)
-
-        await self._write(work)
-
-    async def begin_call(self, call: ToolCall, summary: str) -> None:
+    async def begin_call(self, call: ToolCall, summary: str, *, may_wait: bool = False) -> None:
         """Record that a tool is about to run."""
-        request = _encode(CallRecord(call, summary)).decode()
-
-        def work(tx: Transaction) -> int:
-            tx.leases.check(self._claim.lease)
-            return tx.turns.begin_step(self._turn_id, TOOL, call.name, request)
-
-        self._steps[call.id] = await self._write(work)
-
-    async def end_call(self, call: ToolCall, result: ToolResult) -> None:
-        """Record what a tool answered, ahead of the others of its reply."""
-        text = _encode(result).decode()
+        request, at = _encode(CallRecord(call, summary)).decode(), self._clock.now()
 
         def work(tx: Transaction) -> None:
-            tx.leases.check(self._claim.lease)
-            tx.turns.end_step(self._turn_id, self._steps[call.id], text)
+            self._steps[call.id] = tx.turns.begin_step(self._turn_id, TOOL, call.name, request, at)
 
-        await self._write(work)
+        await self._record(work, may_wait=may_wait)
+
+    async def end_call(self, call: ToolCall, result: ToolResult, *, may_wait: bool = False) -> None:
+        """Record what a tool answered, ahead of the others of its reply."""
+        text, at = _encode(result).decode(), self._clock.now()
+
+        def work(tx: Transaction) -> None:
+            tx.turns.end_step(self._turn_id, self._steps[call.id], text, at)
+
+        await self._record(work, may_wait=may_wait)
 
     async def begun_calls(self) -> list[BegunCall]:
         """Return the calls of this turn's last reply that had begun before it was resumed."""
@@ -98,16 +101,28 @@ class StoredTurn:
         """End the turn, together with its reply and with whatever waits for it; a second end changes nothing."""
 
         def work(tx: Transaction) -> None:
-            tx.leases.check(self._claim.lease)
             if tx.turns.end(self._turn_id, *_outcome(end)):
                 self._append(tx, [reply] if reply else [], step)
                 self._finishing(tx, end, reply)
 
         await self._write(work)
 
-    async def _write(self, work: Callable[[Transaction], T]) -> T:
-        """Write, to the end even if cancelled meanwhile: what follows must not overtake it."""
-        return await unbroken(self._store.write(work))
+    async def _record(self, work: Callable[[Transaction], None], *, may_wait: bool) -> None:
+        if may_wait:
+            self._waiting.append(work)
+        else:
+            await self._write(work)
+
+    async def _write(self, work: Callable[[Transaction], None]) -> None:
+        """Write, behind all that waits, and to the end even if cancelled meanwhile: nothing overtakes it."""
+        waiting, self._waiting = self._waiting, []
+
+        def all_of_it(tx: Transaction) -> None:
+            tx.leases.check(self._claim.lease)
+            for one in (*waiting, work):
+                one(tx)
+
+        await unbroken(self._store.write(all_of_it))
 
     def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None) -> None:
         if messages:

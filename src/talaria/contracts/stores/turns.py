@@ -52,10 +52,10 @@ class Turns(Protocol):
         With a ``limit`` these are the last ones.
         """
 
-    def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str) -> int:
-        """Record a step before it starts and return its number."""
+    def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str, at: datetime | None = None) -> int:
+        """Record a step before it starts, or that it did at some time, and return its number."""
 
-    def end_step(self, turn_id: TurnId, number: int, result: str) -> None:
+    def end_step(self, turn_id: TurnId, number: int, result: str, at: datetime | None = None) -> None:
         """Record what a step brought."""
 
     def steps(self, turn_id: TurnId) -> list[Step]:

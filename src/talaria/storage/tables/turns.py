@@ -1,8 +1,10 @@
 """Turns and their steps."""
 
+from datetime import datetime
+
 from talaria.contracts.stores.turns import Step, Turn, TurnState
 from talaria.core.ids import SessionId, TurnId
-from talaria.storage.sql import Row, Sql, from_stamp, maybe_moment
+from talaria.storage.sql import Row, Sql, from_stamp, maybe_moment, to_stamp
 
 _TURN = "id, session_id, worker, state, started_at, ended_at, error"
 
@@ -44,21 +46,21 @@ class TurnsTable:
         )
         return [_turn(row) for row in reversed(rows)]
 
-    def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str) -> int:
-        """Record a step before it starts and return its number."""
+    def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str, at: datetime | None = None) -> int:
+        """Record a step before it starts, or that it did at some time, and return its number."""
         row = self._sql.row(
             "INSERT INTO steps (turn_id, number, kind, name, request, started_at) VALUES"
             " (?, (SELECT coalesce(max(number), 0) + 1 FROM steps WHERE turn_id = ?), ?, ?, ?, ?) RETURNING number",
-            (turn_id, turn_id, kind, name, request, self._sql.now),
+            (turn_id, turn_id, kind, name, request, self._sql.now if at is None else to_stamp(at)),
         )
         assert row is not None
         return int(row[0])
 
-    def end_step(self, turn_id: TurnId, number: int, result: str) -> None:
+    def end_step(self, turn_id: TurnId, number: int, result: str, at: datetime | None = None) -> None:
         """Record what a step brought."""
         self._sql.run(
             "UPDATE steps SET result = ?, ended_at = ? WHERE turn_id = ? AND number = ?",
-            (result, self._sql.now, turn_id, number),
+            (result, self._sql.now if at is None else to_stamp(at), turn_id, number),
         )
 
     def steps(self, turn_id: TurnId) -> list[Step]:
