@@ -424,3 +424,12 @@ def test_a_branch_and_its_parent_can_go_together(program: Program) -> None:
 def test_search_finds_what_no_program_had_time_to_index(program: Program) -> None:
     converse(program, NewSession(source="cli"), said("an early heron"), *(said(f"filler {n}") for n in range(2_500)))
     assert "early" in program.run("sessions", "search", "heron").out
+
+
+def test_what_a_deleted_session_has_left_in_files_goes_with_it(program: Program) -> None:
+    session = converse(program, NewSession(source="cli"), said("hello"))
+    outputs = program.home / "profiles" / "default" / "outputs" / session.id
+    outputs.mkdir(parents=True)
+    (outputs / "1.txt").write_text("long")
+    program.run("sessions", "delete", session.id, "--yes")
+    assert not outputs.exists()

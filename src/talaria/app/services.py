@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # loaded by name, each by the first subcommand that asks for 
     from talaria.cli.services import ModelDesk, ToolsetState
     from talaria.contracts.store import Database
     from talaria.core.events import TurnEvent
+    from talaria.core.ids import SessionId
     from talaria.sessions.chat import Chat, ChatWish
     from talaria.settings.model import Settings
 
@@ -97,6 +98,11 @@ class ProcessServices:
     def sandbox_problem(self) -> str:
         """Why commands of the agent cannot run in a sandbox here; empty where they can."""
         return load("talaria.tools.sandbox.bubblewrap").sandbox_available() or ""
+
+    def forget_outputs(self, session_id: "SessionId") -> None:
+        """Remove the files that a deleted session has left behind."""
+        outputs = load("talaria.tools.output").FullOutputs(self.profile.outputs_folder)
+        outputs.forget(session_id)
 
     async def open_chat(
         self, wish: "ChatWish", emit: "Callable[[TurnEvent], None]", stack: "AsyncExitStack", jobs: "TaskGroup"

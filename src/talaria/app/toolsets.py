@@ -70,7 +70,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     @property
     def outputs(self) -> FullOutputs:
         """Where outputs are kept that are too long for the model."""
-        return FullOutputs(self.profile.folder / "outputs")
+        return FullOutputs(self.profile.outputs_folder)
 
     @property
     def memory_folder(self) -> Path:

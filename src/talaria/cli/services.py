@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # nothing of this is loaded before a subcommand asks for it
     from talaria.contracts.models import ModelInfo
     from talaria.contracts.store import Database
     from talaria.core.events import TurnEvent
+    from talaria.core.ids import SessionId
     from talaria.sessions.chat import Chat, ChatWish
     from talaria.settings.model import Settings
     from talaria.settings.profiles import Profile, Profiles
@@ -122,6 +123,9 @@ class Services(Protocol):
 
     def sandbox_problem(self) -> str:
         """Why commands of the agent cannot run in a sandbox here; empty where they can."""
+
+    def forget_outputs(self, session_id: "SessionId") -> None:
+        """Remove the files that a deleted session has left behind."""
 
     async def open_chat(
         self, wish: "ChatWish", emit: "Callable[[TurnEvent], None]", stack: "AsyncExitStack", jobs: "TaskGroup"

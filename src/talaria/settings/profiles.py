@@ -61,6 +61,11 @@ class Profile(Struct, frozen=True):
         return self.folder / "logs"
 
     @property
+    def outputs_folder(self) -> Path:
+        """Where outputs of tools are kept that were too long for the model."""
+        return self.folder / "outputs"
+
+    @property
     def exists(self) -> bool:
         """Whether anything was written to this profile yet."""
         return self.folder.is_dir()

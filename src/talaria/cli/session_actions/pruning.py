@@ -82,6 +82,7 @@ def _removed(database: Database, found: list[Candidate], services: Services) -> 
     with services.terminal.progress("Removing old sessions", len(found)) as progress:
         for candidate in found:
             if _remove(database, candidate.session):
+                services.forget_outputs(candidate.session.id)
                 gone.append(candidate)
             progress.advance()
     return gone

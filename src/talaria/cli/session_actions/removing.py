@@ -20,6 +20,7 @@ def delete_sessions(arguments: argparse.Namespace, services: Services) -> None:
             return
         gone = database.write(lambda store: [session for session in found if store.sessions.delete(session.id)])
     for session in gone:
+        services.forget_outputs(session.id)
         services.terminal.line(f"{called(session)} was deleted, with {counted(session.message_count, 'message')}.")
 
 
