@@ -19,7 +19,7 @@ _ANSWER = "Hello."
 _FLOORS: Mapping[str, tuple[list[str], float]] = {
     "python -S -E -c pass": (["-S", "-E", "-c", "pass"], 13),
     "import argparse, json": (["-c", "import argparse, json"], 5),
-    "import aiohttp, msgspec": (["-c", "import aiohttp, msgspec"], 1.5),
+    "import asyncio, httptools, msgspec": (["-c", "import asyncio, httptools, msgspec"], 2),
 }
 
 

@@ -188,7 +188,7 @@ async def test_long_flat_pages_with_tags_left_open_are_read(server: WebServer, t
 def test_readers_are_loaded_only_when_needed() -> None:
     script = (
         "import sys, talaria.tools.web.fetch, talaria.tools.web.search\n"
-        "assert not {'selectolax', 'pypdf'} & set(sys.modules)"
+        "assert not {'aiohttp', 'selectolax', 'pypdf'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
 

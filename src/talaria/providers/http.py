@@ -1,31 +1,31 @@
 """HTTP to model providers: one pool of connections, time-outs that mean something, our own errors."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
-
-import aiohttp
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable
+from talaria.providers.connecting import Address, Route, dial, find_proxy, read_url
+from talaria.providers.http1 import Connection, NotHttp, Reply
 from talaria.providers.silence import SilenceWatch
 from talaria.providers.sse import EventParser
 from talaria.providers.timeouts import Timeouts
 
 DRAIN_SECONDS = 0.2
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
+KEPT_SECONDS = 60
+CLOSE_SECONDS = 1
 
 
 class Answer:
-    """An answer whose head is here and whose body is still coming."""
+    """An answer whose head is here and whose body is still coming; names of headers are in lower case."""
 
-    def __init__(self, response: aiohttp.ClientResponse, first_byte_by: float, silence: float) -> None:
-        self.status = response.status
-        self.headers: Mapping[str, str] = response.headers
-        self.content_type = response.content_type
-        self._body = response.content
-        self._watch = SilenceWatch(response.content, first_byte_by, silence)
+    def __init__(self, reply: Reply, connection: Connection, first_byte_by: float, silence: float) -> None:
+        self.status = reply.status
+        self.headers: Mapping[str, str] = reply.headers
+        self.content_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._body = connection
+        self._watch = SilenceWatch(connection, first_byte_by, silence)
         self._events = EventParser()
 
     async def events(self) -> list[bytes] | None:
@@ -44,7 +44,9 @@ class Answer:
 
     async def drain(self) -> None:
         """Read what is left, so that the connection can serve again; give up soon if the end does not come."""
-        with suppress(TimeoutError, aiohttp.ClientError):
+        if self._body.at_eof():
+            return
+        with suppress(OSError, NotHttp):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while not self._body.at_eof():
                     await self._body.readany()
@@ -58,20 +60,24 @@ class Answer:
             return await self._watch.read()
         except TimeoutError as error:
             raise ProviderUnreachable("the provider fell silent") from error
-        except aiohttp.ClientError as error:
+        except OSError as error:
             raise ProviderUnreachable(f"the connection broke: {_words(error)}") from error
+        except NotHttp as error:
+            raise MalformedReply(f"the provider does not speak HTTP: {_words(error)}") from error
 
 
 class HttpPool:
     """Connections to all providers; made when first needed, and closed by whoever made the pool.
 
     Proxies come from the environment, as for any other program, except for this machine itself. They are looked up
-    once for each host: aiohttp's own ``trust_env`` costs two trips to a thread for each request.
+    once for each server. ``tls`` says whom to trust; without it, those whom the system trusts.
     """
 
-    def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
-        self._proxies: dict[str, str | None] = {}
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        self._routes: dict[Address, Route] = {}
+        self._connections: set[Connection] = set()
+        self._kept: dict[Address, list[tuple[float, Connection]]] = {}
 
     @asynccontextmanager
     async def post(
@@ -89,9 +95,11 @@ class HttpPool:
 
     async def close(self) -> None:
         """Close every connection; a later call opens new ones."""
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        self._kept.clear()
+        for connection in self._connections:
+            connection.abort()
+        if self._connections:
+            await asyncio.wait([connection.lost for connection in self._connections], timeout=CLOSE_SECONDS)
 
     @asynccontextmanager
     async def _exchange(
@@ -100,43 +108,82 @@ class HttpPool:
         connect = timeouts.connect.total_seconds()
         first_byte_by = asyncio.get_running_loop().time() + connect + timeouts.first_byte.total_seconds()
         try:
+            to, path = read_url(url)
+            route = self._route(to)
+            request = route.request(method, path, headers, body)
             async with asyncio.timeout_at(first_byte_by):
-                response = await self._open().request(
-                    method,
-                    url,
-                    data=body,
-                    headers=headers,
-                    timeout=aiohttp.ClientTimeout(total=None, connect=connect),
-                    proxy=self._proxy(url),
-                    allow_redirects=False,
-                )
-        except aiohttp.ClientResponseError as error:
+                reply, connection = await self._ask(route, request, connect)
+        except NotHttp as error:
             raise MalformedReply(f"{url} does not speak HTTP: {_words(error)}") from error
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (OSError, ValueError) as error:
             raise ProviderUnreachable(f"{url} does not answer: {_words(error)}") from error
-        answer = Answer(response, first_byte_by, timeouts.silence.total_seconds())
+        answer = Answer(reply, connection, first_byte_by, timeouts.silence.total_seconds())
         try:
             yield answer
         finally:
             answer.close()
-            response.close()
+            self._release(to, connection)
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers={"Accept-Encoding": "identity", "User-Agent": "talaria"},
-            )
-        return self._session
+    async def _ask(self, route: Route, request: bytes, connect: float) -> tuple[Reply, Connection]:
+        """Send a request and wait for the head of the reply.
 
-    def _proxy(self, url: str) -> str | None:
-        parts = urlsplit(url)
-        origin = f"{parts.scheme}://{parts.netloc}"
-        if origin not in self._proxies:
-            bypassed = parts.hostname in {None, *LOOPBACK} or proxy_bypass(parts.netloc)
-            self._proxies[origin] = None if bypassed else getproxies().get(parts.scheme)
-        return self._proxies[origin]
+        A kept connection may have been closed by the other side at this very moment: if nothing came back on it,
+        a new one is tried.
+        """
+        kept = self._take(route.to)
+        if kept is not None:
+            try:
+                return await self._ask_on(kept, request)
+            except ConnectionError:
+                if kept.has_answered:
+                    raise
+        return await self._ask_on(await self._connect(route, connect), request)
+
+    async def _ask_on(self, connection: Connection, request: bytes) -> tuple[Reply, Connection]:
+        try:
+            connection.ask(request)
+            return await connection.head(), connection
+        except BaseException:
+            connection.abort()
+            raise
+
+    async def _connect(self, route: Route, seconds: float) -> Connection:
+        try:
+            async with asyncio.timeout(seconds):
+                connection = await dial(route, self._trusted)
+        except TimeoutError as error:
+            raise TimeoutError(f"no connection within {seconds:g} s") from error
+        self._connections.add(connection)
+        connection.lost.add_done_callback(lambda _: self._connections.discard(connection))
+        return connection
+
+    def _trusted(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+    def _route(self, to: Address) -> Route:
+        if to not in self._routes:
+            self._routes[to] = Route(to, find_proxy(to))
+        return self._routes[to]
+
+    def _take(self, to: Address) -> Connection | None:
+        """Return the connection to a server that was used last, if one is still good."""
+        since = asyncio.get_running_loop().time() - KEPT_SECONDS
+        kept = self._kept.get(to, [])
+        while kept:
+            used_at, connection = kept.pop()
+            if used_at > since and connection.is_clean:
+                return connection
+            connection.abort()
+        return None
+
+    def _release(self, to: Address, connection: Connection) -> None:
+        if connection.is_clean:
+            self._kept.setdefault(to, []).append((asyncio.get_running_loop().time(), connection))
+        else:
+            connection.abort()
 
 
 def _words(error: Exception) -> str:

@@ -23,7 +23,7 @@ class Reply:
         self.has_head = False
         self.is_complete = False
         self.keeps_alive = False
-        self.is_overrun = False
+        self.has_begun = False
         self.pieces: list[bytes] = []
         self.waiting = 0
         self._between = 0
@@ -31,6 +31,7 @@ class Reply:
 
     def feed(self, data: bytes) -> None:
         """Take what came in, or raise `NotHttp`."""
+        self.has_begun = True
         self._between += len(data)
         try:
             self._parser.feed_data(data)
@@ -39,7 +40,7 @@ class Reply:
         except HttpParserError as error:
             if not self.is_complete:
                 raise NotHttp(str(error) or type(error).__name__) from error
-            self.is_overrun = True
+            self.keeps_alive = False
         if self._between > MAX_HEAD and not self.is_complete:
             raise NotHttp(f"more than {MAX_HEAD} bytes of headers")
 
@@ -55,8 +56,8 @@ class Reply:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def on_message_begin(self) -> None:
-        """Notice what follows the end."""
-        self.is_overrun = self.is_complete
+        """Notice what follows the end: whoever sends more than was asked for is not asked again."""
+        self.keeps_alive = self.keeps_alive and not self.is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; trailers are left out, and repeated ones are joined."""
@@ -90,80 +91,68 @@ class Reply:
 class Connection(asyncio.Protocol):
     """A connection that carries one exchange after the other, each begun by `ask`.
 
-    A reader that is slow holds the sender up; nothing is read ahead beyond `READ_AHEAD`.
+    A slow reader holds the sender up: nothing is read ahead beyond `READ_AHEAD`.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._reply: Reply | None = None
+        self._reply = Reply()
         self._trouble: Exception | None = None
-        self._is_paused = False
         self._waiter: asyncio.Future[None] | None = None
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
     @property
-    def is_open(self) -> bool:
-        """Whether it can carry a request: nobody has closed it, nothing went wrong, and nothing came unasked."""
-        return self._trouble is None and self._transport is not None and not self._transport.is_closing()
-
-    @property
     def is_clean(self) -> bool:
-        """Whether the exchange is over, on both ways and to the byte, and another may follow."""
-        reply = self._reply
-        assert self._transport is not None
-        return (
-            self.is_open
-            and reply is not None
-            and (reply.is_complete and reply.keeps_alive and not reply.is_overrun)
-            and self._transport.get_write_buffer_size() == 0
-        )
+        """Whether the exchange is over, to the byte and in both directions, and another may follow."""
+        transport, reply = self._transport, self._reply
+        if transport is None or transport.is_closing() or self._trouble is not None:
+            return False
+        return reply.is_complete and reply.keeps_alive and transport.get_write_buffer_size() == 0
 
     @property
-    def was_heard(self) -> bool:
+    def has_answered(self) -> bool:
         """Whether anything came back for the last request."""
-        return self._reply is not None
+        return self._reply.has_begun
 
     def ask(self, request: bytes) -> None:
-        """Send a request whole; a reply before this one is forgotten."""
+        """Send a request whole; the reply before is forgotten."""
         assert self._transport is not None
-        self._reply = None
-        self._is_asked = True
-        self._resume()
+        self._reply = Reply()
+        self._transport.resume_reading()
         self._transport.write(request)
 
     async def head(self) -> Reply:
         """Return the reply once its status and headers are here, or raise `OSError` or `NotHttp`."""
-        while self._reply is None or not self._reply.has_head:
+        while not self._reply.has_head:
             await self._more()
         return self._reply
 
     async def readany(self) -> bytes:
         """Return what has come of the body, at least a byte, or nothing at its end."""
-        assert self._reply is not None
-        while not self._reply.pieces:
-            if self._reply.is_complete:
+        reply = self._reply
+        while not reply.pieces:
+            if reply.is_complete:
                 return b""
             await self._more()
-        self._resume()
-        return self._reply.take()
+        if reply.waiting > READ_AHEAD and self._transport is not None:
+            self._transport.resume_reading()
+        return reply.take()
 
     def at_eof(self) -> bool:
         """Return whether the body has come to its end, and all of it was read."""
-        return self._reply is not None and self._reply.is_complete and not self._reply.pieces
+        return self._reply.is_complete and not self._reply.pieces
 
     async def secure(self, context: ssl.SSLContext, host: str) -> None:
-        """Go on in TLS, with ``host`` at the end of the tunnel."""
+        """Go on in TLS, with ``host`` at the far end of the tunnel that was asked for."""
         assert self._transport is not None
-        self._reply = None
         secured = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
         assert secured is not None
         self._transport = secured
 
     def abort(self) -> None:
         """Close it at once."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._fail(ConnectionAbortedError("the connection was closed on this side"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -171,3 +160,41 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take a piece of the reply; what nobody asked for ends the connection."""
+        if self._reply.is_complete:
+            self._fail(NotHttp("the server spoke unasked"))
+            return
+        try:
+            self._reply.feed(data)
+        except NotHttp as error:
+            self._fail(error)
+        if self._reply.waiting > READ_AHEAD and self._transport is not None:
+            self._transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the reply, or say what went wrong with it."""
+        if self._trouble is None and (exc is not None or not self._reply.end()):
+            self._trouble = exc or ConnectionResetError("the server closed the connection")
+        self._transport = None
+        self._wake()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def _fail(self, trouble: Exception) -> None:
+        self._trouble = self._trouble or trouble
+        if self._transport is not None:
+            self._transport.abort()
+        self._wake()
+
+    async def _more(self) -> None:
+        if self._trouble is not None:
+            raise self._trouble
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,8 +1,14 @@
 """Notice that nothing comes any more."""
 
 import asyncio
+from typing import Protocol
 
-from aiohttp import StreamReader
+
+class Body(Protocol):
+    """Bytes that come as they please."""
+
+    async def readany(self) -> bytes:
+        """Return what came since, at least a byte, or nothing at the end."""
 
 
 class SilenceWatch:
@@ -11,7 +17,7 @@ class SilenceWatch:
     One timer serves all reads: `asyncio.timeout` around each would cost more than decoding what was read.
     """
 
-    def __init__(self, body: StreamReader, first_byte_by: float, limit: float) -> None:
+    def __init__(self, body: Body, first_byte_by: float, limit: float) -> None:
         self._body = body
         self._limit = limit
         self._loop = asyncio.get_running_loop()

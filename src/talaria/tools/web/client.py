@@ -1,28 +1,22 @@
 """Fetch something from the web, within limits of place, size and time."""
 
-import asyncio
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
-from typing import Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
 
-import aiohttp
-from aiohttp.abc import AbstractResolver
 from msgspec import Struct
-from yarl import URL
 
-from talaria.core.errors import ToolFailed
-from talaria.tools.web.guard import Guard
+if TYPE_CHECKING:  # what fetches is loaded when something is fetched: it takes longer than the rest of a start
+    from aiohttp.abc import AbstractResolver
+
+    from talaria.tools.web.fetching import Fetcher
 
 SIZE_LIMIT = 5_000_000  # bytes, unpacked
 TIME_LIMIT = timedelta(seconds=30)
-_MOST_REDIRECTS = 5
-_REDIRECTS = {301, 302, 303, 307, 308}
-_HEADERS = {
-    "User-Agent": "Mozilla/5.0 (compatible; Talaria)",
-    "Accept": "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5",
-    "Accept-Language": "en,*;q=0.5",
-}
+_PORTS = {"http": 80, "https": 443}
 
 
 class Download(Struct, frozen=True):
@@ -34,6 +28,13 @@ class Download(Struct, frozen=True):
     body: bytes
 
 
+class Limits(Struct, frozen=True):
+    """How many bytes something may have, unpacked, and how long it may take."""
+
+    size: int = SIZE_LIMIT
+    time: timedelta = TIME_LIMIT
+
+
 class WebClient:
     """Asks public servers, without cookies or credentials; owns its connections from first use to `close`."""
 
@@ -43,68 +44,32 @@ class WebClient:
         allowed: AbstractSet[str] = frozenset(),
         size_limit: int = SIZE_LIMIT,
         time_limit: timedelta = TIME_LIMIT,
-        resolver: AbstractResolver | None = None,
+        resolver: "AbstractResolver | None" = None,
     ) -> None:
-        self._guard = Guard(allowed, resolver)
-        self._size_limit = size_limit
-        self._time_limit = time_limit
-        self._session: aiohttp.ClientSession | None = None
+        self._limits = Limits(size_limit, time_limit)
+        self._allowed = allowed
+        self._resolver = resolver
+        self._fetcher: Fetcher | None = None
 
     @classmethod
     def for_service(cls, base_url: str) -> Self:
         """Return a client for a server that the owner chose, be it on this machine."""
-        url = URL(base_url)
-        return cls(allowed={f"{url.raw_host}:{url.port}"})
+        parts = urlsplit(base_url)
+        name = parts.hostname or ""
+        host = name if name.isascii() else name.encode("idna").decode()
+        return cls(allowed={f"{host}:{parts.port or _PORTS.get(parts.scheme)}"})
 
     async def get(self, url: str, query: Mapping[str, str] | None = None) -> Download:
         """Return what is at an address, or raise `ToolFailed`."""
-        try:
-            async with asyncio.timeout(self._time_limit.total_seconds()):
-                return await self._follow(URL(url).update_query(query or {}))
-        except TimeoutError as error:
-            seconds = self._time_limit.total_seconds()
-            raise ToolFailed(f"{url[:200]} did not answer within {seconds:g} s") from error
-        except (aiohttp.ClientError, ValueError) as error:
-            raise ToolFailed(f"{url[:200]} cannot be fetched: {error}") from error
+        return await self._opened().get(url, query or {})
 
     async def close(self) -> None:
         """Let go of connections."""
-        if self._session is not None:
-            await self._session.close()
+        if self._fetcher is not None:
+            await self._fetcher.close()
 
-    async def _follow(self, url: URL) -> Download:
-        for _ in range(_MOST_REDIRECTS + 1):
-            answer = await self._ask(url)
-            if isinstance(answer, Download):
-                return answer
-            url = answer
-        raise ToolFailed(f"more than {_MOST_REDIRECTS} redirects; the last was to {url}")
-
-    async def _ask(self, url: URL) -> Download | URL:
-        self._guard.check(url)
-        async with self._opened().get(url, allow_redirects=False) as response:
-            location = response.headers.get("Location")
-            if response.status in _REDIRECTS and location:
-                return url.join(URL(location))
-            if response.status >= 400:
-                raise ToolFailed(f"{url} answered {response.status} {response.reason}")
-            body = await self._read(response)
-            return Download(str(url), response.content_type, response.charset or "", body)
-
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
-        body = bytearray()
-        async for piece in response.content.iter_chunked(65_536):
-            body += piece
-            if len(body) > self._size_limit:
-                raise ToolFailed(f"{response.url} is larger than {self._size_limit:,} bytes")
-        return bytes(body)
-
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None or self._session.closed:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(resolver=self._guard, limit_per_host=8),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers=_HEADERS,
-                timeout=aiohttp.ClientTimeout(total=None),
-            )
-        return self._session
+    def _opened(self) -> "Fetcher":
+        if self._fetcher is None:
+            fetching = import_module("talaria.tools.web.fetching")
+            self._fetcher = fetching.Fetcher(self._limits, self._allowed, self._resolver)
+        return self._fetcher

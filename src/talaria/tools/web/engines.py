@@ -6,7 +6,6 @@ from typing import Protocol
 
 import msgspec
 from msgspec import Struct
-from yarl import URL
 
 from talaria.core.errors import ToolFailed
 from talaria.tools.web.client import WebClient
@@ -54,7 +53,7 @@ class SearXng:
     """An instance that answers in JSON (``search.formats`` of its settings has ``json``)."""
 
     def __init__(self, base_url: str) -> None:
-        self._url = str(URL(base_url) / "search")
+        self._url = f"{base_url.rstrip('/')}/search"
         self._client = WebClient.for_service(base_url)
 
     async def search(self, query: str, count: int) -> list[SearchResult]:
