@@ -17,7 +17,7 @@ HEAVY = {
 NOT_FOR_LISTS = {"aiohttp", "asyncio", "difflib", "logging", "psycopg", "ssl", "subprocess", "tomlkit"}
 NOT_FOR_AN_ANSWER = {
     "bs4", "lxml", "mcp", "numpy", "psycopg", "pydantic", "pypdf", "rich", "tomlkit", "wordllama", "xllamacpp",
-    "aiohttp", "sqlite3", "yarl",
+    "aiohttp", "sqlite3", "urllib.request", "yarl",
     "talaria.providers.anthropic.adapter", "talaria.providers.openai_responses.adapter",
     "talaria.providers.embedded.adapter", "talaria.testing", "talaria.tools.web.page",
 }  # fmt: skip

@@ -11,7 +11,7 @@ from tests.providers.speakers import PATIENT, pool
 from tests.providers.wire import OK, answering, certificate, fetch, proxy, read_request, serving
 
 from talaria.core.errors import ProviderUnreachable
-from talaria.providers.connecting import find_proxy, read_url
+from talaria.providers.connecting import find_route, read_url
 from talaria.providers.http import HttpPool
 
 CLOSING = OK.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
@@ -208,7 +208,9 @@ async def test_a_proxy_may_refuse(no_proxies: pytest.MonkeyPatch) -> None:
 def test_who_is_excepted_needs_no_proxy(no_proxies: pytest.MonkeyPatch) -> None:
     no_proxies.setenv("http_proxy", "http://proxy.test:3128")
     no_proxies.setenv("no_proxy", "near.test")
-    ways = {url: find_proxy(read_url(url)[0]) for url in ("http://far.test", "http://near.test", "http://[::1]:1")}
+    ways = {
+        url: find_route(read_url(url)[0]).proxy for url in ("http://far.test", "http://near.test", "http://[::1]:1")
+    }
     assert [way.authority if way else None for way in ways.values()] == ["proxy.test:3128", None, None]
 
 

@@ -18,14 +18,13 @@ TALKING_IDENTITY = (
 CONTEXT_FILES = (".talaria.md", "AGENTS.md", "CLAUDE.md")
 _FILE_LIMIT = 20_000
 _CONTEXT_LIMIT = 40_000
-_INJECTED = re.compile(
-    r"(ignore|disregard|forget)\s+(all\s+|any\s+)?(previous|prior|above|earlier)\s+(instructions|rules|prompts)"
+_INJECTED = (
+    r"(?i)(ignore|disregard|forget)\s+(all\s+|any\s+)?(previous|prior|above|earlier)\s+(instructions|rules|prompts)"
     r"|do\s+not\s+tell\s+the\s+(user|person)|system\s+prompt\s+override"
-    r"|curl\s[^\n]*\$\{?\w*(KEY|TOKEN|SECRET)",
-    re.IGNORECASE,
+    r"|curl\s[^\n]*\$\{?\w*(KEY|TOKEN|SECRET)"
 )
-_JOINERS = re.compile("[\u200c-\u200f]")  # in use for emoji, and in Persian, Hebrew and Indian scripts
-_INVISIBLE = re.compile("[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_JOINERS = "[\u200c-\u200f]"  # in use for emoji, and in Persian, Hebrew and Indian scripts
+_INVISIBLE = "[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
 
 
 class Tiers(Struct, frozen=True, kw_only=True):
@@ -70,7 +69,7 @@ def project_context(folder: Path) -> str:
 
 def checked(text: str) -> str | None:
     """Return the text, or ``None`` when it holds injected orders or hidden characters."""
-    if _INVISIBLE.search(text.removeprefix("\ufeff")) or _INJECTED.search(_JOINERS.sub("", text)):
+    if re.search(_INVISIBLE, text.removeprefix("\ufeff")) or re.search(_INJECTED, re.sub(_JOINERS, "", text)):
         return None
     return text
 

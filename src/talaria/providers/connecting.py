@@ -4,8 +4,8 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from urllib.parse import SplitResult, quote, unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from msgspec import Struct
 
@@ -74,14 +74,11 @@ def read_url(url: str) -> tuple[Address, str]:
     return Address(parts.scheme, host, port, _login(parts)), quote(path, safe=_IN_A_PATH)
 
 
-def find_proxy(to: Address) -> Address | None:
-    """Return the proxy that the environment wants for a server; never one for this machine itself."""
-    if to.host in LOOPBACK or proxy_bypass(to.authority):
-        return None
-    url = getproxies().get(to.scheme)
-    if not url:
-        return None
-    return read_url(url if "://" in url else f"http://{url}")[0]
+def find_route(to: Address) -> Route:
+    """Return the way to a server; a proxy is never asked for this machine itself."""
+    if to.host in LOOPBACK:
+        return Route(to)
+    return Route(to, import_module("talaria.providers.proxies").find_proxy(to))
 
 
 async def dial(route: Route, tls: Callable[[], ssl.SSLContext]) -> Connection:

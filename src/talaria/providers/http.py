@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from talaria.core.errors import MalformedReply, ProviderUnreachable
-from talaria.providers.connecting import Address, Route, dial, find_proxy, read_url
+from talaria.providers.connecting import Address, Route, dial, find_route, read_url
 from talaria.providers.http1 import Connection, NotHttp, Reply
 from talaria.providers.silence import SilenceWatch
 from talaria.providers.sse import EventParser
@@ -165,7 +165,7 @@ class HttpPool:
 
     def _route(self, to: Address) -> Route:
         if to not in self._routes:
-            self._routes[to] = Route(to, find_proxy(to))
+            self._routes[to] = find_route(to)
         return self._routes[to]
 
     def _take(self, to: Address) -> Connection | None:

@@ -6,15 +6,10 @@ word of one or two characters is found wherever it stands: as a phrase of its ch
 
 import re
 import unicodedata
+from functools import cache
 
 from msgspec import Struct
 
-# Thai to Myanmar, Khmer, kana, ideographs, Hangul, pictographs; planes 2 and 3 are ideographs throughout.
-_SOLITARY = re.compile(
-    "([\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2600-\u27bf\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff"
-    "\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
-    "\U0001f000-\U0001faff\U00020000-\U0003ffff])"
-)
 _SEAM = "\u200b"  # a zero-width space: parts words, and can be taken out again without a trace
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _VARIANTS = re.compile("[\ufe00-\ufe0f]")  # say only in which style the character before them is shown
@@ -84,13 +79,24 @@ def plain_words(text: str) -> list[str]:
     """Return the words of a text, without case, accents and punctuation."""
     if not text.isascii():
         text = _VARIANTS.sub("", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
-        text = _SOLITARY.sub(" \\1 ", unicodedata.normalize("NFC", text))
+        text = _solitary().sub(" \\1 ", unicodedata.normalize("NFC", text))
     return text.casefold().translate(_PLAIN).split()
 
 
 def _readable(typed: str) -> str:
     """Return what was typed without what no engine takes: NUL, and halves of characters that a shell passes on."""
     return typed.replace("\0", " ").encode(errors="replace").decode()
+
+
+@cache
+def _solitary() -> re.Pattern[str]:
+    """Return what finds one character that is a word of its own; made at first use, because that takes a while."""
+    # Thai to Myanmar, Khmer, kana, ideographs, Hangul, pictographs; planes 2 and 3 are ideographs throughout.
+    return re.compile(
+        "([\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2600-\u27bf\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff"
+        "\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
+        "\U0001f000-\U0001faff\U00020000-\U0003ffff])"
+    )
 
 
 class _PlainCharacters(dict[int, str]):
@@ -101,7 +107,7 @@ class _PlainCharacters(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         category = unicodedata.category(chr(code))
-        if category == "So" or (category[0] == "M" and _SOLITARY.match(chr(code))):
+        if category == "So" or (category[0] == "M" and _solitary().match(chr(code))):
             plain = f" u{code:x} "
         elif category[0] in "LN" or category in ("Co", "Mn", "Mc"):
             plain = chr(code)
@@ -116,7 +122,7 @@ class _SeamedCharacters(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         character = _VARIANTS.sub("", chr(code))
-        self[code] = f"{_SEAM}{character}{_SEAM}" if _SOLITARY.match(character) else character
+        self[code] = f"{_SEAM}{character}{_SEAM}" if _solitary().match(character) else character
         return self[code]
 
 

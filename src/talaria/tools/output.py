@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 from talaria.core.ids import SessionId, new_id
@@ -43,7 +44,7 @@ def masking(values: Iterable[str] = ()) -> Callable[[str], str]:
     def mask(text: str) -> str:
         for secret in secrets:
             text = text.replace(secret, MASK)
-        return _KEYS.sub(_masked, text)
+        return _keys().sub(_masked, text)
 
     return mask
 
@@ -81,21 +82,25 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _OVERWRITTEN = re.compile(r"[^\n\r]*\r(?=[^\n\r])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
-# A named group "before" stays readable: it tells the model what kind of secret stood there.
-_KEYS = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]+?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\b(?:sk-(?:ant-|proj-|or-v1-)?[\w-]{20,}"  # OpenAI, Anthropic, OpenRouter, DeepSeek
-    r"|gh[opsur]_\w{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}"  # GitHub, GitLab
-    r"|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{20,}"  # Slack
-    r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"  # Amazon, Google
-    r"|[rs]k_(?:live|test)_\w{16,}|hf_\w{30,}|gsk_\w{40,}|xai-\w{40,}"  # Stripe, Hugging Face, Groq, xAI
-    r"|npm_\w{36}|pypi-[\w-]{40,}"
-    r"|\d{8,10}:AA[\w-]{33}"  # Telegram
-    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,})"  # a JSON web token
-    r"|(?P<before>://[^\s/:@]*:|\bauthorization: *(?:bearer|basic) +)"
-    r"[^\s@/'\"]{4,}(?P<after>@|(?=[\s'\"]|\Z))",
-    re.IGNORECASE,
-)
+
+@cache
+def _keys() -> re.Pattern[str]:
+    """Return what finds keys; made at first use, because that takes a while."""
+    # A named group "before" stays readable: it tells the model what kind of secret stood there.
+    return re.compile(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]+?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+        r"|\b(?:sk-(?:ant-|proj-|or-v1-)?[\w-]{20,}"  # OpenAI, Anthropic, OpenRouter, DeepSeek
+        r"|gh[opsur]_\w{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}"  # GitHub, GitLab
+        r"|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{20,}"  # Slack
+        r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"  # Amazon, Google
+        r"|[rs]k_(?:live|test)_\w{16,}|hf_\w{30,}|gsk_\w{40,}|xai-\w{40,}"  # Stripe, Hugging Face, Groq, xAI
+        r"|npm_\w{36}|pypi-[\w-]{40,}"
+        r"|\d{8,10}:AA[\w-]{33}"  # Telegram
+        r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,})"  # a JSON web token
+        r"|(?P<before>://[^\s/:@]*:|\bauthorization: *(?:bearer|basic) +)"
+        r"[^\s@/'\"]{4,}(?P<after>@|(?=[\s'\"]|\Z))",
+        re.IGNORECASE,
+    )
 
 
 def _masked(found: re.Match[str]) -> str:
