@@ -47,7 +47,7 @@ async def test_filters_and_switches_decide_which_tools_join(tmp_path: Path, serv
     [
         ('[mcp.gone]\ncommand = "no-such-program-here"\n', "no-such-program-here"),
         ('[mcp.gone]\nurl = "http://127.0.0.1:1/mcp"\n', ""),
-        ('[mcp.gone]\ncommand = "sleep"\nargs = ["60"]\nconnect_timeout_seconds = 0.5\n', "no answer in time"),
+        ('[mcp.gone]\ncommand = "sleep"\nargs = ["60"]\nconnect_timeout_seconds = 0.5\n', "in time"),
         ("[mcp.gone]\nenabled = true\n", "set either mcp.gone.command or mcp.gone.url"),
         (
             '[mcp.gone]\nurl = "http://127.0.0.1:1/mcp"\nheaders = {A = "${NO_TOKEN}"}\n',

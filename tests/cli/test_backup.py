@@ -2,12 +2,13 @@
 
 import json
 import stat
+import threading
 import zipfile
 from pathlib import Path
 
 import pytest
 from tests.app.program import Program
-from tests.cli.conversations import converse, read, said
+from tests.cli.conversations import converse, opened, read, said
 
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 
@@ -108,6 +109,28 @@ def test_a_profile_moves_to_postgresql_and_back(program: Program, postgres_url: 
     assert "東" in program.run("sessions", "search", "東京", env=server).out
     assert program.run("backup", str(back), env=server).code == 0
     assert _rows(there) == _rows(back)
+
+
+def test_a_backup_is_consistent_while_others_write(program: Program, tmp_path: Path) -> None:
+    _talk(program, "Busy", "first")
+    file = tmp_path / "safe.zip"
+    done = threading.Event()
+
+    def write_on() -> None:
+        with opened(program) as database:
+            session = database.read(lambda tx: tx.sessions.find(SessionFilter()))[0]
+            while not done.is_set():
+                database.write(lambda tx: tx.messages.append(session.id, [said("more"), said("and more")]))
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    codes = {program.run("backup", str(file), "--force").code for _ in range(3)}
+    done.set()
+    writer.join()
+    rows = _rows(file)
+    (columns, session), messages = rows["store/sessions.jsonl"], rows["store/messages.jsonl"][1:]
+    assert codes == {0}
+    assert session[columns.index("last_seq")] == len(messages) > 1
 
 
 def _talk(program: Program, title: str, *words: str) -> None:

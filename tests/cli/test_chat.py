@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import stat
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tests.app.program import TALARIA, Outcome, Program, read_all, terminal_pair
 from tests.sessions.collector import Collector, listening
 
-from talaria.testing.model_server import Ask, ModelServer, Say, bad_key
+from talaria.testing.model_server import Ask, Fail, ModelServer, Say, bad_key
 
 CTRL_C = "\x03"
 DANGEROUS = "echo true | sh && touch done"
@@ -203,3 +204,20 @@ async def test_what_keeps_a_conversation_from_opening_is_a_sentence(program: Pro
     refused = await _run(program, "chat", "-q", "hi", "--resume", "nowhere")
     assert refused.code == 1
     assert refused.err == "talaria: There is no such conversation. `talaria sessions list` shows those there are.\n"
+
+
+async def test_a_place_may_have_tools_of_its_own(program: Program, server: ModelServer) -> None:
+    await _run(program, "config", "set", "surfaces.cli.toolsets", "planning")
+    await _run(program, "chat", "-q", "hi")
+    assert {tool["function"]["name"] for tool in server.received[0].json["tools"]} == {"todo", "clarify"}
+
+
+async def test_the_log_is_private_and_holds_no_secrets(program: Program, server: ModelServer) -> None:
+    server.otherwise(Fail(401, message="no such key: sk-planted-0123456789"))
+    await _run(program, "config", "set", "OPENAI_API_KEY", "sk-planted-0123456789")
+    failed = await _run(program, "chat", "-q", "hi")
+    log = program.home / "profiles" / "default" / "logs" / "talaria.log"
+    assert failed.err.count("\n") == 1
+    assert "no such key" in log.read_text()
+    assert "planted" not in log.read_text()
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600

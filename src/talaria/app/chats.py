@@ -20,6 +20,7 @@ from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, inst
 from talaria.agent.surroundings import Limits
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
+from talaria.app.logs import close_log, open_log
 from talaria.app.models import Models
 from talaria.app.secrecy import secret_values
 from talaria.app.stores import open_store
@@ -68,6 +69,8 @@ async def open_chat(
 ) -> Chat:
     """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
     house.profile.prepare()
+    mask = masking(secret_values(house.settings, house.secrets))
+    stack.callback(close_log, open_log(house.profile, house.settings.log.level, mask))
     store, notes = open_store(house.settings, house.profile)
     stack.push_async_callback(store.close)
     models = Models(_with_model(house.settings, wish.model), house.secrets, house.profile.folder)
@@ -82,6 +85,7 @@ async def open_chat(
         profile=house.profile,
         store=store,
         session_id=session.id,
+        surface=wish.source,
         folder=wish.folder,
         closing=stack,
         model=_info(chain),
@@ -95,7 +99,7 @@ async def open_chat(
     agent = _agent(bench, prefix, toolbox, calls, auxiliary)
     questions = Questions(emit, patience=house.settings.approval.timeout_seconds if wish.attended else 0)
     desk = structs.replace(
-        await _desk(house, bench, session, questions, emit, _vouched(wish)),
+        await _desk(house, bench, session, questions, emit, _vouched(wish), mask),
         beforehand=lambda: keep_prefix(store, session.id, prefix),
     )
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary if wish.titled else None)
@@ -200,6 +204,7 @@ async def _desk(
     questions: Questions,
     emit: Callable[[TurnEvent], None],
     vouched: Sequence[Grant],
+    mask: Callable[[str], str],
 ) -> Desk:
     secrets = [secret.name for secret in KNOWN_SECRETS]
     workspace = LocalWorkspace(bench.folder, house.environment, secrets=secrets)
@@ -220,7 +225,7 @@ async def _desk(
         approver=SessionApprover(bench.store, session.id, policy, questions, workspace),
         workspace=workspace,
         limits=_limits(house.settings),
-        mask=masking(secret_values(house.settings, house.secrets)),
+        mask=mask,
         budget=_budget(house.settings, bench.store, session),
         finishing=lambda tx, _end, _reply: _keep_workspace(tx, session, workspace),
         afterwards=await _exports(house.settings, bench, session),

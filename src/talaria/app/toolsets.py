@@ -57,6 +57,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     profile: Profile
     store: Store
     session_id: SessionId
+    surface: str = ""
     folder: Path
     closing: AsyncExitStack
     seer: tuple[Provider, str] | None = None
@@ -83,8 +84,14 @@ def make_tools(bench: Workbench) -> list[Tool]:
     if not bench.model.tools:
         return []
     wanted = bench.settings.tools
-    made = [tool for name in wanted.toolsets for tool in TOOLSETS[name].make(bench)]
+    made = [tool for name in toolsets_on(bench.settings, bench.surface) for tool in TOOLSETS[name].make(bench)]
     return [tool for tool in made if tool.name not in wanted.disabled]
+
+
+def toolsets_on(settings: Settings, surface: str) -> tuple[str, ...]:
+    """Return the groups that are on in a place: its own choice, else that of all places."""
+    own = settings.surfaces.get(surface)
+    return own.toolsets if own is not None and own.toolsets else settings.tools.toolsets
 
 
 def list_toolsets(settings: Settings) -> tuple[ToolsetState, ...]:

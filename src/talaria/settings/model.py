@@ -289,6 +289,21 @@ class Tools(Section, frozen=True):
     ] = ""
 
 
+class Surface(Section, frozen=True):
+    """What is different in one place, such as cli or python."""
+
+    toolsets: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Which groups of tools are on there; empty means those of tools.toolsets.",
+            extra={
+                "check": lambda names: set(names) <= set(TOOLSETS),
+                "expected": f"a list of some of {', '.join(TOOLSETS)}",
+            },
+        ),
+    ] = ()
+
+
 class McpAccount(Section, frozen=True):
     """One MCP server: either a command to run and speak to, or an address to ask."""
 
@@ -388,6 +403,7 @@ class Settings(Section, frozen=True):
     agent: Agent = Agent()
     budget: Budget = Budget()
     tools: Tools = Tools()
+    surfaces: dict[str, Surface] = {}
     mcp: dict[str, McpAccount] = {}
     approval: Approval = Approval()
     sandbox: Sandbox = Sandbox()
