@@ -70,8 +70,8 @@ def programs(path: Path) -> list[str]:
 
 
 def _of_any_name(key: str) -> str:
-    """Return a key of a table of providers or models as the reference writes it."""
-    return re.sub(r"^(providers|models)\.[^.]+\.", r"\1.<name>.", key)
+    """Return a key of a table of named things as the reference writes it."""
+    return re.sub(r"^(providers|models|surfaces|mcp)\.[^.]+\.", r"\1.<name>.", key)
 
 
 def anchor(heading: str) -> str:
