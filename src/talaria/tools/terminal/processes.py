@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
@@ -68,7 +68,8 @@ class Child:
             if not alive:
                 self._gone = True
                 return
-            _signal_all(alive, signal.SIGKILL)
+            # The one at the top first: it must not have the time to notice what becomes of the others.
+            _signal_all(sorted(alive, key=lambda process: process != self.pid), signal.SIGKILL)
 
     def dismiss(self) -> None:
         """Kill the group, when nothing is left of it but what watches over it."""
@@ -155,7 +156,7 @@ class Processes:
             self.finish(child)
 
 
-def _signal_all(processes: set[int], number: signal.Signals) -> None:
+def _signal_all(processes: Iterable[int], number: signal.Signals) -> None:
     for process in processes:
         try:
             os.kill(process, number)
