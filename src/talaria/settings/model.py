@@ -20,6 +20,10 @@ from talaria.settings.checks import (
 )
 
 TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision")
+_SOME_TOOLSETS = {
+    "check": lambda names: set(names) <= set(TOOLSETS),
+    "expected": f"a list of some of {', '.join(TOOLSETS)}",
+}
 _LIVE = {"live": True}
 _COUNT = {"live": True, "check": lambda number: number is None or number > 0, "expected": "a whole number above 0"}
 _PRICE = {"live": True, "check": lambda number: number is None or number >= 0, "expected": "a number of at least 0"}
@@ -273,10 +277,7 @@ class Tools(Section, frozen=True):
         tuple[str, ...],
         Meta(
             description="Which groups of tools are on; `talaria tools` lists them.",
-            extra={
-                "check": lambda names: set(names) <= set(TOOLSETS),
-                "expected": f"a list of some of {', '.join(TOOLSETS)}",
-            },
+            extra=_SOME_TOOLSETS,
         ),
     ] = TOOLSETS
     disabled: Annotated[tuple[str, ...], Meta(description="Single tools that are off.")] = ()
@@ -296,10 +297,7 @@ class Surface(Section, frozen=True):
         tuple[str, ...],
         Meta(
             description="Which groups of tools are on there; empty means those of tools.toolsets.",
-            extra={
-                "check": lambda names: set(names) <= set(TOOLSETS),
-                "expected": f"a list of some of {', '.join(TOOLSETS)}",
-            },
+            extra=_SOME_TOOLSETS,
         ),
     ] = ()
 
