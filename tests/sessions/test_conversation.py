@@ -15,7 +15,7 @@ from talaria.core.errors import Refused
 from talaria.core.events import TextAdded, ToolCalled, TurnAnswered, TurnStopped
 from talaria.core.messages import Message, Text
 from talaria.sessions.conversation import Conversation, Desk
-from talaria.testing.model_server import Ask, Say
+from talaria.testing.model_server import Ask, Say, Tokens
 from talaria.tools.workspace import LocalWorkspace
 
 
@@ -79,6 +79,18 @@ async def test_a_conversation_that_another_worker_owns_is_refused_and_nothing_is
         assert await talk.work_off() == TurnAnswered("ok")
 
 
+async def test_what_grows_too_long_is_summarised_behind_the_reply(shop: Workshop) -> None:
+    for number in range(9):
+        await shop.say(f"fact {number}: " + "word " * 600)
+    summary = "The person told nine facts, numbered from zero; each was followed by many words without a meaning."
+    shop.server.script(Say("Noted.", usage=Tokens(input=7_000, output=10)), Say(summary), Say("As you say."))
+    async with _open(shop) as talk:
+        assert await talk.say(_said("and that is all"), source="test", external_id="1") == TurnAnswered("Noted.")
+        await talk.close()
+        await talk.say(_said("well?"), source="test", external_id="2")
+    assert summary in shop.server.received[-1].json["messages"][1]["content"]
+
+
 @asynccontextmanager
 async def _open(shop: Workshop, *tools: Tool, titled: bool = False) -> AsyncIterator[Conversation]:
     desk = Desk(
@@ -87,9 +99,11 @@ async def _open(shop: Workshop, *tools: Tool, titled: bool = False) -> AsyncIter
         approver=Allow(),
         workspace=LocalWorkspace(shop.folder, {}),
     )
-    auxiliary = Auxiliary(shop.calls) if titled else None
+    auxiliary = Auxiliary(shop.calls)
     async with asyncio.TaskGroup() as jobs:
-        talk = Conversation(shop.store, shop.session_id, shop.agent(*tools), desk, jobs, auxiliary=auxiliary)
+        talk = Conversation(
+            shop.store, shop.session_id, shop.agent(*tools), desk, jobs, auxiliary=auxiliary, titled=titled
+        )
         yield talk
         await talk.close()
 

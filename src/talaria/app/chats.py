@@ -102,7 +102,7 @@ async def open_chat(
         await _desk(house, bench, session, questions, emit, _vouched(wish), mask),
         beforehand=lambda: keep_prefix(store, session.id, prefix),
     )
-    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary if wish.titled else None)
+    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=wish.titled)
     stack.push_async_callback(conversation.close)
     return Chat(
         conversation=conversation,

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from msgspec import Struct
 
@@ -59,7 +58,8 @@ class Conversation:
         desk: Desk,
         jobs: asyncio.TaskGroup,
         *,
-        auxiliary: Auxiliary | None = None,
+        auxiliary: Auxiliary,
+        titled: bool = True,
     ) -> None:
         self.session_id = session_id
         self._store = store
@@ -67,6 +67,7 @@ class Conversation:
         self._desk = desk
         self._jobs = jobs
         self._auxiliary = auxiliary
+        self._titled = titled
         self._turn: asyncio.Task[TurnEnd | TalariaError | None] | None = None
         self._side_jobs: set[asyncio.Task[None]] = set()
         self._begun = False
@@ -136,8 +137,8 @@ class Conversation:
         end = await self._agent.take_turn(turn, self._surroundings(), self._desk.limits)
         for job in self._desk.afterwards:
             self._beside(job)
-        if isinstance(end, TurnAnswered) and self._auxiliary is not None:
-            self._beside(partial(self._tend, self._auxiliary))
+        if isinstance(end, TurnAnswered):
+            self._beside(self._tend)
         return end
 
     def _beside(self, job: Callable[[], Awaitable[None]]) -> None:
@@ -152,18 +153,19 @@ class Conversation:
         except TalariaError as error:
             log.info("session %s: %s", self.session_id, error)
 
-    async def _tend(self, auxiliary: Auxiliary) -> None:
+    async def _tend(self) -> None:
         """Do what can wait until the reply is out: a title, and a summary of what grows too long."""
-        await self._give_title(auxiliary)
+        if self._titled:
+            await self._give_title()
         if self._agent.window.full:
             await self._agent.window.shrink(self._desk.emit)
 
-    async def _give_title(self, auxiliary: Auxiliary) -> None:
+    async def _give_title(self) -> None:
         session = await self._store.read(lambda tx: tx.sessions.get(self.session_id))
         if session is None or session.title:
             return
         first = await self._store.read(lambda tx: tx.messages.load(self.session_id, limit=4))
-        title = await auxiliary.title(said(first))
+        title = await self._auxiliary.title(said(first))
 
         def name(tx: Transaction) -> None:
             unnamed = tx.sessions.get(self.session_id)
