@@ -61,7 +61,7 @@ def _append_figures(folder: Path, examples: Sequence[Example]) -> Iterator[Figur
     yield _rate_figure("appends, 1 task", alone, 0.4)
     together = [asyncio.run(_append_both(folder / f"together-{number}", examples, 8)) for number in range(_RUNS)]
     yield _rate_figure("appends, 8 tasks", together, 0.5)
-    yield Figure(f"worst of {len(examples):,} appends", median(one.ours.worst for one in together), "ms", 100)
+    yield Figure(f"worst of {len(examples):,} appends", max(one.ours.worst for one in together), "ms", 100)
     yield _lag_figure("appends", [one.lags for one in together])
 
 
@@ -108,7 +108,7 @@ def _search_figures(count: int, *, rounds: int) -> Iterator[Figure]:
         by_kind.append(lags)
         yield Figure(f"search {count:,}, {kind}, p50", median(ours), "ms", 1.5, median(floor))
         yield Figure(f"search {count:,}, {kind}, p99", quantiles(ours, n=100)[98], "ms", 50)
-    yield _lag_figure("searches", max(by_kind, key=_typical_excess))
+    yield _lag_figure("searches", max(by_kind, key=_worst_excess))
 
 
 async def _search_both(
@@ -147,9 +147,9 @@ def _lag_figure(during: str, lags: Sequence[LoopLags]) -> Figure:
             f" an idle loop meanwhile {one.idle.p99:.2f} ms, {one.idle.worst:.1f} ms",
             flush=True,
         )
-    return Figure(f"worst loop lag over idle, {during}", _typical_excess(lags), "ms", 20)
+    return Figure(f"worst loop lag over idle, {during}", _worst_excess(lags), "ms", 20)
 
 
-def _typical_excess(lags: Sequence[LoopLags]) -> float:
-    """Return the median of some runs: the store does the same in each of them, other programs do not."""
-    return median(one.excess for one in lags)
+def _worst_excess(lags: Sequence[LoopLags]) -> float:
+    """Return the worst of all runs: the loop is never to be blocked, so a middle value would prove nothing."""
+    return max(one.excess for one in lags)
