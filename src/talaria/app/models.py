@@ -320,6 +320,10 @@ class Accounts:
         """The names of all."""
         return tuple(self._all)
 
+    def all(self) -> tuple[Account, ...]:
+        """All of them, whether they can be used or not."""
+        return tuple(self._all.values())
+
     def get(self, name: str) -> Account:
         """The one of this name; raises `NotFound` with the nearest, `Refused` if it cannot be used as it is set."""
         account = self._all.get(name)

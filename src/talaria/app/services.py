@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # loaded by name, each by the first subcommand that asks for 
 
     from talaria.cli.command_tree import Command
     from talaria.cli.services import ModelDesk, ToolsetState
+    from talaria.cli.setting_up.desk import SetupDesk
     from talaria.contracts.store import Database
     from talaria.core.events import TurnEvent
     from talaria.core.ids import SessionId
@@ -88,6 +89,11 @@ class ProcessServices:
         """The models of this profile; loads what speaks to providers."""
         secrets = load("talaria.settings.secrets").read_secrets(self.profile, self.environment)
         desk: ModelDesk = load("talaria.app.models").ProfileModels(self.settings(), secrets, self.profile.folder)
+        return desk
+
+    def setup_desk(self) -> "SetupDesk":
+        """What is there already, and whether keys and tokens that are not written yet are right."""
+        desk: SetupDesk = load("talaria.app.setup_desk").ProfileSetup(self.profile, self.environment)
         return desk
 
     def toolsets(self) -> "tuple[ToolsetState, ...]":

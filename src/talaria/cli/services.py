@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # nothing of this is loaded before a subcommand asks for it
     from contextlib import AbstractContextManager, AsyncExitStack
 
     from talaria.cli.command_tree import Command
+    from talaria.cli.setting_up.desk import SetupDesk
     from talaria.cli.terminal import Terminal
     from talaria.contracts.models import ModelInfo
     from talaria.contracts.store import Database
@@ -117,6 +118,9 @@ class Services(Protocol):
 
     def models(self) -> ModelDesk:
         """The models of this profile."""
+
+    def setup_desk(self) -> "SetupDesk":
+        """What is there already, and whether keys and tokens that are not written yet are right."""
 
     def toolsets(self) -> tuple[ToolsetState, ...]:
         """Every tool of this profile, by group, but those of MCP servers."""

@@ -51,6 +51,7 @@ KNOWN_SECRETS = (
     KnownSecret("DISCORD_BOT_TOKEN", "Speak on Discord.", "On the Bot page of your Discord application.", live=False),
     KnownSecret("SLACK_BOT_TOKEN", "Speak on Slack.", "Begins with xoxb-; shown after installing the app.", live=False),
     KnownSecret("SLACK_APP_TOKEN", "Hear on Slack.", "Begins with xapp-; an app-level token.", live=False),
+    KnownSecret("MATRIX_HOMESERVER", "Find Matrix.", "The address of the server of the bot's account.", live=False),
     KnownSecret("MATRIX_ACCESS_TOKEN", "Speak on Matrix.", "From the client that is logged in as the bot.", live=False),
 )
 

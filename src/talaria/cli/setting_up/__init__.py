@@ -1,0 +1,1 @@
+"""The steps of `talaria setup`: what is asked, tried out and written."""
