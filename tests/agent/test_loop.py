@@ -195,10 +195,13 @@ async def test_a_turn_that_was_cut_off_runs_reading_calls_again(shop: Workshop) 
 
 
 async def test_what_a_person_writes_meanwhile_joins_before_the_next_call(shop: Workshop) -> None:
-    waiting = [[Message(role="user", parts=(Text("in French, please"),), at=datetime.now(UTC))], []]
-    around = shop.around(joined=lambda: waiting.pop(0) if waiting else [])
+    waiting = [[], [Message(role="user", parts=(Text("in French, please"),), at=datetime.now(UTC))]]
+
+    async def joined() -> list[Message]:
+        return waiting.pop(0) if waiting else []
+
+    around = shop.around(joined=joined)
     shop.server.script(Say(calls=[Ask("echo", {"word": "a"})]), Say("voilà"))
-    waiting.insert(0, [])
     assert await shop.say("go", Echo(), around=around) == TurnAnswered("voilà")
     assert shop.heard(PersonJoined) == [PersonJoined("in French, please")]
     assert shop.server.received[1].json["messages"][-1]["content"] == "in French, please"

@@ -107,7 +107,7 @@ async def test_the_chain_leads_to_providers_that_answer(open_models: Open) -> No
             keys={"MINE": "right"},
             providers={"mine": here},
         )
-        chain = await models.chain()
+        chain = models.chain(await models.chosen())
         assert [(choice.provider.name, choice.model) for choice in chain] == [("mine", "test-model"), ("mine", "other")]
         said = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
         events = [one async for one in chain[0].provider.reply(ModelRequest(model="test-model", messages=(said,)))]
@@ -124,8 +124,9 @@ async def test_several_keys_of_one_provider_stand_in_for_each_other(open_models:
 
 async def test_the_auxiliary_model_is_the_main_one_unless_another_is_set(open_models: Open) -> None:
     keys = {"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
-    (same,) = await open_models(keys=keys).auxiliary()
-    (other,) = await open_models(Model(auxiliary="groq:openai/gpt-oss-20b"), keys=keys).auxiliary()
+    usual, special = open_models(keys=keys), open_models(Model(auxiliary="groq:openai/gpt-oss-20b"), keys=keys)
+    (same,) = usual.auxiliary(await usual.chosen())
+    (other,) = special.auxiliary(await special.chosen())
     assert same.provider.name == "openai"
     assert (other.provider.name, other.model) == ("groq", "openai/gpt-oss-20b")
 
@@ -142,7 +143,7 @@ async def test_settings_know_better_than_the_catalogue(open_models: Open) -> Non
 async def test_what_runs_on_this_machine_costs_nothing(open_models: Open) -> None:
     async with ModelServer(models=["gpt-oss:20b"]) as server:
         models = open_models(providers={"ollama": ProviderAccount(base_url=f"{server.url}/v1")})
-        (choice,) = await models.chain()
+        (choice,) = models.chain(await models.chosen())
         assert choice.info is not None
         assert choice.info.cost_of(Usage(input_tokens=1000, cache_read_tokens=500, output_tokens=1000)) == 0
         assert choice.info.context_limit == Catalogue().find("gpt-oss-20b").context_limit

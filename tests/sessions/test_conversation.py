@@ -54,7 +54,7 @@ async def test_a_message_joins_the_running_turn(shop: Workshop) -> None:
     async with _open(shop, Echo(does=waits)) as talk, asyncio.TaskGroup() as group:
         turn = group.create_task(talk.say(_said("go"), source="test", external_id="1"))
         await _heard(shop, ToolCalled)
-        assert talk.join(_said("in French"))
+        await talk.steer(_said("in French"), source="test", external_id="2")
         going.set()
         assert await turn == TurnAnswered("merci")
     assert shop.server.received[-1].json["messages"][-1]["content"] == "in French"

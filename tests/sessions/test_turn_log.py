@@ -25,7 +25,7 @@ class Ends:
     def __init__(self) -> None:
         self.count = 0
 
-    def finishing(self, tx: Transaction, end: object, reply: object) -> None:
+    def finishing(self, tx: Transaction, ending: object) -> None:
         tx.state.put("ended", "")
         self.count += 1
 

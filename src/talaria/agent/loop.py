@@ -224,11 +224,10 @@ class _Turn:
         await self._save(said)
 
     async def _let_person_join(self) -> None:
-        joined = self._around.joined()
-        if joined:
-            await self._save(joined)
-            for message in joined:
-                self._around.emit(PersonJoined(message.text))
+        joined = await self._around.joined()
+        self._messages += joined
+        for message in joined:
+            self._around.emit(PersonJoined(message.text))
 
     async def _save(self, messages: list[Message], step: ModelStep | None = None) -> None:
         await self._turn.add(messages, step)

@@ -1,6 +1,6 @@
 """What a turn needs of the place where it happens."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -20,10 +20,15 @@ class Approver(Protocol):
         """Return the verdict and why; where nobody answers in time it is ``deny``."""
 
 
+async def nobody_joined() -> list[Message]:
+    """Return nothing: nobody can write to the turn while it runs."""
+    return []
+
+
 class Surroundings(Struct, frozen=True, kw_only=True):
     """The place of one turn: who watches, who answers, where its tools work.
 
-    ``joined`` hands out what a person wrote meanwhile, each message once; ``stopped`` tells whether a
+    ``joined`` hands out what a person wrote meanwhile, saved already, each message once; ``stopped`` tells whether a
     cancellation was a person's wish, so that the turn is over, or the program's, so that it goes on later.
     Whatever tools say, and whatever is said of them, passes through ``mask``, which takes secrets out.
     """
@@ -35,7 +40,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     owner: str = ""
     mask: Callable[[str], str] = str
     budget: Budget = Unlimited()
-    joined: Callable[[], list[Message]] = list
+    joined: Callable[[], Awaitable[list[Message]]] = nobody_joined
     stopped: Callable[[], bool] = bool
 
 

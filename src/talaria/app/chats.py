@@ -2,13 +2,14 @@
 
 import hashlib
 from asyncio import TaskGroup
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from talaria.agent.approval.grants import Grant, allow_listed
 from talaria.agent.approval.policy import ApprovalPolicy
@@ -20,68 +21,51 @@ from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, inst
 from talaria.agent.surroundings import Limits
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
-from talaria.app.logs import close_log, open_log
-from talaria.app.models import Models
-from talaria.app.secrecy import secret_values
-from talaria.app.stores import open_store
+from talaria.app.personalities import read_personality
 from talaria.app.subcommands import load
 from talaria.app.toolsets import Workbench, make_tools
+from talaria.contracts.follower import Ending, Follower
 from talaria.contracts.models import ModelInfo
-from talaria.contracts.provider import Provider
+from talaria.contracts.provider import Effort, Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session, SessionFilter
-from talaria.contracts.stores.turns import Step, Turn
 from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound
-from talaria.core.events import TurnEvent
 from talaria.sessions.approvals import SessionApprover
 from talaria.sessions.budget import StoredBudget
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.conversation import Conversation, Desk
+from talaria.sessions.preferences import Preferences, read_preferences
 from talaria.sessions.prefix import Prefix, find_prefix, keep_prefix
 from talaria.sessions.questions import Questions
+from talaria.sessions.seat import Emit
 from talaria.sessions.summaries import StoredSummaries
 from talaria.settings.files import read_file
 from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile
-from talaria.settings.secrets import KNOWN_SECRETS, Secrets
+from talaria.settings.secrets import KNOWN_SECRETS
 from talaria.tools.memory.tool import snapshot
-from talaria.tools.output import masking
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.skills.shelf import index
 from talaria.tools.workspace import LocalWorkspace
 
+if TYPE_CHECKING:  # the house opens conversations; they only look at it
+    from talaria.app.house import House
+
 _MICRODOLLARS = 1_000_000
 
 
-class House(Struct, frozen=True, kw_only=True):
-    """What every conversation of a process shares."""
-
-    settings: Settings
-    profile: Profile
-    secrets: Secrets
-    environment: Mapping[str, str]
-
-
-async def open_chat(
-    house: House, wish: ChatWish, emit: Callable[[TurnEvent], None], stack: AsyncExitStack, jobs: TaskGroup
-) -> Chat:
+async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
     """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
-    house.profile.prepare()
-    mask = masking(secret_values(house.settings, house.secrets))
-    stack.callback(close_log, open_log(house.profile, house.settings.log.level, mask))
-    store, notes = open_store(house.settings, house.profile)
-    stack.push_async_callback(store.close)
-    models = Models(_with_model(house.settings, wish.model), house.secrets, house.profile.folder)
-    stack.push_async_callback(models.close)
-    chosen, chain = await models.chosen(), await models.chain()
-    if chosen.limits:
-        notes += await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits))
-    session = await store.write(lambda tx: _session(tx, wish, chain[0].model))
-    helpers = await models.auxiliary()
+    store, models = house.store, house.models
+    found, kept = await store.read(lambda tx: _find(tx, wish))
+    settings = _with_choices(house.settings, kept, wish.model)
+    chosen = await models.chosen(settings.model)
+    chain, helpers = models.chain(chosen), models.auxiliary(chosen)
+    notes = await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits)) if chosen.limits else []
+    session = found or await _new_session(store, wish, chosen.model)
     bench = Workbench(
-        settings=house.settings,
+        settings=settings,
         profile=house.profile,
         store=store,
         session_id=session.id,
@@ -95,11 +79,12 @@ async def open_chat(
     calls = ModelCalls(chain)
     auxiliary = Auxiliary(ModelCalls(helpers))
     toolbox = Toolbox(tools)
-    prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox))
+    prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox, kept))
     agent = _agent(bench, prefix, toolbox, calls, auxiliary)
-    questions = Questions(emit, patience=house.settings.approval.timeout_seconds if wish.attended else 0)
+    questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
+    workspace = await _workspace(house, bench)
     desk = structs.replace(
-        await _desk(house, bench, session, questions, emit, _vouched(wish), mask),
+        await _desk(house, bench, session, questions, emit, _vouched(wish), workspace),
         beforehand=lambda: keep_prefix(store, session.id, prefix),
     )
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=wish.titled)
@@ -109,7 +94,9 @@ async def open_chat(
         questions=questions,
         title=session.title,
         model=chain[0].model,
-        notes=(*notes, *remarks, *_sandbox_note(house.settings)),
+        info=bench.model,
+        workspace=workspace,
+        notes=(*notes, *remarks, *_sandbox_note(settings)),
     )
 
 
@@ -119,14 +106,13 @@ def _sandbox_note(settings: Settings) -> list[str]:
     return [f"Commands run without the sandbox that the settings ask for: {missing}"] if missing else []
 
 
-def _with_model(settings: Settings, wanted: str) -> Settings:
-    """Return the settings with another model, written as ``PROVIDER:MODEL`` or just ``MODEL``."""
-    if not wanted:
-        return settings
-    provider, colon, name = wanted.partition(":")
+def _with_choices(settings: Settings, kept: Preferences, wanted: str) -> Settings:
+    """Return the settings with what was chosen for a conversation; ``wanted`` is a model for this time alone."""
+    provider, colon, name = (wanted or kept.model).partition(":")
     if not colon:
-        provider, name = settings.model.provider, wanted
-    return structs.replace(settings, model=structs.replace(settings.model, provider=provider, name=name))
+        provider, name = settings.model.provider, provider or settings.model.name
+    effort = cast("Effort", kept.effort) or settings.model.effort
+    return structs.replace(settings, model=structs.replace(settings.model, provider=provider, name=name, effort=effort))
 
 
 def _once(tx: Transaction, key: str, sentence: str) -> list[str]:
@@ -137,20 +123,25 @@ def _once(tx: Transaction, key: str, sentence: str) -> list[str]:
     return [sentence]
 
 
-def _session(tx: Transaction, wish: ChatWish, model: str) -> Session:
+async def _new_session(store: Store, wish: ChatWish, model: str) -> Session:
+    return await store.write(lambda tx: tx.sessions.create(NewSession(source=wish.source, model=model)))
+
+
+def _find(tx: Transaction, wish: ChatWish) -> tuple[Session | None, Preferences]:
+    """Return the conversation to go on with, and what was chosen for it; none where a new one is wanted."""
     if not wish.resume and not wish.latest:
-        return tx.sessions.create(NewSession(source=wish.source, model=model))
+        return None, Preferences()
     wanted = SessionFilter(matching=wish.resume, source="" if wish.resume else wish.source, limit=2)
     found = tx.sessions.find(wanted)
     if not found:
         raise NotFound("There is no such conversation. `talaria sessions list` shows those there are.")
     if wish.resume and len(found) > 1:
         raise Ambiguous(f"`{wish.resume}` fits several conversations: name one by its id (`talaria sessions list`).")
-    return found[0]
+    return found[0], read_preferences(tx, found[0].id)
 
 
 async def _tools(
-    house: House, bench: Workbench, wish: ChatWish, jobs: TaskGroup
+    house: "House", bench: Workbench, wish: ChatWish, jobs: TaskGroup
 ) -> tuple[Sequence[Tool], Sequence[str]]:
     """Return what the agent can do, with a sentence for each server of the settings that is not there."""
     if wish.tools is not None:
@@ -164,13 +155,13 @@ async def _tools(
     return [*own, *(tool for tool in others if tool.name not in house.settings.tools.disabled)], notes
 
 
-def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox) -> Prefix:
+def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox, kept: Preferences) -> Prefix:
     model = bench.settings.model
     return Prefix(
-        instructions(_tiers(bench, wish)),
+        instructions(_tiers(bench, wish, kept.personality)),
         hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
         bench.model.name,
-        f"{model.effort} {model.temperature} {model.max_output_tokens}",
+        f"{model.effort} {model.temperature} {model.max_output_tokens} {kept.personality}".rstrip(),
     )
 
 
@@ -186,10 +177,12 @@ def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls
     return Agent(calls, bench.model, toolbox, manner, window)
 
 
-def _tiers(bench: Workbench, wish: ChatWish) -> Tiers:
+def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
     own = (read_file(bench.profile.folder / "SOUL.md") or b"").decode(errors="replace").strip()
+    identity = wish.identity or own or (DEFAULT_IDENTITY if bench.model.tools else TALKING_IDENTITY)
+    manner = read_personality(bench.profile.folder, personality) if personality else ""
     return Tiers(
-        identity=wish.identity or own or (DEFAULT_IDENTITY if bench.model.tools else TALKING_IDENTITY),
+        identity=f"{identity}\n\n{manner}".strip(),
         skills=index(bench.skill_folders),
         project=project_context(wish.folder),
         memory=snapshot(bench.memory_folder),
@@ -197,20 +190,23 @@ def _tiers(bench: Workbench, wish: ChatWish) -> Tiers:
     )
 
 
+async def _workspace(house: "House", bench: Workbench) -> LocalWorkspace:
+    workspace = LocalWorkspace(bench.folder, house.environment, secrets=[secret.name for secret in KNOWN_SECRETS])
+    kept = await bench.store.read(lambda tx: tx.state.get(f"workspace:{bench.session_id}"))
+    if kept is not None:
+        workspace.restore(kept.value)
+    return workspace
+
+
 async def _desk(
-    house: House,
+    house: "House",
     bench: Workbench,
     session: Session,
     questions: Questions,
-    emit: Callable[[TurnEvent], None],
+    emit: Emit,
     vouched: Sequence[Grant],
-    mask: Callable[[str], str],
+    workspace: LocalWorkspace,
 ) -> Desk:
-    secrets = [secret.name for secret in KNOWN_SECRETS]
-    workspace = LocalWorkspace(bench.folder, house.environment, secrets=secrets)
-    kept = await bench.store.read(lambda tx: tx.state.get(f"workspace:{session.id}"))
-    if kept is not None:
-        workspace.restore(kept.value)
     approval = house.settings.approval
     policy = ApprovalPolicy(
         home=Path(house.environment.get("HOME", str(bench.folder))),
@@ -225,10 +221,9 @@ async def _desk(
         approver=SessionApprover(bench.store, session.id, policy, questions, workspace),
         workspace=workspace,
         limits=_limits(house.settings),
-        mask=mask,
+        mask=house.mask,
         budget=_budget(house.settings, bench.store, session),
-        finishing=lambda tx, _end, _reply: _keep_workspace(tx, session, workspace),
-        afterwards=await _exports(house.settings, bench, session),
+        followers=(_WorkspaceKeeper(workspace), *await _exports(house.settings, bench, session)),
     )
 
 
@@ -237,28 +232,32 @@ def _vouched(wish: ChatWish) -> list[Grant]:
     return [Grant(tool.name, tool.name, kind="irreversible") for tool in wish.tools or ()]
 
 
-def _keep_workspace(tx: Transaction, session: Session, workspace: LocalWorkspace) -> None:
-    """Keep folder and variables of a conversation with it, so that they are found again by whoever goes on."""
-    tx.state.put(f"workspace:{session.id}", workspace.snapshot())
+class _WorkspaceKeeper:
+    """Implements `Follower`: folder and variables of a conversation are kept, for whoever goes on with it."""
+
+    resumable: ClassVar = True
+
+    def __init__(self, workspace: LocalWorkspace) -> None:
+        self._workspace = workspace
+
+    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
+        """Keep them as they are now."""
+        tx.state.put(f"workspace:{ending.session_id}", self._workspace.snapshot())
+
+    async def follow_up(self) -> bool:
+        """Do nothing more."""
+        return False
 
 
-async def _exports(settings: Settings, bench: Workbench, session: Session) -> tuple[Callable[[], Awaitable[None]], ...]:
+async def _exports(settings: Settings, bench: Workbench, session: Session) -> list[Follower]:
     """Return what sends finished turns to a collector, where one is configured."""
     if not settings.telemetry.endpoint:
-        return ()
+        return []
     telemetry = load("talaria.sessions.telemetry")
     exporter = await bench.closing.enter_async_context(
         telemetry.exporting(settings.telemetry.endpoint, settings.telemetry.headers)
     )
-
-    async def export() -> None:
-        def last(tx: Transaction) -> list[tuple[Turn, list[Step]]]:
-            return [(turn, tx.turns.steps(turn.id)) for turn in tx.turns.find(session.id, limit=1)]
-
-        for turn, steps in await bench.store.read(last):
-            exporter.finished(session, turn, steps)
-
-    return (export,)
+    return [telemetry.TurnExports(bench.store, session, exporter)]
 
 
 def _limits(settings: Settings) -> Limits:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from talaria.agent.functions import FunctionTool, function_tool
-from talaria.app.chats import House, open_chat
+from talaria.app.house import open_house
 from talaria.contracts.tool import Effect, Tool
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget
@@ -62,15 +62,11 @@ class Agent:
         environment = process_environment()
         profiles = Profiles(find_home(environment))
         profile = profiles.get(self._profile) if self._profile else profiles.active()
-        house = House(
-            settings=load_settings(profile, environment),
-            profile=profile,
-            secrets=read_secrets(profile, environment),
-            environment=environment,
-        )
+        settings, secrets = load_settings(profile, environment), read_secrets(profile, environment)
         jobs = await self._stack.enter_async_context(asyncio.TaskGroup())
         try:
-            self._chat = await open_chat(house, self._wish, self._on_event, self._stack, jobs)
+            house = open_house(settings, profile, secrets, environment, self._stack)
+            self._chat = await house.open_chat(self._wish, self._on_event, self._stack, jobs)
         except BaseException:
             await self._stack.aclose()
             raise

@@ -12,9 +12,8 @@ from msgspec import Struct
 from talaria.agent.keys import PooledProvider
 from talaria.agent.model_calls import ModelChoice
 from talaria.app.subcommands import load
-from talaria.cli.services import Chosen, Listing, Usable
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.models import Chosen, Listing, ModelInfo, Usable
 from talaria.contracts.provider import Provider
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
 from talaria.providers.catalogue.lookup import Catalogue
@@ -27,7 +26,7 @@ from talaria.providers.opening import open_provider
 from talaria.providers.presets import PRESETS, Preset
 from talaria.providers.timeouts import Timeouts
 from talaria.settings.faults import nearest, unknown
-from talaria.settings.model import ModelFacts, ProviderAccount, Settings
+from talaria.settings.model import Model, ModelFacts, ProviderAccount, Settings
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 
 DEFAULT_MODELS = {
@@ -67,12 +66,12 @@ class Models:
         self._opened: dict[str, Provider] = {}
         self._local: list[LocalServer] | None = None
 
-    async def chosen(self) -> Chosen:
+    async def chosen(self, wanted: Model | None = None) -> Chosen:
         """Return the model that answers: that of the settings, else of the first key, of a local server, our own.
 
         Raises `Refused` or `NotFound` with what to do where none can be used.
         """
-        wanted = self._settings.model
+        wanted = wanted or self._settings.model
         if wanted.provider:
             return await self.choose(wanted.provider, wanted.name, "The setting model.provider says so.")
         for account in self._accounts.with_keys():
@@ -109,15 +108,14 @@ class Models:
             self._check_offered(chosen, *await self._ask_for_models(self._accounts.get(provider)))
         return chosen
 
-    async def chain(self) -> tuple[ModelChoice, ...]:
+    def chain(self, first: Chosen) -> tuple[ModelChoice, ...]:
         """Return the model that answers and, behind it, those to ask when it cannot."""
-        first = await self.chosen()
         return self._choices([(first.provider, first.model), *self._fallbacks()])
 
-    async def auxiliary(self) -> tuple[ModelChoice, ...]:
-        """Return the models for titles, summaries and judgements."""
+    def auxiliary(self, first: Chosen) -> tuple[ModelChoice, ...]:
+        """Return the models for titles, summaries and judgements where this one answers."""
         if not self._settings.model.auxiliary:
-            return await self.chain()
+            return self.chain(first)
         provider, _, model = self._settings.model.auxiliary.partition(":")
         return self._choices([(provider, model), *self._fallbacks()])
 

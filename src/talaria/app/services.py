@@ -14,17 +14,15 @@ from talaria.settings.environment import process_environment
 from talaria.settings.profiles import Profile, Profiles, find_home
 
 if TYPE_CHECKING:  # loaded by name, each by the first subcommand that asks for it
-    from asyncio import TaskGroup
-    from collections.abc import Callable
     from contextlib import AsyncExitStack
 
     from talaria.cli.command_tree import Command
-    from talaria.cli.services import ModelDesk, ToolsetState
+    from talaria.cli.services import ModelDesk
     from talaria.cli.setting_up.desk import SetupDesk
+    from talaria.commands.house import House
     from talaria.contracts.store import Database
-    from talaria.core.events import TurnEvent
+    from talaria.contracts.tool import ToolsetState
     from talaria.core.ids import SessionId
-    from talaria.sessions.chat import Chat, ChatWish
     from talaria.settings.model import Settings
 
 
@@ -110,19 +108,13 @@ class ProcessServices:
         outputs = load("talaria.tools.output").FullOutputs(self.profile.outputs_folder)
         outputs.forget(session_id)
 
-    async def open_chat(
-        self, wish: "ChatWish", emit: "Callable[[TurnEvent], None]", stack: "AsyncExitStack", jobs: "TaskGroup"
-    ) -> "Chat":
-        """A conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
-        chats = load("talaria.app.chats")
-        house = chats.House(
-            settings=self.settings(),
-            profile=self.profile,
-            secrets=load("talaria.settings.secrets").read_secrets(self.profile, self.environment),
-            environment=self.environment,
+    def open_house(self, stack: "AsyncExitStack") -> "House":
+        """What conversations share, and what opens them; leaving ``stack`` closes it."""
+        secrets = load("talaria.settings.secrets").read_secrets(self.profile, self.environment)
+        opened: House = load("talaria.app.house").open_house(
+            self.settings(), self.profile, secrets, self.environment, stack
         )
-        chat: Chat = await chats.open_chat(house, wish, emit, stack, jobs)
-        return chat
+        return opened
 
     def command_line(self) -> "Command":
         """Everything that may be typed after `talaria`; loads every subcommand."""

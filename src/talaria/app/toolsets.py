@@ -10,11 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from talaria.agent.schema import describe
-from talaria.cli.services import ToolsetState, ToolState
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store
-from talaria.contracts.tool import Tool
+from talaria.contracts.tool import Tool, ToolsetState, ToolState
 from talaria.core.ids import SessionId
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile

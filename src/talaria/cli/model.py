@@ -4,7 +4,8 @@ import argparse
 from importlib import import_module
 
 from talaria.cli.models import abilities, price
-from talaria.cli.services import Chosen, Services
+from talaria.cli.services import Services
+from talaria.contracts.models import Chosen
 from talaria.settings.keys import variable
 
 INSTALL_EMBEDDED = "install-embedded"

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from talaria.cli.services import Chosen, Services, Usable
-from talaria.contracts.models import ModelInfo
+from talaria.cli.services import Services
+from talaria.contracts.models import Chosen, ModelInfo, Usable
 from talaria.core.errors import TalariaError
 
 

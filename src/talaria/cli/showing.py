@@ -1,5 +1,6 @@
 """What a person, or a script, sees of a turn."""
 
+from collections.abc import Sequence
 from typing import Protocol, assert_never
 
 import msgspec
@@ -28,7 +29,7 @@ from talaria.sessions.chat import Chat
 class Show(Protocol):
     """One way to show a conversation."""
 
-    def opened(self, chat: Chat) -> None:
+    def opened(self, chat: Chat, notes: Sequence[str] = ()) -> None:
         """Say what the person should know first."""
 
     def event(self, event: TurnEvent) -> None:
@@ -41,10 +42,10 @@ class EventLines:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def opened(self, chat: Chat) -> None:
+    def opened(self, chat: Chat, notes: Sequence[str] = ()) -> None:
         """Print which conversation it is."""
-        opened = {"type": "opened", "session": chat.conversation.session_id, "model": chat.model, "notes": chat.notes}
-        self._print(opened)
+        opened = {"type": "opened", "session": chat.conversation.session_id, "model": chat.model}
+        self._print({**opened, "notes": (*notes, *chat.notes)})
 
     def event(self, event: TurnEvent) -> None:
         """Print the event."""
@@ -61,9 +62,9 @@ class Transcribed:
         self._terminal = terminal
         self._open_line = False
 
-    def opened(self, chat: Chat) -> None:
+    def opened(self, chat: Chat, notes: Sequence[str] = ()) -> None:
         """Print the notes."""
-        for note in chat.notes:
+        for note in (*notes, *chat.notes):
             self._terminal.note(note)
 
     def event(self, event: TurnEvent) -> None:

@@ -59,8 +59,9 @@ async def _talk(arguments: argparse.Namespace, services: Services, question: str
     show: Show = EventLines(services.terminal) if arguments.json else Transcribed(services.terminal)
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         desk = _Listener(services.terminal, stdin, show, jobs)
-        desk.chat = chat = await services.open_chat(wish, desk.event, stack, jobs)
-        show.opened(chat)
+        house = services.open_house(stack)
+        desk.chat = chat = await house.open_chat(wish, desk.event, stack, jobs)
+        show.opened(chat, house.notes)
         pictures = [_picture(file) for file in arguments.image]
         if question:
             return _code(await _ask(chat, [Text(question), *pictures]))

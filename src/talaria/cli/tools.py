@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from talaria.cli.arguments import completing
-from talaria.cli.services import Services, ToolsetState
+from talaria.cli.services import Services
+from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import NotFound
 from talaria.settings.faults import unknown
 from talaria.settings.keys import dotted, variable

@@ -96,3 +96,21 @@ class Tool(Protocol):
 
     async def run(self, arguments: Any, call: Call) -> ToolOutput:
         """Do it, or raise `ToolFailed` with what the model should know. Cancelling stops it, children included."""
+
+
+class ToolState(Struct, frozen=True):
+    """A tool: what a model is told that it does, and how many bytes that takes of each request."""
+
+    name: str
+    does: str
+    effect: str
+    enabled: bool
+    bytes: int
+
+
+class ToolsetState(Struct, frozen=True):
+    """A group of tools; one that is off has none that is on."""
+
+    name: str
+    enabled: bool
+    tools: tuple[ToolState, ...]

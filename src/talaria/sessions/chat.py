@@ -4,7 +4,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from talaria.contracts.tool import Tool
+from talaria.contracts.models import ModelInfo
+from talaria.contracts.tool import Tool, Workspace
 from talaria.sessions.conversation import Conversation
 from talaria.sessions.questions import Questions
 
@@ -13,7 +14,8 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     """Which conversation, with which model: a new one with the usual model where nothing is said.
 
     ``resume`` is an id, a title or a part of one; ``latest`` goes on with the last one of this source. Where nobody
-    attends, questions are answered with no at once.
+    attends, questions are answered with no at once. ``lasting`` says that the place stays open behind the reply, so
+    that a goal may go on there.
     """
 
     source: str
@@ -25,6 +27,7 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     identity: str = ""
     titled: bool = True
     attended: bool = True
+    lasting: bool = False
     tools: tuple[Tool, ...] | None = None
 
 
@@ -35,4 +38,6 @@ class Chat(Struct, frozen=True, kw_only=True):
     questions: Questions
     title: str
     model: str
+    info: ModelInfo
+    workspace: Workspace
     notes: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """One conversation open in this process: what is said in it is worked off, stopped, steered and answered."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -11,27 +11,25 @@ from talaria.agent.budget import Budget, Unlimited
 from talaria.agent.conversation import said
 from talaria.agent.loop import Agent
 from talaria.agent.surroundings import Approver, Limits, Surroundings
+from talaria.contracts.follower import Ending, Follower
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.tool import Person, Workspace
-from talaria.contracts.turn_log import TurnLog
-from talaria.core.errors import TalariaError
-from talaria.core.events import TurnAnswered, TurnEnd, TurnEvent, TurnStopped
+from talaria.core.events import TurnAnswered, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
-from talaria.sessions.lane import admit, work_off
-from talaria.sessions.turn_log import Finishing, nothing_more
+from talaria.sessions.lane import admit, arrival, work_off
+from talaria.sessions.side_jobs import SideJobs
+from talaria.sessions.turn_log import STEERING, StoredTurn
+from talaria.sessions.worker import Worker
 
 _LAST_WORDS = 5.0
-
-log = logging.getLogger(__name__)
 
 
 class Desk(Struct, frozen=True, kw_only=True):
     """Where the turns of a conversation take place, and under which limits.
 
-    ``beforehand`` runs before the first turn, ``finishing`` in the transaction that ends a turn; ``afterwards``
-    hear of it when the reply is out.
+    ``beforehand`` runs before the first turn; ``followers`` hear of each turn that ends.
     """
 
     emit: Callable[[TurnEvent], None]
@@ -42,8 +40,7 @@ class Desk(Struct, frozen=True, kw_only=True):
     budget: Budget = Unlimited()
     owner: str = ""
     beforehand: Callable[[], Awaitable[None]] | None = None
-    finishing: Finishing = nothing_more
-    afterwards: tuple[Callable[[], Awaitable[None]], ...] = ()
+    followers: tuple[Follower, ...] = ()
     mask: Callable[[str], str] = str
 
 
@@ -65,21 +62,22 @@ class Conversation:
         self._store = store
         self._agent = agent
         self._desk = desk
-        self._jobs = jobs
         self._auxiliary = auxiliary
         self._titled = titled
-        self._turn: asyncio.Task[TurnEnd | TalariaError | None] | None = None
-        self._side_jobs: set[asyncio.Task[None]] = set()
+        self._lane = Worker(self._work_off, jobs)
+        self._beside = SideJobs(session_id, jobs)
         self._begun = False
-        self._stopping = False
-        self._joining: list[Message] = []
+        self._steered = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is running, or about to."""
+        return self._lane.busy
 
     async def close(self, patience: float = _LAST_WORDS) -> None:
-        """Wait a little for what goes on beside the conversation, then end it."""
-        if self._side_jobs:
-            await asyncio.wait(self._side_jobs, timeout=patience)
-        for job in self._side_jobs:
-            job.cancel()
+        """End the running turn, to go on at the next start; wait a little for what goes on behind the last reply."""
+        await self._lane.close()
+        await self._beside.close(patience)
 
     async def say(self, message: Message, *, source: str, external_id: str) -> TurnEnd | None:
         """Take what a person says and return how the last turn for it ended.
@@ -91,67 +89,81 @@ class Conversation:
             return None
         return await self.work_off()
 
+    async def put(self, message: Message, *, source: str, external_id: str) -> bool:
+        """Take what a person says, to be worked off behind what waits already; ``False`` for what came before."""
+        came = await admit(self._store, self.session_id, source, external_id, message)
+        if came:
+            self.wake()
+        return came
+
     async def work_off(self) -> TurnEnd | None:
-        """Take a turn for everything that waits, and finish what was cut off."""
-        self._stopping = False
-        turn = self._turn = self._jobs.create_task(self._attempt())
+        """Take a turn for everything that waits, finish what was cut off, and return how the last turn ended."""
+        self.wake()
         try:
-            outcome = await asyncio.shield(turn)
+            return await self._lane.finished()
         except asyncio.CancelledError:
-            if not self._stopping:
-                turn.cancel()
-                raise
-            return TurnStopped()
-        finally:
-            self._turn = None
-        if isinstance(outcome, TalariaError):
-            raise outcome
-        return outcome
+            await self._lane.close()
+            raise
+
+    def wake(self) -> None:
+        """See to it that what waits in the inbox is worked off, now or behind the running turn."""
+        self._lane.wake()
+
+    async def settled(self) -> TurnEnd | None:
+        """Wait until nothing is being worked on, and return how the last turn ended; raises what ended the work."""
+        return await self._lane.finished()
 
     def stop(self) -> bool:
-        """Stop the running turn at once; ``False`` when none is running."""
-        if self._turn is None:
-            return False
-        self._stopping = True
-        self._turn.cancel()
-        return True
+        """Stop the running turn at once, and go on with what waits behind it; ``False`` when none is running."""
+        return self._lane.stop()
 
-    def join(self, message: Message) -> bool:
-        """Let a message join the running turn before its next model call; ``False`` when none is running."""
-        if self._turn is None:
-            return False
-        self._joining.append(message)
-        return True
+    async def steer(self, message: Message, *, source: str, external_id: str) -> None:
+        """Let a message join the running turn before its next model call; where that comes too late it gets its own."""
+        came = arrival(self.session_id, source, external_id, message, kind=STEERING)
+        await self._store.write(lambda tx: tx.inbox.add(came))
+        self._steered = True
+        self.wake()
 
-    async def _attempt(self) -> TurnEnd | TalariaError | None:
-        """Return what became of the turns: an error that was raised here would end the side jobs as well."""
-        try:
-            return await work_off(self._store, self.session_id, self._take_turn, finishing=self._desk.finishing)
-        except TalariaError as error:
-            return error
+    def follow(self) -> None:
+        """Begin what followers do behind a reply anew: something they heed has changed, or the program has begun."""
+        for follower in self._desk.followers:
+            job = partial(self._follow, follower)
+            if follower.resumable:
+                self._beside.restart(follower, job)
+            else:
+                self._beside.start(job)
 
-    async def _take_turn(self, turn: TurnLog) -> TurnEnd:
+    async def shrink(self) -> bool:
+        """Summarise the older part of the conversation; ``False`` where there is nothing to gain."""
+        window = self._agent.window
+        await window.open(await self._store.read(lambda tx: tx.messages.load(self.session_id)))
+        return await window.shrink(self._desk.emit)
+
+    async def _work_off(self) -> TurnEnd | None:
+        return await work_off(self._store, self.session_id, self._take_turn, finishing=self._finish)
+
+    def _finish(self, tx: Transaction, ending: Ending) -> None:
+        for follower in self._desk.followers:
+            follower.turn_ended(tx, ending)
+
+    async def _take_turn(self, turn: StoredTurn) -> TurnEnd:
         if self._desk.beforehand is not None and not self._begun:
             await self._desk.beforehand()
         self._begun = True
-        end = await self._agent.take_turn(turn, self._surroundings(), self._desk.limits)
-        for job in self._desk.afterwards:
-            self._beside(job)
+        try:
+            end = await self._agent.take_turn(turn, self._surroundings(turn), self._desk.limits)
+        except asyncio.CancelledError:
+            if self._lane.stopping:
+                self.follow()
+            raise
+        self.follow()
         if isinstance(end, TurnAnswered):
-            self._beside(self._tend)
+            self._beside.start(self._tend)
         return end
 
-    def _beside(self, job: Callable[[], Awaitable[None]]) -> None:
-        """Do something behind the back of the conversation: it holds nothing up and breaks nothing."""
-        task = self._jobs.create_task(self._guarded(job))
-        self._side_jobs.add(task)
-        task.add_done_callback(self._side_jobs.discard)
-
-    async def _guarded(self, job: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await job()
-        except TalariaError as error:
-            log.info("session %s: %s", self.session_id, error)
+    async def _follow(self, follower: Follower) -> None:
+        if await follower.follow_up():
+            self.wake()
 
     async def _tend(self) -> None:
         """Do what can wait until the reply is out: a title, and a summary of what grows too long."""
@@ -174,7 +186,11 @@ class Conversation:
 
         await self._store.write(name)
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self, turn: StoredTurn) -> Surroundings:
+        async def joined() -> list[Message]:
+            steered, self._steered = self._steered, False
+            return await turn.let_join() if steered else []
+
         return Surroundings(
             emit=self._desk.emit,
             person=self._desk.person,
@@ -183,10 +199,6 @@ class Conversation:
             owner=self._desk.owner,
             mask=self._desk.mask,
             budget=self._desk.budget,
-            joined=self._hand_over,
-            stopped=lambda: self._stopping,
+            joined=joined,
+            stopped=lambda: self._lane.stopping,
         )
-
-    def _hand_over(self) -> list[Message]:
-        joining, self._joining = self._joining, []
-        return joining

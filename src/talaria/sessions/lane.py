@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import Arrival, SessionClaim
-from talaria.contracts.turn_log import TurnLog
 from talaria.core.errors import Refused
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId, is_gone, new_turn_id
@@ -19,17 +19,31 @@ from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
 from talaria.sessions.unbroken import unbroken
 
 LEASE = timedelta(seconds=15)
-TakeTurn = Callable[[TurnLog], Coroutine[Any, Any, TurnEnd]]
+TakeTurn = Callable[[StoredTurn], Coroutine[Any, Any, TurnEnd]]
 Work = tuple[TurnId, list[int]]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
 
 
+def arrival(
+    session_id: SessionId, source: str, external_id: str, message: Message, *, kind: str = "message", priority: int = 0
+) -> Arrival:
+    """Return a message as something that arrives in the inbox of a conversation."""
+    return Arrival(
+        session_id=session_id,
+        source=source,
+        external_id=external_id,
+        payload=_encode(message).decode(),
+        kind=kind,
+        priority=priority,
+    )
+
+
 async def admit(store: Store, session_id: SessionId, source: str, external_id: str, message: Message) -> bool:
     """Put a message in the inbox of a conversation; ``False`` for one that came before."""
-    arrival = Arrival(session_id=session_id, source=source, external_id=external_id, payload=_encode(message).decode())
-    return await store.write(lambda tx: tx.inbox.add(arrival)) is not None
+    came = arrival(session_id, source, external_id, message)
+    return await store.write(lambda tx: tx.inbox.add(came)) is not None
 
 
 async def work_off(
@@ -102,9 +116,9 @@ def _begin(tx: Transaction, claim: SessionClaim) -> Work | None:
 
 
 def _log(store: Store, claim: SessionClaim, turn_id: TurnId, settled: list[int], finishing: Finishing) -> StoredTurn:
-    def finish(tx: Transaction, end: TurnEnd, reply: Message | None) -> None:
+    def finish(tx: Transaction, ending: Ending) -> None:
         tx.inbox.settle(settled)
-        finishing(tx, end, reply)
+        finishing(tx, ending)
 
     return StoredTurn(store, claim, turn_id, finish)
 

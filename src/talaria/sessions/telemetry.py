@@ -5,13 +5,17 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from typing import ClassVar
 
 import aiohttp
 import msgspec
 from msgspec import Struct
 
+from talaria.contracts.follower import Ending
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.stores.turns import Step, Turn
+from talaria.core.ids import TurnId
 from talaria.sessions.otlp import OtlpSpan, encode_spans, spans_of
 from talaria.sessions.trace import read_turn
 
@@ -146,3 +150,31 @@ def _spans(finished: FinishedTurn) -> list[OtlpSpan]:
 def _retry_after(headers: Mapping[str, str]) -> timedelta:
     asked = headers.get("Retry-After", "")
     return timedelta(seconds=int(asked)) if asked.isascii() and asked.isdecimal() and len(asked) < 6 else timedelta()
+
+
+class TurnExports:
+    """Implements `Follower`: hands each finished turn of a conversation to an exporter."""
+
+    resumable: ClassVar = False
+
+    def __init__(self, store: Store, session: Session, exporter: TurnExporter) -> None:
+        self._store = store
+        self._session = session
+        self._exporter = exporter
+        self._ended: TurnId | None = None
+
+    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
+        """Remember which turn it was."""
+        self._ended = ending.turn_id
+
+    async def follow_up(self) -> bool:
+        """Hand the turn over."""
+        ended, self._ended = self._ended, None
+
+        def last(tx: Transaction) -> list[tuple[Turn, list[Step]]]:
+            turns = tx.turns.find(self._session.id, limit=2)
+            return [(turn, tx.turns.steps(turn.id)) for turn in turns if turn.id == ended]
+
+        for turn, steps in await self._store.read(last):
+            self._exporter.finished(self._session, turn, steps)
+        return False

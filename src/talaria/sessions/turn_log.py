@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
+from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.contracts.stores.messages import StoredMessage
@@ -19,10 +20,12 @@ from talaria.sessions.unbroken import unbroken
 
 T = TypeVar("T")
 MODEL, TOOL = "model", "tool"
-Finishing = Callable[[Transaction, TurnEnd, Message | None], None]
+Finishing = Callable[[Transaction, Ending], None]
+
+STEERING = "steering"
 
 
-def nothing_more(tx: Transaction, end: TurnEnd, reply: Message | None) -> None:
+def nothing_more(tx: Transaction, ending: Ending) -> None:
     """Do nothing more with the end of a turn."""
 
 
@@ -35,6 +38,7 @@ class CallRecord(Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_call = msgspec.json.Decoder(CallRecord).decode
+_decode_message = msgspec.json.Decoder(Message).decode
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -103,9 +107,24 @@ class StoredTurn:
         def work(tx: Transaction) -> None:
             if tx.turns.end(self._turn_id, *_outcome(end)):
                 self._append(tx, [reply] if reply else [], step)
-                self._finishing(tx, end, reply)
+                self._finishing(tx, Ending(self.session_id, self._turn_id, end, reply))
 
         await self._write(work)
+
+    async def let_join(self) -> list[Message]:
+        """Make what was written to steer this turn a part of it, and return that."""
+        joined: list[Message] = []
+
+        def work(tx: Transaction) -> None:
+            waiting = [item for item in tx.inbox.unsettled(self.session_id) if item.state == "waiting"]
+            steering = [item for item in waiting if item.kind == STEERING]
+            joined[:] = [_decode_message(item.payload) for item in steering]
+            tx.inbox.settle([item.id for item in steering])
+            if joined:
+                tx.messages.append(self.session_id, joined)
+
+        await self._write(work)
+        return joined
 
     async def _record(self, work: Callable[[Transaction], None], *, may_wait: bool) -> None:
         if may_wait:

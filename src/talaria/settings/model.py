@@ -85,6 +85,22 @@ class Cli(Section, frozen=True):
         ),
     ] = ""
 
+    theme: Annotated[
+        Literal["auto", "dark", "light", "mono"],
+        Meta(description="The colours of the chat; auto asks the terminal, mono has none.", extra=_LIVE),
+    ] = "auto"
+    plain: Annotated[
+        bool,
+        Meta(description="Whether the chat is plain lines of text, as for screen readers and dumb terminals."),
+    ] = False
+    busy: Annotated[
+        Literal["queue", "steer", "interrupt"],
+        Meta(
+            description="What becomes of a message typed while a turn runs: it waits, joins the turn, or stops it.",
+            extra=_LIVE,
+        ),
+    ] = "queue"
+
 
 class Sessions(Section, frozen=True):
     """How long conversations are kept."""
@@ -261,6 +277,21 @@ class Agent(Section, frozen=True):
     ] = 0
 
 
+class Goals(Section, frozen=True):
+    """How long a standing goal is worked at before a person is asked; 0 means no limit."""
+
+    max_turns: Annotated[int, Meta(ge=1, le=10_000, description="The most turns.", extra=_LIVE)] = 20
+    max_tokens: Annotated[int, Meta(ge=0, description="The most tokens.", extra=_LIVE)] = 0
+    max_dollars: Annotated[float, Meta(ge=0, description="The most dollars.", extra=_LIVE)] = 0.0
+    max_minutes: Annotated[int, Meta(ge=0, description="The most minutes, waiting included.", extra=_LIVE)] = 0
+    judge_seconds: Annotated[
+        int, Meta(ge=1, le=3600, description="How long to wait for the judge of a turn.", extra=_LIVE)
+    ] = 60
+    verify_seconds: Annotated[
+        int, Meta(ge=1, le=86_400, description="How long a goal's `verify:` command may take.", extra=_LIVE)
+    ] = 300
+
+
 class Budget(Section, frozen=True):
     """What may be spent on models, in dollars; 0 means no limit."""
 
@@ -399,6 +430,7 @@ class Settings(Section, frozen=True):
     models: dict[str, ModelFacts] = {}
     embedded: Embedded = Embedded()
     agent: Agent = Agent()
+    goals: Goals = Goals()
     budget: Budget = Budget()
     tools: Tools = Tools()
     surfaces: dict[str, Surface] = {}

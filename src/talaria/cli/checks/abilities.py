@@ -4,7 +4,8 @@ import shutil
 from collections.abc import Iterator
 
 from talaria.cli.checks.findings import Finding, ok, warning
-from talaria.cli.services import Chosen, Services
+from talaria.cli.services import Services
+from talaria.contracts.models import Chosen
 from talaria.core.errors import TalariaError
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.faults import nearest

@@ -1,0 +1,80 @@
+"""What every conversation of a process shares: settings, store, models, and how one is opened."""
+
+from asyncio import TaskGroup
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.app.chats import open_chat
+from talaria.app.logs import close_log, open_log
+from talaria.app.models import Models
+from talaria.app.overview import version
+from talaria.app.racks import ProfileKnowledge, ProfileSettings
+from talaria.app.secrecy import secret_values
+from talaria.app.stores import open_store
+from talaria.commands.house import Identity
+from talaria.contracts.store import Store
+from talaria.sessions.chat import Chat, ChatWish
+from talaria.sessions.seat import Emit
+from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile
+from talaria.settings.secrets import Secrets
+from talaria.tools.output import masking
+
+
+class House(Struct, frozen=True, kw_only=True):
+    """Implements `commands.House`; ``notes`` are sentences about the opening that the person should read."""
+
+    settings: Settings
+    profile: Profile
+    secrets: Secrets
+    environment: Mapping[str, str]
+    store: Store
+    models: Models
+    mask: Callable[[str], str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> Identity:
+        """Which Talaria this is."""
+        kind = "PostgreSQL" if self.settings.store.url else "SQLite"
+        return Identity(version=version(), profile=self.profile.name, folder=self.profile.folder, store=kind)
+
+    @property
+    def settings_rack(self) -> ProfileSettings:
+        """The settings of the profile."""
+        return ProfileSettings(self.profile, self.environment)
+
+    @property
+    def knowledge(self) -> ProfileKnowledge:
+        """What the agent knows and can do."""
+        return ProfileKnowledge(self.settings, self.profile, Path.cwd())
+
+    async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
+        """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
+        return await open_chat(self, wish, emit, stack, jobs)
+
+
+def open_house(
+    settings: Settings, profile: Profile, secrets: Secrets, environment: Mapping[str, str], stack: AsyncExitStack
+) -> House:
+    """Open what conversations share; leaving ``stack`` closes it."""
+    profile.prepare()
+    mask = masking(secret_values(settings, secrets))
+    stack.callback(close_log, open_log(profile, settings.log.level, mask))
+    store, notes = open_store(settings, profile)
+    stack.push_async_callback(store.close)
+    models = Models(settings, secrets, profile.folder)
+    stack.push_async_callback(models.close)
+    return House(
+        settings=settings,
+        profile=profile,
+        secrets=secrets,
+        environment=environment,
+        store=store,
+        models=models,
+        mask=mask,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,1 @@
+"""Slash commands, one file each, the same behind every front door."""

@@ -1,0 +1,107 @@
+"""What commands ask of the program as a whole; `app` hands them the real thing."""
+
+from asyncio import TaskGroup
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from talaria.contracts.models import Chosen, Listing
+from talaria.contracts.store import Store
+from talaria.contracts.tool import ToolsetState
+from talaria.sessions.chat import Chat, ChatWish
+from talaria.sessions.seat import Emit
+
+
+class ModelRack(Protocol):
+    """The models that can be used."""
+
+    async def find(self, words: str) -> Chosen:
+        """Return the model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means; raises where there is none."""
+
+    async def listing(self, *, local_only: bool = False) -> Listing:
+        """Ask every provider that can be used for its models."""
+
+
+class Setting(Struct, frozen=True):
+    """One key of the settings; secrets in its value are masked."""
+
+    key: str
+    value: str
+    about: str
+    is_default: bool
+
+
+class SettingsRack(Protocol):
+    """The settings of the profile."""
+
+    def list(self) -> Sequence[Setting]:
+        """Return every key."""
+
+    def change(self, key: str, value: str) -> str:
+        """Write a value and return a sentence about what that means; raises what is wrong with it."""
+
+
+class Skill(Struct, frozen=True):
+    """Something the agent has learned to do."""
+
+    name: str
+    about: str
+
+
+class Knowledge(Protocol):
+    """What the agent knows and can do."""
+
+    def toolsets(self) -> Sequence[ToolsetState]:
+        """Return every tool, by group."""
+
+    def skills(self) -> Sequence[Skill]:
+        """Return every skill."""
+
+    def memory(self) -> str:
+        """Return what the agent remembers, as text."""
+
+    def personalities(self) -> Mapping[str, str]:
+        """Return the first line of each personality by its name."""
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Which Talaria this is."""
+
+    version: str
+    profile: str
+    folder: Path
+    store: str
+
+
+class House(Protocol):
+    """The program, as far as commands and front doors need it; implements `ChatOpener`."""
+
+    @property
+    def identity(self) -> Identity:
+        """Which Talaria this is."""
+
+    @property
+    def store(self) -> Store:
+        """Where conversations are kept."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences about the opening that the person should read."""
+
+    @property
+    def models(self) -> ModelRack:
+        """The models that can be used."""
+
+    @property
+    def settings_rack(self) -> SettingsRack:
+        """The settings of the profile."""
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What the agent knows and can do."""
+
+    async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
+        """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""

@@ -1,0 +1,58 @@
+"""Use a command: find what was meant, check that it may be used here and now, and do it."""
+
+import difflib
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from talaria.commands.command import Command, Errand
+from talaria.commands.finding import matching
+from talaria.core.errors import TalariaError
+
+
+def is_command(text: str) -> bool:
+    """Tell whether somebody means a command: a slash and a word, not a path."""
+    name = text.partition(" ")[0]
+    return name.startswith("/") and len(name) > 1 and "/" not in name[1:] and "\n" not in name
+
+
+async def use_command(text: str, errand: Errand) -> None:
+    """Do what ``/name words`` says, and show what became of it; never raises what a person can be told."""
+    name, _, words = text.strip().partition(" ")
+    found = matching(name, errand.commands)
+    if len(found) != 1:
+        errand.place.show(_unclear(name, found, errand.commands))
+        return
+    command = found[0]
+    refusal = _refusal(command, errand)
+    if refusal:
+        errand.place.show(refusal)
+        return
+    try:
+        await command.run(structs.replace(errand, words=words.strip()))
+    except TalariaError as error:
+        errand.place.show(str(error) if errand.author.owner else error.public)
+
+
+def usable(commands: Sequence[Command], *, terminal: bool, owner: bool = True) -> tuple[Command, ...]:
+    """Return the commands that somebody may use in the terminal, or in a chat."""
+    elsewhere = "chat" if terminal else "terminal"
+    return tuple(one for one in commands if one.where != elsewhere and (owner or one.who == "anyone"))
+
+
+def _unclear(name: str, found: Sequence[Command], commands: Sequence[Command]) -> str:
+    if found:
+        return f"`{name}` could be {', '.join(f'`/{command.name}`' for command in found)}: type more of it."
+    names = [known for command in commands for known in command.names]
+    near = difflib.get_close_matches(name.removeprefix("/"), names, n=1)
+    return f"There is no command `{name}`. " + (f"Did you mean `/{near[0]}`?" if near else "`/help` lists them.")
+
+
+def _refusal(command: Command, errand: Errand) -> str:
+    if command not in usable(errand.commands, terminal=errand.screen is not None, owner=errand.author.owner):
+        if command.who == "owner" and not errand.author.owner:
+            return f"`/{command.name}` is for the owner of this agent."
+        return f"`/{command.name}` works in {'chats' if command.gateway_only else 'the terminal'} only."
+    if command.during_turn == "refused" and errand.seat.busy:
+        return f"A turn is running: stop it first (`/stop`), then use `/{command.name}`."
+    return ""

@@ -1,0 +1,1 @@
+"""Standing goals: whether a finished turn calls for another."""

@@ -1,0 +1,143 @@
+"""A place at which one conversation is open at a time, and another can be opened in its stead."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Protocol
+
+from msgspec import structs
+
+from talaria.contracts.store import Store, Transaction
+from talaria.core.addresses import Address
+from talaria.core.errors import Refused
+from talaria.core.events import TurnEvent
+from talaria.core.ids import SessionId, new_id
+from talaria.core.messages import Message, Part
+from talaria.sessions.chat import Chat, ChatWish
+
+Emit = Callable[[TurnEvent], None]
+
+
+class ChatOpener(Protocol):
+    """Opens conversations on one store."""
+
+    @property
+    def store(self) -> Store:
+        """Where they are kept."""
+
+    async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: asyncio.TaskGroup) -> Chat:
+        """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
+
+
+class Seat:
+    """One place; ``wish`` says how conversations are opened there.
+
+    ``key`` and ``address`` are those of a place that is bound to its conversation, so that it is found again.
+    """
+
+    def __init__(
+        self,
+        opener: ChatOpener,
+        wish: ChatWish,
+        emit: Emit,
+        jobs: asyncio.TaskGroup,
+        *,
+        key: str = "",
+        address: Address | None = None,
+    ) -> None:
+        self.opener = opener
+        self.wish = wish
+        self.jobs = jobs
+        self._emit = emit
+        self._key = key
+        self._address = address
+        self._stack = AsyncExitStack()
+        self._chat: Chat | None = None
+
+    @property
+    def store(self) -> Store:
+        """Where conversations are kept."""
+        return self.opener.store
+
+    @property
+    def chat(self) -> Chat:
+        """The conversation that is open."""
+        if self._chat is None:
+            raise Refused("No conversation is open here yet.")
+        return self._chat
+
+    @property
+    def session_id(self) -> SessionId:
+        """Which conversation is open."""
+        return self.chat.conversation.session_id
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is running in it."""
+        return self._chat is not None and self._chat.conversation.busy
+
+    async def open(self) -> Chat:
+        """Open the conversation that the wish means, and go on with what was left unfinished in it."""
+        return await self._open(self.wish)
+
+    async def begin_anew(self) -> Chat:
+        """Leave the conversation and begin another."""
+        await self._leave()
+        return await self._open(structs.replace(self.wish, resume="", latest=False))
+
+    async def move_to(self, session_id: SessionId) -> Chat:
+        """Leave the conversation and go on with another, which from now on is here and nowhere else."""
+        await self._leave()
+        await self.store.write(lambda tx: self._bring(tx, session_id))
+        return await self._open(structs.replace(self.wish, resume=session_id, latest=False))
+
+    async def renew(self) -> Chat:
+        """Open the same conversation anew: its model or its tools are others now."""
+        session_id = self.session_id
+        await self._close()
+        return await self._open(structs.replace(self.wish, resume=session_id, latest=False))
+
+    async def put(self, *parts: Part, steering: bool = False) -> None:
+        """Take what a person says here: for the next turn, or for the one that is running."""
+        message = Message(role="user", parts=parts, at=datetime.now(UTC))
+        conversation = self.chat.conversation
+        add = conversation.steer if steering and conversation.busy else conversation.put
+        await add(message, source=self.wish.source, external_id=new_id())
+
+    async def close(self) -> None:
+        """Leave the conversation."""
+        if self._chat is not None:
+            await self._leave()
+
+    async def _open(self, wish: ChatWish) -> Chat:
+        self._chat = chat = await self.opener.open_chat(wish, self._emit, self._stack, self.jobs)
+        chat.conversation.wake()
+        chat.conversation.follow()
+        return chat
+
+    async def _leave(self) -> None:
+        """Close the conversation, and forget it if nothing was ever said in it."""
+        session_id = self.session_id
+        await self._close()
+        await self.store.write(lambda tx: _forget_if_empty(tx, session_id))
+
+    async def _close(self) -> None:
+        self._chat = None
+        stack, self._stack = self._stack, AsyncExitStack()
+        await stack.aclose()
+
+    def _bring(self, tx: Transaction, session_id: SessionId) -> None:
+        for binding in tx.bindings.of_session(session_id):
+            if binding.key != self._key:
+                tx.bindings.unbind(binding.key)
+        if self._address is not None:
+            tx.bindings.bind(self._key, session_id, self._address)
+
+
+def _forget_if_empty(tx: Transaction, session_id: SessionId) -> None:
+    session = tx.sessions.get(session_id)
+    if session is None or session.message_count or session.title or session.parent_id:
+        return
+    if not tx.inbox.unsettled(session_id):
+        tx.sessions.delete(session_id)
