@@ -1,0 +1,131 @@
+"""Draw the picture of the terminal chat for the documents: a real run, with a scripted model."""
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from talaria.testing.model_server import Ask, ModelServer, Say, Tokens
+from talaria.testing.picture import draw
+from talaria.testing.screen import Screen, open_screen
+
+ROOT = Path(__file__).parent.parent
+PICTURE = ROOT / "docs" / "pictures" / "terminal.svg"
+TITLE = "talaria"
+COLUMNS, ROWS = 92, 30
+PROMPT = re.compile("^[>\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}]", re.MULTILINE)
+STILL_SECONDS = 0.7
+
+FOLDER = "tides"
+FILES = {
+    "tides.py": """\
+from datetime import datetime, timedelta
+
+def next_high_tide(last: datetime) -> datetime:
+    return last + timedelta(hours=12)
+""",
+    "harbour.csv": "harbour,last high tide\nSaint-Malo,2026-03-20 19:42\n",
+}
+ANSWERS = (
+    Say(calls=[Ask("read_file", {"path": "tides.py"})], usage=Tokens(input=5210, output=48)),
+    Say(
+        """\
+It counts with half a **solar** day, but tides follow the moon: from one high tide to the next it takes *12 h 25 min*.
+That is why `next_high_tide` is 50 minutes early after a day.
+
+```python
+LUNAR_DAY = timedelta(hours=24, minutes=50)
+
+def next_high_tide(last: datetime) -> datetime:
+    return last + LUNAR_DAY / 2
+```
+
+- Saint-Malo: **08:07**, not 07:42
+- the error grows by 25 minutes with each tide
+
+Shall I change the file?
+""",
+        usage=Tokens(input=212, output=164, cache_read=5258),
+    ),
+)
+STEPS = (
+    ("wait", PROMPT),
+    ("type", "Why are the tides of tides.py too early?"),
+    ("press", "enter"),
+    ("wait", "Shall I change the file?"),
+    ("rest", STILL_SECONDS),
+)
+
+
+def main() -> None:
+    """Run the steps and write the picture."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=PICTURE, help="where to write it")
+    file: Path = parser.parse_args().file
+    picture = asyncio.run(_picture())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(picture)
+
+
+async def _picture() -> str:
+    with TemporaryDirectory() as temporary:
+        home = Path(temporary)
+        folder = home / FOLDER
+        folder.mkdir()
+        for name, text in FILES.items():
+            (folder / name).write_text(text)
+        async with ModelServer() as server:
+            server.script(*ANSWERS)
+            environment = _environment(home, server.url)
+            command = [str(Path(sys.executable).parent / "talaria")]
+            async with open_screen(command, env=environment, columns=COLUMNS, rows=ROWS, cwd=folder) as screen:
+                for action, what in STEPS:
+                    await _take(screen, action, what)
+                return draw(screen.styled, title=TITLE, cursor=screen.cursor)
+
+
+def _environment(home: Path, url: str) -> dict[str, str]:
+    """Make a home whose model is the scripted one, and return the environment that chooses it."""
+    profile = home / ".talaria" / "profiles" / "default"
+    profile.mkdir(parents=True)
+    (profile / "config.toml").write_text(
+        f'[model]\nprovider = "scripted"\nname = "scripted"\n[providers.scripted]\nbase_url = "{url}/v1"\n'
+    )
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {
+        "PATH": path,
+        "HOME": str(home),
+        "TALARIA_HOME": str(home / ".talaria"),
+        "LANG": "C.UTF-8",
+        "COLORTERM": "truecolor",
+    }
+
+
+async def _take(screen: Screen, action: str, what: object) -> None:
+    match action, what:
+        case "wait", str() | re.Pattern():
+            await screen.wait_for(what)
+        case "type", str():
+            await screen.type(what)
+        case "press", str():
+            await screen.press(what)
+        case "rest", float():
+            await _rest(screen, what)
+        case _:
+            raise AssertionError(f"There is no step {action} {what!r}.")
+
+
+async def _rest(screen: Screen, seconds: float) -> None:
+    """Wait until nothing has been drawn for so long."""
+    left = seconds
+    while left > 0:
+        await asyncio.sleep(left)
+        left = screen.changed_at + seconds - perf_counter()
+
+
+if __name__ == "__main__":
+    main()
