@@ -1,0 +1,209 @@
+"""How soon one can type to `talaria`, and how soon a key shows while a reply streams, beside a bare line editor."""
+
+import asyncio
+import compileall
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
+from time import clock_gettime, perf_counter
+
+from bench import peer_hermes
+from bench.measure import SOURCE, Figure, Times, byte_code_environment, installed
+from talaria.testing.screen import Screen, open_screen
+
+NAME = "prompt"
+
+_MARK = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
+_BARE = f'from prompt_toolkit import PromptSession; PromptSession().prompt("{_MARK} ")'
+_KEY = "\N{SECTION SIGN}"  # stands in no reply
+_TOKENS_PER_SECOND = 200
+_KEY_SECONDS = 0.05
+_PART = """\
+## Part {number}
+
+Tides follow the **moon**, not the sun: from one high tide to the next it takes *12 h 25 min*, give or take the wind.
+
+1. read the `harbour` of the table,
+2. add half a lunar day to its last tide,
+3. say which tide comes next, and whether it is a spring tide.
+
+```python
+LUNAR_DAY = timedelta(hours=24, minutes=50)
+
+def next_high_tide(last: datetime, *, tides: int = {number}) -> datetime:
+    return last + tides * LUNAR_DAY / 2  # twice a day, nearly
+```
+
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A program that asks for a line: how to start it, and the marks that its input line may begin with."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    marks: tuple[str, ...] = (_MARK,)
+
+
+def run(quick: bool) -> list[Figure]:
+    """Measure the start, then the keys."""
+    with _prepared(5 if quick else 15) as (_, programs):
+        times = asyncio.run(_start(programs, rounds=5 if quick else 15))
+        echoes = asyncio.run(_type_to_all(programs, rounds=1 if quick else 3, seconds=4 if quick else 12))
+    return [*_start_figures(times), *_echo_figures(echoes)]
+
+
+def run_beside_peer(quick: bool) -> list[Figure]:
+    """Measure the start of another agent's prompt as well; it is installed if it is not yet, which takes minutes."""
+    hermes = peer_hermes.install()
+    with _prepared(5) as (url, programs):
+        ours = programs["talaria"]
+        home = Path(ours.environment["TALARIA_HOME"]).parent / "hermes"
+        environment = {**ours.environment, **peer_hermes.prepare(home, url)}
+        programs["hermes"] = Prompt([hermes], environment)
+        times = asyncio.run(_start(programs, rounds=2 if quick else 5))
+    return [
+        *_start_figures(times),
+        Figure(
+            "prompt is up, wall, beside hermes", times["talaria"].wall * 1000, "ms", 0.1, times["hermes"].wall * 1000
+        ),
+        Figure("prompt is up, CPU, beside hermes", times["talaria"].cpu * 1000, "ms", 0.1, times["hermes"].cpu * 1000),
+    ]
+
+
+def _start_figures(times: Mapping[str, Times]) -> Iterator[Figure]:
+    ours, bare = times["talaria"], times["bare"]
+    yield Figure("prompt is up, wall, beside a bare prompt_toolkit", ours.wall * 1000, "ms", 3, bare.wall * 1000)
+    yield Figure("prompt is up, CPU, beside a bare prompt_toolkit", ours.cpu * 1000, "ms", 3, bare.cpu * 1000)
+
+
+def _echo_figures(echoes: Mapping[str, list[float]]) -> Iterator[Figure]:
+    ours, bare = ([1000 * one for one in echoes[name]] for name in ("talaria", "bare"))
+    what = f"key shows while {_TOKENS_PER_SECOND} tokens/s stream"
+    yield Figure(f"{what}, p50, beside a bare prompt at rest", median(ours), "ms", 5, median(bare))
+    yield Figure(f"{what}, p99, beside a bare prompt at rest", _p99(ours), "ms", 10, _p99(bare))
+    yield Figure(f"{what}, p99", _p99(ours), "ms", 30)
+    yield Figure(f"{what}, worst of {len(ours)} keys", max(ours), "ms", 30)
+
+
+def _p99(samples: Sequence[float]) -> float:
+    return quantiles(samples, n=100, method="inclusive")[-1]
+
+
+async def _start(programs: Mapping[str, Prompt], *, rounds: int) -> dict[str, Times]:
+    """Start every program once a round, one after the other, and return the medians; the first round warms up."""
+    runs: dict[str, list[Times]] = {name: [] for name in programs}
+    for _ in range(rounds + 1):
+        for name, program in programs.items():
+            begun = perf_counter()
+            async with open_screen(program.command, env=program.environment) as screen:
+                await _await_prompt(screen, program)
+                await screen.type(_KEY)
+                await screen.wait_until(lambda: _KEY in screen.cursor_line, wanted="the key")
+                runs[name].append(Times(wall=screen.changed_at - begun, cpu=_cpu_seconds(screen)))
+    return {
+        name: Times(wall=median(one.wall for one in times[1:]), cpu=median(one.cpu for one in times[1:]))
+        for name, times in runs.items()
+    }
+
+
+async def _type_to_all(programs: Mapping[str, Prompt], *, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Type to each program in turn, and return the seconds that each key took to show."""
+    echoes: dict[str, list[float]] = {name: [] for name in programs}
+    gc.freeze()
+    for _ in range(rounds):
+        for name, program in programs.items():
+            async with open_screen(program.command, env=program.environment) as screen:
+                await _await_prompt(screen, program)
+                if name == "bare":
+                    echoes[name] += await _type(screen, seconds)
+                else:
+                    echoes[name] += await _type_while_it_answers(screen, seconds)
+    return echoes
+
+
+async def _type_while_it_answers(screen: Screen, seconds: float) -> list[float]:
+    await screen.type("How do tides work?\n")
+    await screen.wait_for("Part 1")
+    echoes = await _type(screen, seconds)
+    parts = int(seconds * _TOKENS_PER_SECOND / 2 / len(_PART.split()))
+    shown = "\n".join(screen.scrollback)
+    if f"Part {parts}" not in shown or "The end" in shown:
+        sys.exit(f"The reply did not stream while keys were typed:\n{screen.text}")
+    return echoes
+
+
+async def _type(screen: Screen, seconds: float) -> list[float]:
+    """Type a character and take it back, again and again, and return how long each of these took to show."""
+    echoes: list[float] = []
+    there = False
+    now = end = perf_counter()
+    end += seconds
+    while now < end:
+        there = not there
+        sent = perf_counter()
+        await screen.press(_KEY if there else "backspace")
+        await screen.wait_until(lambda: (_KEY in screen.cursor_line) == there, wanted="the key")  # noqa: B023 - at once
+        echoes.append(screen.changed_at - sent)
+        now += _KEY_SECONDS
+        await asyncio.sleep(now - perf_counter())
+    return echoes
+
+
+async def _await_prompt(screen: Screen, program: Prompt) -> None:
+    """Wait until the cursor stands behind the mark, whatever hint follows it."""
+    await screen.wait_until(
+        lambda: screen.cursor_line.startswith(program.marks) and screen.cursor.column == 2,
+        seconds=60,
+        wanted="a prompt",
+    )
+
+
+def _cpu_seconds(screen: Screen) -> float:
+    """Return the time that the processors have spent on a program so far."""
+    # How Linux numbers the clock of another process: see clock_getcpuclockid(3).
+    return clock_gettime(~screen.process.pid << 3 | 2)
+
+
+@contextmanager
+def _prepared(seconds: float) -> Iterator[tuple[str, dict[str, Prompt]]]:
+    """Yield a model that answers for so long, and the programs to measure."""
+    compileall.compile_dir(SOURCE, quiet=1)
+    with TemporaryDirectory() as folder, _served(seconds) as url:
+        profile = Path(folder) / "talaria" / "profiles" / "default"
+        profile.mkdir(parents=True)
+        (profile / "config.toml").write_text(
+            f'[model]\nprovider = "bench"\nname = "scripted"\n[providers.bench]\nbase_url = "{url}/v1"\n'
+        )
+        plain = byte_code_environment() | {"TERM": "xterm-256color", "HOME": folder}
+        yield (
+            url,
+            {
+                "bare": Prompt([sys.executable, "-c", _BARE], plain),
+                "talaria": Prompt(
+                    [installed("talaria")], plain | {"TALARIA_HOME": str(profile.parent.parent)}, (_MARK, ">")
+                ),
+            },
+        )
+
+
+@contextmanager
+def _served(seconds: float) -> Iterator[str]:
+    """Run the model in a process of its own; its reply takes longer than that."""
+    parts = int(2 * seconds * _TOKENS_PER_SECOND / len(_PART.split()))
+    reply = "".join(_PART.format(number=number) for number in range(1, parts + 1)) + "The end."
+    pace = ["--pause", str(1 / _TOKENS_PER_SECOND)]
+    command = [sys.executable, "-m", "talaria.testing.model_server", *pace, "--reply", reply]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
