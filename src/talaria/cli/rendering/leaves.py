@@ -1,0 +1,128 @@
+"""Blocks that hold text: how the line they begin with is recognised, and what is kept of them while they last."""
+
+import re
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from talaria.cli.rendering.code import Highlighter
+from talaria.cli.rendering.containers import indent_of
+from talaria.cli.rendering.table import Table
+
+_FIND_FENCE = re.compile(r"(?P<marks>`{3,}(?=[^`]*$)|~{3,})(?P<info>.*)")
+_FIND_HEADING = re.compile(r"(#{1,6})(?: +|$)")
+_IS_RULE = re.compile(r"(?:\*[ ]*){3,}|(?:-[ ]*){3,}|(?:_[ ]*){3,}").fullmatch
+_IS_UNDERLINE = re.compile(r"(?:=+|-+) *").fullmatch
+_BEGINS_HTML = re.compile(
+    r"<(?:!--|[?]|![A-Z]|/?(?:address|article|aside|blockquote|body|center|dd|details|div|dl|dt|fieldset|figure|footer"
+    r"|form|h[1-6]|head|header|html|iframe|li|link|main|nav|ol|p|pre|script|section|style|summary|svg|table|tbody|td"
+    r"|textarea|tfoot|th|thead|title|tr|ul)(?=[\s/>]|$))",
+    re.IGNORECASE,
+).match
+
+
+class Paragraph(Struct):
+    """Lines of running text; ``continues`` if what came before them is written already."""
+
+    lines: list[str] = field(default_factory=list)
+    size: int = 0
+    continues: bool = False
+
+
+class Fence(Struct):
+    """Code between two rows of marks; ``indent`` is what the first of them stood in by, ``fresh`` before any output."""
+
+    marks: str
+    indent: int
+    highlighter: Highlighter
+    fresh: bool
+
+
+class Indented(Struct):
+    """Code that stands in by four columns, and the empty lines behind it that may belong to it."""
+
+    blanks: int = 0
+
+
+class Html(Struct):
+    """Lines that are shown as they are, up to an empty one."""
+
+
+class TableRows(Struct):
+    """A table from its second line on; ``fresh`` before any output."""
+
+    table: Table
+    fresh: bool = True
+
+
+class Heading(Struct, frozen=True):
+    """A heading of a level from 1 to 6."""
+
+    level: int
+    text: str
+
+
+Leaf = Paragraph | Fence | Indented | Html | TableRows
+
+
+def copied_leaf(leaf: Leaf) -> Leaf:
+    """Return the same block, to go on from here by itself."""
+    match leaf:
+        case Paragraph():
+            return replace(leaf, lines=list(leaf.lines))
+        case Fence():
+            return replace(leaf, highlighter=leaf.highlighter.copy())
+        case TableRows():
+            return replace(leaf, table=leaf.table.copy())
+        case _:
+            return replace(leaf)
+
+
+def read_fence(rest: str) -> tuple[str, str] | None:
+    """Return the marks that open a fence, and the language behind them."""
+    found = _FIND_FENCE.match(rest.strip())
+    if found is None:
+        return None
+    words = found["info"].strip().strip("{}").split(maxsplit=1)
+    return found["marks"], words[0].lstrip(".") if words else ""
+
+
+def closes_fence(rest: str, marks: str) -> bool:
+    """Return whether this line ends the fence that these marks began."""
+    text = rest.strip()
+    return len(text) >= len(marks) and indent_of(rest) < 4 and text == marks[0] * len(text)
+
+
+def read_heading(rest: str) -> Heading | None:
+    """Return the heading of a line that begins with number signs."""
+    text = rest.strip()
+    found = _FIND_HEADING.match(text)
+    if found is None:
+        return None
+    title = text[found.end() :]
+    bare = title.rstrip("#")
+    return Heading(len(found[1]), (bare if not bare or bare.endswith(" ") else title).strip())
+
+
+def is_rule(rest: str) -> bool:
+    """Return whether a line is a rule across the page."""
+    text = rest.strip()
+    return text[:1] in {"*", "-", "_"} and _IS_RULE(text) is not None
+
+
+def underline_level(rest: str) -> int:
+    """Return which heading a line makes of the paragraph above it, or 0."""
+    text = rest.strip()
+    return 0 if not _IS_UNDERLINE(text) else 1 if text[0] == "=" else 2
+
+
+def begins_html(rest: str) -> bool:
+    """Return whether a line begins a block of HTML."""
+    return _BEGINS_HTML(rest.lstrip(" ")) is not None
+
+
+def begins_leaf(rest: str) -> bool:
+    """Return whether a line begins something that ends a paragraph or a table."""
+    if indent_of(rest) > 3:
+        return False
+    return bool(read_fence(rest) or read_heading(rest)) or is_rule(rest) or begins_html(rest)

@@ -1,0 +1,150 @@
+"""Styled text before it is written: measured in columns, broken into lines, turned into the terminal's sequences."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from talaria.cli.cells import columns
+
+# A text and the numbers of its style; adjacent runs make a line, "\n" within a text ends one.
+Run = tuple[str, str]
+Line = list[Run]
+
+_WIDE = (
+    "\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6"
+    "\U0001f300-\U0001faff\U00020000-\U0003fffd"
+)
+_ATTACHED = "\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
+# Never first in a line.
+_CLOSING = (
+    "\u2026\u3001\u3002\u3005\u3009\u300b\u300d\u300f\u3011\u3015\u30fc"
+    "\uff01\uff09\uff0c\uff0e\uff1a\uff1b\uff1f\uff3d\uff5d,.;:!?)"
+)
+# Between wide characters a line may end without a space; what belongs to one of them stays with it.
+_WIDE_PIECE = rf"[{_WIDE}](?:[{_ATTACHED}]|(?<=\u200d)[{_WIDE}])*[{_CLOSING}]*"
+_FIND_PIECE = re.compile(rf"\n| +|{_WIDE_PIECE}|[^ \n{_WIDE}]+")
+_is_wide = re.compile(f"[{_WIDE}]").match
+_FIND_ASCII_PIECE = re.compile(r"\n| +|[^ \n]+")
+_FIND_JOINED = re.compile(
+    r"(?:\u200d.|(?<=[\U0001f000-\U0001faff\u2600-\u27bf\ufe0f])[\U0001f3fb-\U0001f3ff]|[\u1160-\u11ff])"
+)
+_FIND_EMOJI_STYLE = re.compile(r"([\u00a9\u00ae\u203c-\u3299])\ufe0f")
+
+
+def measure(text: str) -> int:
+    """Return how many columns a terminal needs, with joined emoji counted as the one that is seen."""
+    if text.isascii():
+        return len(text)
+    text = _FIND_EMOJI_STYLE.sub(lambda found: found[0] if columns(found[1]) > 1 else "__", text)
+    return columns(_FIND_JOINED.sub("", text))
+
+
+def wrap(runs: Iterable[Run], width: int, *, cut_words: bool = False) -> list[Line]:
+    """Return the lines that these runs make in ``width`` columns.
+
+    A word that is wider stands on a line of its own and is left to the terminal, so that an address can be copied
+    in one piece; with ``cut_words`` it is cut.
+    """
+    wrapping = _Wrapping(width, cut_words=cut_words)
+    for text, style in runs:
+        find = _FIND_ASCII_PIECE if text.isascii() else _FIND_PIECE
+        for piece in find.findall(text):
+            wrapping.add(piece, style)
+    return wrapping.finish()
+
+
+def line_width(line: Sequence[Run]) -> int:
+    """Return how many columns a line needs."""
+    return sum(measure(text) for text, _ in line)
+
+
+def stripped(line: Line) -> Line:
+    """Return a line without spaces at its end."""
+    while line and not line[-1][0].strip(" "):
+        line = line[:-1]
+    return [*line[:-1], (line[-1][0].rstrip(" "), line[-1][1])] if line else line
+
+
+def ansi(line: Iterable[Run]) -> str:
+    """Return a line with its styles, each of them ended before the line is."""
+    out: list[str] = []
+    pending, current = "", ""
+    for text, style in line:
+        if style == current:
+            pending += text
+            continue
+        out.append(_styled(pending, current))
+        pending, current = text, style
+    out.append(_styled(pending, current))
+    return "".join(out)
+
+
+def _styled(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
+
+
+class _Wrapping:
+    """Words put into lines, one piece after the other; pieces without a space between them stay together."""
+
+    def __init__(self, width: int, *, cut_words: bool) -> None:
+        self._width = max(1, width)
+        self._cut_words = cut_words
+        self._lines: list[Line] = []
+        self._line: Line = []
+        self._used = 0
+        self._word: Line = []
+        self._word_width = 0
+        self._space: Run | None = None
+
+    def add(self, piece: str, style: str) -> None:
+        first = piece[0]
+        if first == " ":
+            self._place()
+            self._space = (piece, style)
+        elif first == "\n":
+            self._break()
+        elif first < "\u2e80" or not _is_wide(first):
+            self._word.append((piece, style))
+            self._word_width += measure(piece)
+        else:
+            self._place()
+            self._word.append((piece, style))
+            self._word_width = measure(piece)
+            self._place()
+
+    def finish(self) -> list[Line]:
+        self._break()
+        return self._lines
+
+    def _break(self) -> None:
+        self._place()
+        self._space = None
+        self._lines.append(self._line)
+        self._line, self._used = [], 0
+
+    def _place(self) -> None:
+        if not self._word:
+            return
+        gap = len(self._space[0]) if self._space and self._line else 0
+        if self._line and self._used + gap + self._word_width > self._width:
+            self._lines.append(self._line)
+            self._line, self._used = [], 0
+        elif gap and self._space:
+            self._line.append(self._space)
+            self._used += gap
+        self._space = None
+        if self._cut_words and self._word_width > self._width:
+            self._place_cut()
+        else:
+            self._line += self._word
+            self._used += self._word_width
+        self._word, self._word_width = [], 0
+
+    def _place_cut(self) -> None:
+        for text, style in self._word:
+            for character in text:
+                size = measure(character)
+                if self._line and self._used + size > self._width:
+                    self._lines.append(self._line)
+                    self._line, self._used = [], 0
+                self._line.append((character, style))
+                self._used += size

@@ -1,0 +1,144 @@
+"""Tables without boxes: columns that are aligned, as wide as they need to be and as the terminal allows."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from talaria.cli.rendering.inline import read_inline
+from talaria.cli.rendering.runs import Line, Run, line_width, stripped, wrap
+from talaria.cli.rendering.themes import Theme
+
+# With so many rows the widths are settled: what comes later is shown at once and has to fit in.
+SETTLED_ROWS = 30
+_LONGEST_CELL = 600
+_NARROWEST = 6
+_MOST_COLUMNS = 30
+_GAP = " │ "
+
+_IS_RULE = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*").fullmatch
+_FIND_CELL = re.compile(r"(?:[^|\\]|\\.|\\$)*", re.DOTALL)
+
+
+def split_row(text: str) -> list[str]:
+    """Return the cells of a row as they are written; a bar behind a backslash belongs to its cell."""
+    text = text.strip().removeprefix("|")
+    cells = [found.strip().replace("\\|", "|") for found in _cells(text)]
+    return cells[:-1] if len(cells) > 1 and not cells[-1] and text.endswith("|") else cells
+
+
+def read_alignment(text: str) -> list[str]:
+    """Return ``<``, ``^`` or ``>`` for each column of the row below the head; nothing if it is no such row."""
+    text = text.strip()
+    if "-" not in text or not _IS_RULE(text):
+        return []
+    return ["^" if one[0] == one[-1] == ":" else ">" if one[-1] == ":" else "<" for one in split_row(text) if one]
+
+
+class _Row(Struct, frozen=True):
+    cells: tuple[list[Run], ...]
+    widths: tuple[int, ...]
+
+
+class Table:
+    """A table being read, row by row."""
+
+    def __init__(self, head: Sequence[str], alignment: Sequence[str], theme: Theme) -> None:
+        self._theme = theme
+        self._alignment = alignment[:_MOST_COLUMNS]
+        self._head = self._read(head, theme.bold)
+        self._rows: list[_Row] = []
+        self._widths: list[int] | None = None
+
+    @property
+    def columns(self) -> int:
+        """How many columns there are."""
+        return len(self._alignment)
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Take one more row."""
+        self._rows.append(self._read(cells, ""))
+
+    def copy(self) -> "Table":
+        """Return a table that goes on from here by itself."""
+        other = Table.__new__(Table)
+        other.__dict__.update(self.__dict__, _rows=list(self._rows))
+        return other
+
+    def finished(self, width: int, *, ended: bool) -> Iterator[Line]:
+        """Yield the lines that will not change any more: all once it has ended, none until widths are settled."""
+        if not ended and self._widths is None and len(self._rows) < SETTLED_ROWS:
+            return
+        begins = self._widths is None
+        if self._widths is None:
+            self._widths = self._fit(width)
+        show: Callable[[_Row], Iterator[Line]] = self._columns if self._widths else self._record
+        if begins and self._widths:
+            yield from self._columns(self._head)
+            yield [("─┼─".join("─" * width for width in self._widths), self._theme.dim)]
+        for number, row in enumerate(self._rows):
+            if not self._widths and (number or not begins):
+                yield []
+            yield from show(row)
+        self._rows = []
+
+    def _read(self, cells: Sequence[str], base: str) -> _Row:
+        wanted = [*cells, *[""] * self.columns][: self.columns]
+        read = tuple(read_inline(_shortened(cell), self._theme, base) for cell in wanted)
+        return _Row(read, tuple(map(line_width, read)))
+
+    def _fit(self, width: int) -> list[int]:
+        """Return how wide each column becomes; nothing where they cannot stand side by side."""
+        natural = [max(1, *(row.widths[i] for row in [self._head, *self._rows])) for i in range(self.columns)]
+        room = width - len(_GAP) * (self.columns - 1)
+        if sum(natural) <= room:
+            return natural
+        if room < sum(min(_NARROWEST, one) for one in natural):
+            return []
+        fitted = list(natural)
+        open_columns = sorted(range(self.columns), key=natural.__getitem__)
+        while open_columns:
+            share = room // len(open_columns)
+            column = open_columns.pop(0)
+            fitted[column] = min(natural[column], max(1, share))
+            room -= fitted[column]
+        return fitted
+
+    def _columns(self, row: _Row) -> Iterator[Line]:
+        assert self._widths is not None
+        wrapped = [
+            [cell] if size <= width else wrap(cell, width, cut_words=True)
+            for cell, size, width in zip(row.cells, row.widths, self._widths, strict=True)
+        ]
+        for number in range(max(map(len, wrapped))):
+            line: Line = []
+            for i, lines in enumerate(wrapped):
+                if i:
+                    line.append((_GAP, self._theme.dim))
+                part = lines[number] if number < len(lines) else []
+                line += _aligned(part, self._widths[i], self._alignment[i])
+            yield stripped(line)
+
+    def _record(self, row: _Row) -> Iterator[Line]:
+        """A row of a table that is too wide, as one line for each of its cells."""
+        for name, cell in zip(self._head.cells, row.cells, strict=True):
+            yield [*name, (": ", self._theme.bold), *cell]
+
+
+def _cells(text: str) -> Iterator[str]:
+    at = 0
+    while found := _FIND_CELL.match(text, at):
+        yield found[0]
+        at = found.end() + 1
+        if found.end() >= len(text):
+            return
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_CELL else f"{text[:_LONGEST_CELL]}…"
+
+
+def _aligned(part: Line, width: int, alignment: str) -> Line:
+    gap = width - line_width(part)
+    left = gap if alignment == ">" else gap // 2 if alignment == "^" else 0
+    return [(" " * left, ""), *part, (" " * (gap - left), "")]
