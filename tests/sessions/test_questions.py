@@ -42,6 +42,20 @@ async def test_an_approval_says_what_it_is_about() -> None:
     assert asked.result() == "once"
 
 
+async def test_what_waits_for_approval_is_told_from_what_is_only_asked() -> None:
+    room = Room()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(room.questions.ask("Which one?"))
+        group.create_task(room.questions.ask_approval("terminal", "rm -r build", "it deletes"))
+        question, approval = await room.heard.get(), await room.heard.get()
+        assert isinstance(question, QuestionAsked)
+        assert isinstance(approval, ApprovalAsked)
+        assert room.questions.approvals == [approval]
+        assert room.questions.answer(approval.id, "no")
+        assert room.questions.approvals == []
+        assert room.questions.answer(question.id, "the red one")
+
+
 async def test_several_questions_are_told_apart() -> None:
     room = Room()
     async with asyncio.TaskGroup() as group:

@@ -49,8 +49,10 @@ class SessionApprover:
                 return "allow", ""
             case None:
                 return "deny", f"{ask.reason}, and nobody was there to allow it."
-            case _:
+            case "" | "no":
                 return "deny", f"{ask.reason}, and the person said no."
+            case why:
+                return "deny", f"{ask.reason}, and the person said no: {why}"
 
     async def _grants(self) -> list[Grant]:
         entries = await self._store.read(lambda tx: [tx.state.get(key) for key in self._keys.values()])

@@ -3,10 +3,20 @@
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import new_id
 
 _PATIENCE = 300.0
+
+
+Asked = ApprovalAsked | QuestionAsked
+
+
+class _Open(Struct, frozen=True):
+    asked: Asked
+    answer: asyncio.Future[str]
 
 
 class Questions:
@@ -15,22 +25,22 @@ class Questions:
     def __init__(self, emit: Callable[[TurnEvent], None], *, patience: float = _PATIENCE) -> None:
         self._emit = emit
         self._patience = patience
-        self._open: dict[str, asyncio.Future[str]] = {}
+        self._open: dict[str, _Open] = {}
 
     async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
         """Return the answer, or ``None`` when nobody answers in time."""
         return await self._wait(lambda number: QuestionAsked(number, question, choices))
 
     async def ask_approval(self, tool: str, summary: str, reason: str) -> str | None:
-        """Return ``once``, ``session``, ``always`` or ``no``, or ``None`` when nobody answers in time."""
+        """Return ``once``, ``session``, ``always``, or why not, or ``None`` when nobody answers in time."""
         return await self._wait(lambda number: ApprovalAsked(number, tool, summary, reason))
 
     def answer(self, question_id: str, text: str) -> bool:
         """Answer an open question; ``False`` when it is not open any more."""
-        future = self._open.get(question_id)
-        if future is None or future.done():
+        found = self._open.get(question_id)
+        if found is None or found.answer.done():
             return False
-        future.set_result(text)
+        found.answer.set_result(text)
         return True
 
     @property
@@ -38,14 +48,20 @@ class Questions:
         """The ids of the open questions, oldest first."""
         return list(self._open)
 
-    async def _wait(self, asked: Callable[[str], TurnEvent]) -> str | None:
+    @property
+    def approvals(self) -> list[ApprovalAsked]:
+        """What waits for somebody to allow it, oldest first."""
+        unanswered = [one.asked for one in self._open.values() if not one.answer.done()]
+        return [asked for asked in unanswered if isinstance(asked, ApprovalAsked)]
+
+    async def _wait(self, asked: Callable[[str], Asked]) -> str | None:
         number = new_id()
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._open[number] = future
+        question = _Open(asked(number), asyncio.get_running_loop().create_future())
+        self._open[number] = question
         try:
-            self._emit(asked(number))
+            self._emit(question.asked)
             async with asyncio.timeout(self._patience):
-                return await future
+                return await question.answer
         except TimeoutError:
             return None
         finally:

@@ -49,8 +49,8 @@ class Seat:
         self.opener = opener
         self.wish = wish
         self.jobs = jobs
+        self.key = key
         self._emit = emit
-        self._key = key
         self._address = address
         self._stack = AsyncExitStack()
         self._chat: Chat | None = None
@@ -129,10 +129,10 @@ class Seat:
 
     def _bring(self, tx: Transaction, session_id: SessionId) -> None:
         for binding in tx.bindings.of_session(session_id):
-            if binding.key != self._key:
+            if binding.key != self.key:
                 tx.bindings.unbind(binding.key)
         if self._address is not None:
-            tx.bindings.bind(self._key, session_id, self._address)
+            tx.bindings.bind(self.key, session_id, self._address)
 
 
 def _forget_if_empty(tx: Transaction, session_id: SessionId) -> None:
