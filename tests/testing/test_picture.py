@@ -2,9 +2,9 @@
 
 from xml.etree import ElementTree as ET
 
+from talaria.testing.cells import Cell
 from talaria.testing.picture import draw
 from talaria.testing.screen import Place
-from talaria.testing.terminal import Cell
 
 SVG = "{http://www.w3.org/2000/svg}"
 

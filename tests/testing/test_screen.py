@@ -207,7 +207,7 @@ async def test_a_wide_character_without_room_goes_to_the_next_line() -> None:
         "\x1b[4:3m\x1b[24m", "\x1b[2 q", "\x1b[!p", "\x1bP+q544e\x1b\\", "\x1b_Ga=q;AAAA\x1b\\",
         "\x1b]8;;file:///x\x1b\\", "\x1b]11;?\x07",
         "\x1b]133;A\x07", "\x1b(B", "\x1b=", "\x1b[58:2::1:2:3m", "\x1b[?1004h\x1b[?1004l",
-        "\x1b[22;0;0t", "\x1b[?7727l",
+        "\x1b[22;0;0t", "\x1b[?7727l", "\x1b[?3h", "\x1b[7J\x1b[7K", "\x01", "\x1b[1;2A", "\x1b[?2J", "\x1b[1:2d",
     ],
 )  # fmt: skip
 async def test_sequences_without_a_picture_leave_none(sequence: str) -> None:
@@ -255,10 +255,26 @@ async def test_colours_and_the_rest_are_kept() -> None:
         assert (colon.colour, colon.dim) == ("ff0010", True)
 
 
+async def test_the_colour_of_a_line_below_changes_nothing_else() -> None:
+    async with shown("\x1b[1;31m\x1b[58;5;2mx") as screen:
+        assert (screen.styled[0][0].bold, screen.styled[0][0].colour) == (True, "red")
+
+
 async def test_erasing_leaves_no_underlined_blanks() -> None:
     async with shown("text\x1b[4m\x1b[K\r\x1b[2Kx") as screen:
         assert screen.text == "x"
         assert not any(cell.underlined for cell in screen.styled[0][1:])
+
+
+async def test_a_saved_place_is_there_as_often_as_it_is_wanted() -> None:
+    async with shown("ab\x1b7 one\x1b8 two\x1b[5;5H\x1b8 six") as screen:
+        assert screen.text == "ab six"
+
+
+async def test_a_reset_begins_anew() -> None:
+    async with shown("old\x1b[?1049h\x1b[31mother\x1bcnew") as screen:
+        assert screen.text == "new"
+        assert screen.styled[0][0].colour == "default"
 
 
 async def test_another_screen_goes_away_as_it_came() -> None:

@@ -10,9 +10,10 @@ from time import perf_counter
 
 from msgspec import Struct
 
+from talaria.testing.cells import Cell
 from talaria.testing.keys import key_bytes
 from talaria.testing.pty_process import PtyProcess
-from talaria.testing.terminal import Cell, Terminal
+from talaria.testing.terminal import Terminal
 
 _KIND = {"TERM": "xterm-256color"}
 

@@ -2,14 +2,13 @@
 
 import codecs
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pyte
-from msgspec import Struct
 from pyte.modes import DECTCEM
-from pyte.screens import Char, Margins, StaticDefaultDict, wcwidth
+from pyte.screens import Cursor, Margins
 
+from talaria.testing.cells import Cell, Line, cells_of, text_of
+from talaria.testing.drawing import Drawing
 from talaria.testing.sequences import Cutter, Sequence
 
 _PRIVATE = 5  # pyte keeps private modes this many bits higher
@@ -17,47 +16,23 @@ _ALTERNATE = {47, 1047, 1049}
 _BRACKETED_PASTE = 2004 << _PRIVATE
 _CURSOR_KEYS = 1 << _PRIVATE
 _SET, _RESET = "h", "l"
+_WIDTH_OF_THE_PRINTER = 3  # 132 columns: terminals of today do not obey
 _KNOWN_FINALS = frozenset(pyte.Stream.csi)
+_NUMBERS = {"H": 2, "f": 2, "r": 2, "h": 9, "l": 9}  # what may have more than one; pyte fails on too many
 _KNOWN_ESCAPES = frozenset(f"\x1b{letter}" for letter in pyte.Stream.escape)
-_COLOUR_ARGUMENTS = {5: 1, 2: 3}
-_UNDERLINE_COLOUR = 58
-_DIM, _NEITHER_BOLD_NOR_DIM = 2, 22
-
-_Line = StaticDefaultDict[int, Char]
 
 
-class Cell(Struct, frozen=True):
-    """What stands in one place, ``width`` columns wide; a colour is ``default``, a name or six hexadecimal digits."""
-
-    text: str = " "
-    width: int = 1
-    colour: str = "default"
-    background: str = "default"
-    bold: bool = False
-    dim: bool = False
-    italic: bool = False
-    underlined: bool = False
-    struck: bool = False
-    reversed: bool = False
-
-
-class _Dim(Char):
-    """A character that is drawn dim, which pyte does not know of."""
-
-
-class Terminal(pyte.Screen):
-    """pyte's screen, with a memory of what scrolled out, and deaf to sequences that would disturb it.
+class Terminal(Drawing):
+    """Takes what a program sends: obeys what it knows, drops what it does not, remembers what scrolls out.
 
     Like xterm it does not wrap lines anew when its width changes. ``answer`` gets what it has to say to the program.
     """
 
     def __init__(self, columns: int, rows: int, answer: Callable[[str], None]) -> None:
-        self.scrolled_out: list[str] = []
-        self._answer = answer
-        self._behind: tuple[dict[int, _Line], pyte.screens.Cursor] | None = None
+        self._behind: tuple[dict[int, Line], Cursor] | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._cutter = Cutter()
-        super().__init__(columns, rows)
+        super().__init__(columns, rows, answer)
         self._stream = pyte.Stream(self)
 
     @property
@@ -68,7 +43,7 @@ class Terminal(pyte.Screen):
     @property
     def cells(self) -> list[list[Cell]]:
         """What is shown, with colours."""
-        return [list(_cells(self.buffer[row], self.columns)) for row in range(self.lines)]
+        return [list(cells_of(self.buffer[row], self.columns)) for row in range(self.lines)]
 
     @property
     def takes_pastes(self) -> bool:
@@ -82,7 +57,7 @@ class Terminal(pyte.Screen):
 
     def row(self, number: int) -> str:
         """Return one line of what is shown."""
-        return _text(self.buffer[number], self.columns)
+        return text_of(self.buffer[number], self.columns)
 
     def feed(self, output: bytes) -> None:
         """Take what the program sent."""
@@ -96,20 +71,10 @@ class Terminal(pyte.Screen):
             elif piece.system[:2] in {"0;", "2;"}:
                 self.set_title(piece.system[2:])
 
-    def draw(self, data: str) -> None:
-        """Draw text; marks without a width join the character before them."""
-        if data.isascii():
-            super().draw(data)
-            return
-        for character in data:
-            width = wcwidth(character)
-            if width == 0:
-                self._join(character)
-            elif width > 0:
-                if width > self.columns - self.cursor.x > 0:
-                    self.carriage_return()
-                    self.linefeed()
-                super().draw(character)
+    def reset(self) -> None:
+        """Begin anew, in front."""
+        self._behind = None
+        super().reset()
 
     def index(self) -> None:
         """Go a line down, and remember what that moves out at the top."""
@@ -135,42 +100,6 @@ class Terminal(pyte.Screen):
         self.ensure_hbounds()
         self.ensure_vbounds()
 
-    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
-        """Erase with the background's colour alone."""
-        with self._bare():
-            super().erase_in_line(how, private)
-
-    def erase_in_display(self, how: int = 0, *_: Any, **__: Any) -> None:
-        """Erase what is shown, or, as xterm does with 3, what has scrolled out."""
-        if how == 3:
-            self.scrolled_out.clear()
-            return
-        with self._bare():
-            super().erase_in_display(how)
-
-    def erase_characters(self, count: int | None = None) -> None:
-        """Erase with the background's colour alone."""
-        with self._bare():
-            super().erase_characters(count)
-
-    def select_graphic_rendition(self, *attrs: int, **_: Any) -> None:
-        """Choose colours and the rest, dim included."""
-        known, dim = _renditions(attrs or (0,), isinstance(self.cursor.attrs, _Dim))
-        super().select_graphic_rendition(*known)
-        self.cursor.attrs = (_Dim if dim else Char)(*self.cursor.attrs)
-
-    def report_device_status(self, mode: int, **private: bool) -> None:
-        """Say where the cursor is, or that all is well."""
-        if mode == 6:
-            place = f"{self.cursor.y + 1};{min(self.cursor.x, self.columns - 1) + 1}"
-            self._answer(f"\x1b[{'?' if private else ''}{place}R")
-        elif mode == 5:
-            self._answer("\x1b[0n")
-
-    def write_process_input(self, data: str) -> None:
-        """Say what pyte has to say."""
-        self._answer(data)
-
     def _obey(self, sequence: Sequence) -> None:
         numbers = [int(number or 0) for number in sequence.numbers.replace(":", ";").split(";")]
         match sequence.private, sequence.marks, sequence.final:
@@ -183,24 +112,26 @@ class Terminal(pyte.Screen):
             case "", "", "S":
                 self._scroll(numbers[0] or 1)
             case "", "", final if final in _KNOWN_FINALS:
-                self._stream.feed(sequence.written)
+                written = ";".join(map(str, numbers[: _NUMBERS.get(final, 1)]))
+                self._stream.feed(f"\x1b[{written}{final}")
             case "?", "", "h" | "l" as final:
                 self._switch(numbers, final)
-            case "?", "", "J" | "K" | "n":
-                self._stream.feed(sequence.written)
+            case "?", "", "n":
+                self.report_device_status(numbers[0], private=True)
             case ">", "", "c":
-                self._answer("\x1b[>0;0;0c")
+                self.write_process_input("\x1b[>0;0;0c")
             case _:
                 pass
 
     def _switch(self, modes: list[int], final: str) -> None:
+        modes = [mode for mode in modes if mode != _WIDTH_OF_THE_PRINTER]
         (self.set_mode if final == _SET else self.reset_mode)(*modes, private=True)
         if not _ALTERNATE & set(modes):
             return
         if final == _SET and self._behind is None:
             self._behind = dict(self.buffer), self.cursor
             self.buffer.clear()
-            self.cursor = pyte.screens.Cursor(0, 0)
+            self.cursor = Cursor(0, 0)
         elif final == _RESET and self._behind is not None:
             lines, self.cursor = self._behind
             self._behind = None
@@ -216,40 +147,6 @@ class Terminal(pyte.Screen):
             self.index()
         self.cursor.y = row
 
-    def _join(self, mark: str) -> None:
-        line = self.buffer[self.cursor.y]
-        column = self.cursor.x - 1
-        if column > 0 and not line[column].data:
-            column -= 1
-        if column >= 0:
-            line[column] = line[column]._replace(data=line[column].data + mark)
-
-    @contextmanager
-    def _bare(self) -> Iterator[None]:
-        attributes = self.cursor.attrs
-        self.cursor.attrs = Char(" ", bg=attributes.bg)
-        try:
-            yield
-        finally:
-            self.cursor.attrs = attributes
-
-
-def _renditions(attributes: tuple[int, ...], dim: bool) -> tuple[list[int], bool]:
-    """Return the attributes that pyte knows, and whether text is dim behind them all."""
-    known: list[int] = []
-    place = 0
-    while place < len(attributes):
-        one = attributes[place]
-        length = 1
-        if one in {pyte.graphics.FG_256, pyte.graphics.BG_256, _UNDERLINE_COLOUR}:
-            length = 2 + _COLOUR_ARGUMENTS.get((*attributes, 0)[place + 1], 0)
-        if one == _DIM or one in {0, _NEITHER_BOLD_NOR_DIM}:
-            dim = one == _DIM
-        if one != _UNDERLINE_COLOUR:
-            known += attributes[place : place + length]
-        place += length
-    return known, dim
-
 
 def _with_semicolons(numbers: str) -> Iterator[int]:
     """Yield the numbers of a rendition, with colons, which pyte does not know, resolved."""
@@ -261,41 +158,3 @@ def _with_semicolons(numbers: str) -> Iterator[int]:
             yield from (int(number or 0) for number in [first, "2", *more[-3:]])
         else:
             yield from (int(number or 0) for number in [first, *more])
-
-
-def _text(line: _Line, columns: int) -> str:
-    return "".join(text for text, _, _ in _characters(line, columns)).rstrip()
-
-
-def _cells(line: _Line, columns: int) -> Iterator[Cell]:
-    for text, width, char in _characters(line, columns):
-        yield Cell(
-            text,
-            width,
-            _colour(char.fg),
-            _colour(char.bg),
-            bold=char.bold,
-            dim=isinstance(char, _Dim),
-            italic=char.italics,
-            underlined=char.underscore,
-            struck=char.strikethrough,
-            reversed=char.reverse,
-        )
-
-
-def _characters(line: _Line, columns: int) -> Iterator[tuple[str, int, Char]]:
-    """Yield text, width and attributes; half a wide character, overwritten by another, is a blank."""
-    column = 0
-    while column < columns:
-        char = line[column]
-        text, width = char.data, 1
-        if text and not text.isascii() and wcwidth(text[0]) == 2:
-            whole = column + 1 < columns and not line[column + 1].data
-            text, width = (text, 2) if whole else (" ", 1)
-        yield text or " ", width, char
-        column += width
-
-
-def _colour(name: str) -> str:
-    """Return a colour by its usual name: pyte's yellow is brown, and one of its names is misspelt."""
-    return name.replace("brown", "yellow").replace("bfight", "bright")
