@@ -25,7 +25,7 @@ from talaria.app.personalities import read_personality
 from talaria.app.subcommands import load
 from talaria.app.toolsets import Workbench, make_tools
 from talaria.contracts.follower import Ending, Follower
-from talaria.contracts.models import ModelInfo
+from talaria.contracts.models import Chosen, ModelInfo
 from talaria.contracts.provider import Effort, Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.ledger import Cap
@@ -93,7 +93,9 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         conversation=conversation,
         questions=questions,
         title=session.title,
-        model=chain[0].model,
+        model=chosen.model,
+        provider=chosen.provider,
+        why=_why(chosen, kept, wish),
         info=bench.model,
         workspace=workspace,
         notes=(*notes, *remarks, *_sandbox_note(settings)),
@@ -113,6 +115,12 @@ def _with_choices(settings: Settings, kept: Preferences, wanted: str) -> Setting
         provider, name = settings.model.provider, provider or settings.model.name
     effort = cast("Effort", kept.effort) or settings.model.effort
     return structs.replace(settings, model=structs.replace(settings.model, provider=provider, name=name, effort=effort))
+
+
+def _why(chosen: Chosen, kept: Preferences, wish: ChatWish) -> str:
+    if wish.model:
+        return "It was asked for when this was opened."
+    return "It was chosen for this conversation." if kept.model else chosen.why
 
 
 def _once(tx: Transaction, key: str, sentence: str) -> list[str]:

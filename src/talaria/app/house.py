@@ -8,11 +8,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.app.chats import open_chat
-from talaria.app.logs import close_log, open_log
+from talaria.app.logs import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
 from talaria.app.overview import version
 from talaria.app.racks import ProfileKnowledge, ProfileSettings
 from talaria.app.secrecy import secret_values
+from talaria.app.shell import LocalShell
 from talaria.app.stores import open_store
 from talaria.commands.house import Identity
 from talaria.contracts.store import Store
@@ -27,25 +28,32 @@ from talaria.tools.output import masking
 class House(Struct, frozen=True, kw_only=True):
     """Implements `commands.House`; ``notes`` are sentences about the opening that the person should read."""
 
-    settings: Settings
+    settings_rack: ProfileSettings
     profile: Profile
     secrets: Secrets
     environment: Mapping[str, str]
     store: Store
     models: Models
     mask: Callable[[str], str]
+    shell: LocalShell
     notes: tuple[str, ...] = ()
 
     @property
     def identity(self) -> Identity:
         """Which Talaria this is."""
         kind = "PostgreSQL" if self.settings.store.url else "SQLite"
-        return Identity(version=version(), profile=self.profile.name, folder=self.profile.folder, store=kind)
+        return Identity(
+            version=version(),
+            profile=self.profile.name,
+            folder=self.profile.folder,
+            store=kind,
+            log_file=self.profile.logs_folder / LOG_NAME,
+        )
 
     @property
-    def settings_rack(self) -> ProfileSettings:
-        """The settings of the profile."""
-        return ProfileSettings(self.profile, self.environment)
+    def settings(self) -> Settings:
+        """What counts for the next conversation that is opened."""
+        return self.settings_rack.current
 
     @property
     def knowledge(self) -> ProfileKnowledge:
@@ -68,13 +76,16 @@ def open_house(
     stack.push_async_callback(store.close)
     models = Models(settings, secrets, profile.folder)
     stack.push_async_callback(models.close)
+    shell = LocalShell()
+    stack.callback(shell.close)
     return House(
-        settings=settings,
+        settings_rack=ProfileSettings(settings, profile, environment),
         profile=profile,
         secrets=secrets,
         environment=environment,
         store=store,
         models=models,
         mask=mask,
+        shell=shell,
         notes=tuple(notes),
     )

@@ -9,6 +9,7 @@ from talaria.core.errors import StoreUnavailable
 from talaria.settings.files import make_folder
 from talaria.settings.profiles import Profile
 
+LOG_NAME = "talaria.log"
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _MOST_BYTES = 5_000_000
 
@@ -16,7 +17,7 @@ _MOST_BYTES = 5_000_000
 def open_log(profile: Profile, level: str, mask: Callable[[str], str]) -> logging.Handler:
     """Send what Talaria logs to the profile's log; close the handler in the end."""
     make_folder(profile.logs_folder)
-    path = profile.logs_folder / "talaria.log"
+    path = profile.logs_folder / LOG_NAME
     try:
         _make_room(path)
         handler = logging.StreamHandler(os.fdopen(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a"))
@@ -52,4 +53,4 @@ class _Masked(logging.Formatter):
 def _make_room(path: Path) -> None:
     """Keep the last file beside a new one when it has grown large."""
     if path.exists() and path.stat().st_size > _MOST_BYTES:
-        path.replace(path.with_name("talaria.log.1"))
+        path.replace(path.with_name(f"{LOG_NAME}.1"))

@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from talaria.contracts.models import Chosen, Listing
+from talaria.contracts.shell import Shell
 from talaria.contracts.store import Store
 from talaria.contracts.tool import ToolsetState
 from talaria.sessions.chat import Chat, ChatWish
@@ -43,6 +44,12 @@ class SettingsRack(Protocol):
     def change(self, key: str, value: str) -> str:
         """Write a value and return a sentence about what that means; raises what is wrong with it."""
 
+    def reset(self, key: str) -> str:
+        """Let the default count again and return a sentence about what that means; raises where it does already."""
+
+    def switch_tools(self, names: Sequence[str], *, on: bool) -> tuple[Sequence[str], Sequence[str]]:
+        """Switch tools or groups of them; return what is the other way now, and sentences about it."""
+
 
 class Skill(Struct, frozen=True):
     """Something the agent has learned to do."""
@@ -60,8 +67,14 @@ class Knowledge(Protocol):
     def skills(self) -> Sequence[Skill]:
         """Return every skill."""
 
+    def skill(self, name: str) -> str:
+        """Return what a skill says, or raise `NotFound`."""
+
     def memory(self) -> str:
         """Return what the agent remembers, as text."""
+
+    def forget(self, part: str) -> str:
+        """Take out the one entry of the memory that has this part, and return it; raises where it is not one."""
 
     def personalities(self) -> Mapping[str, str]:
         """Return the first line of each personality by its name."""
@@ -74,6 +87,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     profile: str
     folder: Path
     store: str
+    log_file: Path
 
 
 class House(Protocol):
@@ -102,6 +116,10 @@ class House(Protocol):
     @property
     def knowledge(self) -> Knowledge:
         """What the agent knows and can do."""
+
+    @property
+    def shell(self) -> Shell:
+        """What runs commands of the person's own."""
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""

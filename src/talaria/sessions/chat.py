@@ -32,12 +32,17 @@ class ChatWish(Struct, frozen=True, kw_only=True):
 
 
 class Chat(Struct, frozen=True, kw_only=True):
-    """An open conversation; ``notes`` are sentences that the person should read first."""
+    """An open conversation; ``notes`` are sentences that the person should read first.
+
+    ``why`` is a sentence about why this model answers.
+    """
 
     conversation: Conversation
     questions: Questions
     title: str
     model: str
+    provider: str
+    why: str
     info: ModelInfo
     workspace: Workspace
     notes: tuple[str, ...] = ()
