@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from talaria.cli.timing import ago, clock_time, find_zone, moment, parse_span, parse_when
+from talaria.cli.timing import moment, parse_span, parse_when
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 
@@ -44,25 +44,3 @@ def test_a_date_begins_at_midnight_in_the_zone_of_the_settings() -> None:
 def test_other_times_are_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError):
         parse_when(text)
-
-
-@pytest.mark.parametrize(
-    ("before", "words"),
-    [
-        (timedelta(seconds=-30), "just now"),
-        (timedelta(seconds=59), "just now"),
-        (timedelta(seconds=60), "1 min ago"),
-        (timedelta(minutes=59, seconds=59), "59 min ago"),
-        (timedelta(hours=2, minutes=59), "2 h ago"),
-        (timedelta(hours=24), "1 day ago"),
-        (timedelta(days=59), "59 days ago"),
-        (timedelta(days=60), "2026-05-02"),
-    ],
-)
-def test_how_long_ago_is_told_in_one_unit(before: timedelta, words: str) -> None:
-    assert ago(NOW - before, NOW) == words
-
-
-def test_a_time_is_shown_in_a_zone() -> None:
-    assert clock_time(NOW, find_zone("Asia/Tokyo")) == "2026-07-01 21:00"
-    assert find_zone("") is None

@@ -3,15 +3,14 @@
 import re
 from unicodedata import category, east_asian_width
 
+from talaria.core.harmless import HARMFUL
+
 STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 RESET = "\x1b[0m"
 
 _OWN_STYLE = rf"\x1b\[(?:0|{'|'.join(map(str, STYLES.values()))})m"
-# Control characters, and those that reverse or break what is shown around them.
-_HARMFUL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _FIND_STYLE = re.compile(_OWN_STYLE)
-_FIND_HARMFUL = re.compile(_HARMFUL)
-_FIND_EITHER = re.compile(f"{_OWN_STYLE}|{_HARMFUL}")
+_FIND_EITHER = re.compile(f"{_OWN_STYLE}|{HARMFUL}")
 _FIND_PIECE = re.compile(f"{_OWN_STYLE}|.", re.DOTALL)
 
 
@@ -24,11 +23,6 @@ def harmless(text: str, *, styled: bool = False) -> str:
     if text.isprintable():
         return text
     return _FIND_EITHER.sub(lambda found: _shown(found[0], styled=styled), text.replace("\r\n", "\n"))
-
-
-def harmless_json(text: str) -> str:
-    """Return the same JSON with harmful characters escaped, as JSON escapes them."""
-    return _FIND_HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def cell(text: str, *, styled: bool = False) -> str:

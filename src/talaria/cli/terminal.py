@@ -7,7 +7,8 @@ from typing import TextIO
 
 import msgspec
 
-from talaria.cli.cells import RESET, STYLES, cell, columns, cut, harmless, harmless_json, pad
+from talaria.cli.cells import RESET, STYLES, cell, columns, cut, harmless, pad
+from talaria.core.harmless import harmless_json
 
 _GAP = "  "
 _NARROWEST = 1

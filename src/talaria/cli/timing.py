@@ -1,9 +1,8 @@
-"""Times as people write and read them: `7d` and `2026-03-01` on the way in, "2 h ago" on the way out."""
+"""Times as people write them: `7d` and `2026-03-01`."""
 
 import re
 from argparse import ArgumentTypeError
 from datetime import UTC, datetime, timedelta, tzinfo
-from importlib import import_module
 
 _UNITS = {
     "min": timedelta(minutes=1),
@@ -49,30 +48,3 @@ def moment(when: timedelta | datetime | None, now: datetime, zone: tzinfo | None
     if when.tzinfo is None and zone is not None:
         when = when.replace(tzinfo=zone)
     return when.astimezone(UTC)
-
-
-def find_zone(name: str) -> tzinfo | None:
-    """Return the zone of the setting ``cli.time_zone``; ``None`` stands for that of the system."""
-    # Few people name a zone; the others do not wait for zoneinfo at each start.
-    zone: tzinfo | None = import_module("zoneinfo").ZoneInfo(name) if name else None
-    return zone
-
-
-def clock_time(at: datetime, zone: tzinfo | None) -> str:
-    """Return a moment to the minute, in this zone."""
-    return f"{at.astimezone(zone):%Y-%m-%d %H:%M}"
-
-
-def ago(at: datetime, now: datetime) -> str:
-    """Return how long ago a moment was, in one unit; after two months the day."""
-    minutes = int((now - at).total_seconds()) // 60
-    if minutes < 1:
-        return "just now"
-    if minutes < 60:
-        return f"{minutes} min ago"
-    if minutes < 24 * 60:
-        return f"{minutes // 60} h ago"
-    days = minutes // (24 * 60)
-    if days < 60:
-        return f"{days} days ago" if days > 1 else "1 day ago"
-    return f"{at:%Y-%m-%d}"

@@ -6,18 +6,14 @@ from functools import partial
 from pathlib import Path
 
 from talaria.cli.services import Services
-from talaria.cli.session_actions.figures import counted
 from talaria.cli.session_actions.names import find_session
-from talaria.cli.timing import find_zone
-from talaria.cli.transcripts import FORMATS, Transcript
-from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.store import Database
+from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.errors import NotFound, Refused
-from talaria.core.ids import SessionId
+from talaria.core.wording import counted, find_zone
+from talaria.sessions.transcripts import FORMATS, Transcript, file_name, load_transcript
 from talaria.settings.errors import ProfileUnusable
 from talaria.settings.files import OWNER_ONLY_FILE, make_folder, write_file
-
-_LONGEST_NAME = 60
 
 
 def export_sessions(arguments: argparse.Namespace, services: Services) -> None:
@@ -42,13 +38,13 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _export_one(database: Database, arguments: argparse.Namespace, services: Services) -> None:
-    transcript = database.read(lambda store: _load(store, find_session(store, arguments.session).id))
+    transcript = database.read(lambda store: load_transcript(store, find_session(store, arguments.session).id))
     if arguments.output == "-":
         services.terminal.document(_written(transcript, arguments, services))
         return
     path = Path(arguments.output)
     if path.is_dir():
-        path /= _file_name(transcript.session, arguments)
+        path /= file_name(transcript.session, FORMATS[arguments.format][0])
     _write(path, _written(transcript, arguments, services), force=arguments.force)
     services.terminal.note(f"{counted(len(transcript.messages), 'message')} went to {path}.")
 
@@ -57,35 +53,21 @@ def _export_all(database: Database, arguments: argparse.Namespace, services: Ser
     folder = Path(arguments.output)
     make_folder(folder)
     sessions = database.read(lambda store: store.sessions.find(SessionFilter(archived=None, limit=None)))
-    files = {session.id: folder / _file_name(session, arguments) for session in sessions}
+    files = {session.id: folder / file_name(session, FORMATS[arguments.format][0]) for session in sessions}
     if not arguments.force:
         _refuse_to_replace(list(files.values()))
     with services.terminal.progress("Exporting", len(files)) as progress:
         for session_id, path in files.items():
             with suppress(NotFound):  # somebody has deleted it meanwhile
-                transcript = database.read(partial(_load, session_id=session_id))
+                transcript = database.read(partial(load_transcript, session_id=session_id))
                 _write(path, _written(transcript, arguments, services), force=arguments.force)
             progress.advance()
     services.terminal.note(f"{counted(len(files), 'session')} went to {folder}.")
 
 
-def _load(store: Transaction, session_id: SessionId) -> Transcript:
-    session = store.sessions.get(session_id)
-    if session is None:
-        raise NotFound(f"There is no session {session_id}.")
-    return Transcript(session, tuple(store.messages.load(session_id)))
-
-
 def _written(transcript: Transcript, arguments: argparse.Namespace, services: Services) -> str:
     _, write = FORMATS[arguments.format]
     return write(transcript, find_zone(services.settings().cli.time_zone))
-
-
-def _file_name(session: Session, arguments: argparse.Namespace) -> str:
-    """Return a name that begins with the id and goes on with what of the title may stand in one."""
-    words = "".join(character if character.isalnum() else " " for character in session.title.lower())
-    name = "-".join([session.id.replace("/", "_"), *words[:_LONGEST_NAME].split()])
-    return f"{name}.{FORMATS[arguments.format][0]}"
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

@@ -3,14 +3,11 @@
 import argparse
 
 from talaria.cli.services import Services
-from talaria.cli.session_actions.figures import as_data, money
-from talaria.cli.timing import ago
+from talaria.cli.session_actions.figures import as_data
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
-
-_LOOKED_AT = 3
-_LONGEST_OPENING = 80
+from talaria.core.wording import ago, money
+from talaria.sessions.naming import opening
 
 
 def list_sessions(arguments: argparse.Namespace, services: Services) -> None:
@@ -22,7 +19,7 @@ def list_sessions(arguments: argparse.Namespace, services: Services) -> None:
         limit=arguments.limit + 1,
     )
     with services.open_database() as database:
-        found = database.read(lambda store: [(one, _opening(store, one)) for one in store.sessions.find(wanted)])
+        found = database.read(lambda store: [(one, opening(store, one)) for one in store.sessions.find(wanted)])
     shown = found[: arguments.limit]
     if arguments.json:
         services.terminal.json([as_data(session) for session, _ in shown])
@@ -58,12 +55,3 @@ def _remark(arguments: argparse.Namespace, services: Services, *, empty: bool, m
             "There are no sessions here yet: one begins with the first message that you write to Talaria."
             " Archived ones are shown with --all, those of another profile with -p NAME."
         )
-
-
-def _opening(store: Transaction, session: Session) -> str:
-    """Return the first words of a session without a title, to tell it from others."""
-    if session.title or not session.message_count:
-        return ""
-    first = store.messages.load(session.id, limit=_LOOKED_AT)
-    said = next((one.message.text for one in first if one.message.role == "user"), "")
-    return " ".join(said[: 4 * _LONGEST_OPENING].split())[:_LONGEST_OPENING]

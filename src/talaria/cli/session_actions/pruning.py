@@ -7,12 +7,12 @@ from typing import Any
 from msgspec import Struct
 
 from talaria.cli.services import Services
-from talaria.cli.session_actions.figures import as_data, counted, size
+from talaria.cli.session_actions.figures import as_data
 from talaria.cli.session_actions.removing import agreed
-from talaria.cli.timing import ago
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.core.wording import ago, counted, size
 
 _EMPTY_AFTER = timedelta(days=1)
 

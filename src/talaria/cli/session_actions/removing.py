@@ -3,10 +3,10 @@
 import argparse
 
 from talaria.cli.services import Services
-from talaria.cli.session_actions.figures import counted
 from talaria.cli.session_actions.names import called, find_sessions
 from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import Refused
+from talaria.core.wording import counted
 
 
 def delete_sessions(arguments: argparse.Namespace, services: Services) -> None:

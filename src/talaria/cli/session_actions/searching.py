@@ -8,10 +8,11 @@ from talaria.cli.indexing import index_messages
 from talaria.cli.services import Services
 from talaria.cli.session_actions.names import find_session
 from talaria.cli.terminal import Terminal
-from talaria.cli.timing import ago, find_zone, moment
+from talaria.cli.timing import moment
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.search import Hit, SearchQuery
+from talaria.core.wording import ago, find_zone
 
 _MARKED = re.compile(r"\[([^\[\]]+)\]")
 

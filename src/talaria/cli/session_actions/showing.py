@@ -3,22 +3,21 @@
 import argparse
 from collections.abc import Iterator
 from datetime import tzinfo
-from typing import assert_never
 
 from talaria.cli.cells import cell, cut
 from talaria.cli.services import Services
-from talaria.cli.session_actions.figures import as_data, counted, money
+from talaria.cli.session_actions.figures import as_data
 from talaria.cli.session_actions.names import find_session
 from talaria.cli.terminal import Terminal
-from talaria.cli.timing import ago, clock_time, find_zone
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import Session
-from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from talaria.core.messages import Message, Text
+from talaria.core.wording import ago, clock_time, counted, find_zone, money
+from talaria.sessions.transcripts import in_a_line
 
 _COLORS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "yellow"}
-_COMPACT = 500
 
 
 def show_session(arguments: argparse.Namespace, services: Services) -> None:
@@ -83,24 +82,6 @@ def _heading(session: Session, message: Message, terminal: Terminal, zone: tzinf
 def _lines(message: Message, terminal: Terminal) -> Iterator[str]:
     for part in message.parts:
         if not isinstance(part, Text):
-            yield terminal.styled(cut(cell(_compact(part)), terminal.width), "dim")
+            yield terminal.styled(cut(cell(in_a_line(part)), terminal.width), "dim")
         elif part.text.strip():
             yield part.text.rstrip()
-
-
-def _compact(part: Part) -> str:
-    match part:
-        case ToolCall():
-            return f"→ {part.name} {part.arguments[:_COMPACT]}"
-        case ToolResult():
-            return f"← {'failed: ' if part.failed else ''}{part.text[:_COMPACT]}"
-        case Reasoning():
-            return f"(thought) {part.text[:_COMPACT]}"
-        case Image():
-            return f"[image] {part.source}"
-        case File():
-            return f"[file] {part.name}"
-        case Text():
-            return part.text
-        case _:
-            assert_never(part)

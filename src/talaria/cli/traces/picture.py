@@ -6,11 +6,11 @@ from datetime import tzinfo
 from html import escape
 
 from talaria.cli.cells import cell, columns, cut
-from talaria.cli.timing import clock_time
 from talaria.cli.traces.lanes import Scale, pack, scale_of, ticks
 from talaria.cli.traces.reading import NumberedTurn, SessionTrace
 from talaria.cli.traces.wording import duration, ending, in_seconds, outcome, price, steps_counted, used
 from talaria.core.messages import Usage
+from talaria.core.wording import clock_time
 from talaria.sessions.trace import ModelSpan, Span, ToolSpan
 
 _WIDTH, _LEFT, _RIGHT = 1000, 64, 56

@@ -9,9 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from talaria.cli.services import Services
-from talaria.cli.session_actions.figures import counted, money
 from talaria.cli.session_actions.names import find_session
-from talaria.cli.timing import clock_time, find_zone
 from talaria.cli.traces.reading import NumberedTurn, SessionTrace, read_trace
 from talaria.cli.traces.tree import print_tree
 from talaria.cli.traces.wording import amount
@@ -19,6 +17,7 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.core.errors import Refused
 from talaria.core.messages import Usage
+from talaria.core.wording import clock_time, counted, find_zone, money
 from talaria.settings.files import write_file
 
 _PRINT = "-"

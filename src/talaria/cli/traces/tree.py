@@ -6,14 +6,13 @@ from datetime import datetime, tzinfo
 from msgspec import Struct
 
 from talaria.cli.cells import cell, columns, cut, pad
-from talaria.cli.session_actions.figures import counted, money
 from talaria.cli.terminal import Terminal
-from talaria.cli.timing import clock_time
 from talaria.cli.traces.breaks import Break
 from talaria.cli.traces.reading import NumberedTurn, SessionTrace
 from talaria.cli.traces.wording import amount, duration, ending, in_seconds, outcome, price, steps_counted
 from talaria.contracts.stores.turns import TurnState
 from talaria.core.messages import Usage
+from talaria.core.wording import clock_time, counted, money
 from talaria.sessions.trace import ModelSpan, Span, ToolSpan, ToolState
 
 _HEADERS = ("TIME", "FIRST", "IN", "CACHED", "OUT", "COST")

@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from talaria.cli.cells import cell
-from talaria.cli.session_actions.figures import counted, money
 from talaria.cli.traces.breaks import Break
 from talaria.contracts.stores.turns import TurnState
 from talaria.core.messages import Usage
+from talaria.core.wording import counted, money
 from talaria.sessions.trace import ToolSpan, TurnTrace
 
 _MINUTE, _HOUR = 60, 3600

@@ -8,12 +8,17 @@ from typing import assert_never
 import msgspec
 from msgspec import Struct
 
-from talaria.cli.cells import harmless_json
-from talaria.cli.timing import clock_time
+from talaria.contracts.store import Transaction
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import Session
+from talaria.core.errors import NotFound
+from talaria.core.harmless import harmless_json
+from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from talaria.core.wording import clock_time
 
+_LONGEST_LINE = 500
+_LONGEST_NAME = 60
 _BACKTICKS = re.compile(r"`+")
 _FENCE = re.compile(r" {0,3}(?:(`{3,})([^`]*)|(~{3,})(.*))")
 
@@ -23,6 +28,14 @@ class Transcript(Struct, frozen=True):
 
     session: Session
     messages: tuple[StoredMessage, ...]
+
+
+def load_transcript(tx: Transaction, session_id: SessionId) -> Transcript:
+    """Return all of a session, or raise `NotFound`."""
+    session = tx.sessions.get(session_id)
+    if session is None:
+        raise NotFound(f"There is no session {session_id}.")
+    return Transcript(session, tuple(tx.messages.load(session_id)))
 
 
 class SessionLine(Struct, frozen=True, tag="session"):
@@ -59,6 +72,32 @@ def to_markdown(transcript: Transcript, zone: tzinfo | None = None) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def file_name(session: Session, suffix: str) -> str:
+    """Return a name that begins with the id and goes on with what of the title may stand in one."""
+    words = "".join(character if character.isalnum() else " " for character in session.title.lower())
+    name = "-".join([session.id.replace("/", "_"), *words[:_LONGEST_NAME].split()])
+    return f"{name}.{suffix}"
+
+
+def in_a_line(part: Part) -> str:
+    """Return what a part is about, for a reader who passes over it."""
+    match part:
+        case ToolCall():
+            return f"→ {part.name} {part.arguments[:_LONGEST_LINE]}"
+        case ToolResult():
+            return f"← {'failed: ' if part.failed else ''}{part.text[:_LONGEST_LINE]}"
+        case Reasoning():
+            return f"(thought) {part.text[:_LONGEST_LINE]}"
+        case Image():
+            return f"[image] {part.source}"
+        case File():
+            return f"[file] {part.name}"
+        case Text():
+            return part.text
+        case _:
+            assert_never(part)
+
+
 FORMATS: Mapping[str, tuple[str, Callable[[Transcript, tzinfo | None], str]]] = {
     "markdown": ("md", to_markdown),
     "json": ("json", to_json),
@@ -86,17 +125,17 @@ def _heading(message: Message, zone: tzinfo | None) -> str:
 def _block(part: Part) -> str:
     match part:
         case Text():
-            return _closed(part.text.strip("\n"))
+            return closed(part.text.strip("\n"))
         case Reasoning():
             return f"Thought:\n\n{_fenced(part.text)}"
         case ToolCall():
-            return f"Tool call {_code(part.name)}:\n\n{_fenced(part.arguments, 'json')}"
+            return f"Tool call {code(part.name)}:\n\n{_fenced(part.arguments, 'json')}"
         case ToolResult():
             return f"{'Tool failure' if part.failed else 'Tool result'}:\n\n{_fenced(part.text)}"
         case Image():
-            return f"Image: {_code(part.source)}"
+            return f"Image: {code(part.source)}"
         case File():
-            return f"File {_code(part.name)}: {_code(part.source)}"
+            return f"File {code(part.name)}: {code(part.source)}"
         case _:
             assert_never(part)
 
@@ -107,7 +146,8 @@ def _fenced(text: str, language: str = "") -> str:
     return "\n".join([fence + language, *([text.rstrip("\n")] if text else []), fence])
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
+    """Return text as a piece of code on one line, whatever backticks are in it."""
     ticks = "`" * (_longest_run(text) + 1)
     inner = " ".join(text.split())
     return f"{ticks} {inner} {ticks}" if "`" in inner else f"{ticks}{inner}{ticks}"
@@ -117,7 +157,7 @@ def _longest_run(text: str) -> int:
     return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
 
 
-def _closed(text: str) -> str:
+def closed(text: str) -> str:
     """Return Markdown with its last fence closed, so that what follows it is not taken for code."""
     fence = ""
     for marks, rest in _fences(text):

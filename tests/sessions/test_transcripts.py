@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from tests.app.program import Outcome, Program
 from tests.cli.conversations import converse, read, said, write
 
-from talaria.cli.transcripts import MessageLine, SessionLine, Transcript, to_json, to_json_lines, to_markdown
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from talaria.sessions.transcripts import MessageLine, SessionLine, Transcript, to_json, to_json_lines, to_markdown
 
 AT = datetime(2026, 7, 1, 12, 30, 15, 123456, tzinfo=UTC)
 SESSION = Session(
