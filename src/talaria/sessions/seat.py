@@ -1,10 +1,10 @@
 """A place at which one conversation is open at a time, and another can be opened in its stead."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import structs
 
@@ -54,6 +54,7 @@ class Seat:
         self._address = address
         self._stack = AsyncExitStack()
         self._chat: Chat | None = None
+        self._beside: set[asyncio.Task[None]] = set()
 
     @property
     def store(self) -> Store:
@@ -83,14 +84,11 @@ class Seat:
 
     async def begin_anew(self) -> Chat:
         """Leave the conversation and begin another."""
-        await self._leave()
-        return await self._open(structs.replace(self.wish, resume="", latest=False))
+        return await self._change_to(structs.replace(self.wish, resume="", latest=False))
 
     async def move_to(self, session_id: SessionId) -> Chat:
         """Leave the conversation and go on with another, which from now on is here and nowhere else."""
-        await self._leave()
-        await self.store.write(lambda tx: self._bring(tx, session_id))
-        return await self._open(structs.replace(self.wish, resume=session_id, latest=False))
+        return await self._change_to(structs.replace(self.wish, resume=session_id, latest=False))
 
     async def renew(self) -> Chat:
         """Open the same conversation anew: its model or its tools are others now."""
@@ -105,19 +103,43 @@ class Seat:
         add = conversation.steer if steering and conversation.busy else conversation.put
         await add(message, source=self.wish.source, external_id=new_id())
 
+    def start_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin something that outlives the conversation, and ends with the place at the latest."""
+        task = self.jobs.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
     async def close(self) -> None:
-        """Leave the conversation."""
-        if self._chat is not None:
-            await self._leave()
+        """Leave the conversation, and cut off what goes on beside it."""
+        for task in (beside := tuple(self._beside)):
+            task.cancel()
+        if beside:
+            await asyncio.wait(beside)
+        await self._leave()
 
     async def _open(self, wish: ChatWish) -> Chat:
-        self._chat = chat = await self.opener.open_chat(wish, self._emit, self._stack, self.jobs)
+        chat = await self.opener.open_chat(wish, self._emit, self._stack, self.jobs)
+        return self._begin(chat)
+
+    async def _change_to(self, wish: ChatWish) -> Chat:
+        """Open another conversation and leave this one then: one that cannot be opened changes nothing."""
+        async with AsyncExitStack() as stack:
+            chat = await self.opener.open_chat(wish, self._emit, stack, self.jobs)
+            await self._leave()
+            await self.store.write(lambda tx: self._bring(tx, chat.conversation.session_id))
+            self._stack = stack.pop_all()
+        return self._begin(chat)
+
+    def _begin(self, chat: Chat) -> Chat:
+        self._chat = chat
         chat.conversation.wake()
         chat.conversation.follow()
         return chat
 
     async def _leave(self) -> None:
-        """Close the conversation, and forget it if nothing was ever said in it."""
+        """Close the conversation, if one is open, and forget it if nothing was ever said in it."""
+        if self._chat is None:
+            return
         session_id = self.session_id
         await self._close()
         await self.store.write(lambda tx: _forget_if_empty(tx, session_id))

@@ -1,0 +1,62 @@
+"""A place at which conversations are opened in turn."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.commands.desk import open_desk
+
+from talaria.core.addresses import Address
+from talaria.core.errors import TalariaError
+from talaria.core.ids import SessionId
+from talaria.sessions.preferences import Preferences, write_preferences
+from talaria.testing.model_server import ModelServer
+
+CHAT = Address("telegram", "7")
+
+
+async def test_a_chat_is_bound_to_the_conversation_that_begins_in_it(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, chat=CHAT, key="telegram:7") as desk:
+        await desk.say("hi")
+        await desk.seat.begin_anew()
+        binding = await desk.house.store.read(lambda tx: tx.bindings.get("telegram:7"))
+        assert binding is not None
+        assert binding.session_id == desk.seat.session_id
+        assert binding.address == CHAT
+
+
+async def test_a_conversation_that_cannot_be_opened_leaves_the_place_as_it_was(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("one")
+        lost = desk.seat.session_id
+        await desk.seat.begin_anew()
+        await desk.say("two")
+        here = desk.seat.session_id
+        choice = Preferences(model="nowhere:nothing")
+        await desk.house.store.write(lambda tx: write_preferences(tx, lost, choice))
+        with pytest.raises(TalariaError):
+            await desk.seat.move_to(lost)
+        with pytest.raises(TalariaError):
+            await desk.seat.move_to(SessionId("unknown"))
+        assert desk.seat.session_id == here
+        await desk.say("three")
+        assert [text for role, text in await desk.transcript() if role == "user"] == ["two", "three"]
+
+
+async def test_what_goes_on_beside_a_conversation_outlives_it_and_ends_with_the_place(tmp_path: Path) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def beside() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        desk.seat.start_beside(beside())
+        await begun.wait()
+        await desk.seat.begin_anew()
+        assert not ended.is_set()
+        await desk.seat.close()
+        assert ended.is_set()
