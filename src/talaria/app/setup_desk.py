@@ -34,13 +34,16 @@ from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded.weights import is_installed
 from talaria.providers.http import HttpPool
 from talaria.providers.opening import open_provider
+from talaria.providers.presets import PRESETS
 from talaria.settings.load import load_settings
 from talaria.settings.model import ProviderAccount, Settings
 from talaria.settings.profiles import Profile
-from talaria.settings.secrets import KNOWN_SECRETS, Secrets, read_secrets
+from talaria.settings.secrets import Secrets, read_secrets
 
 TRY_SECONDS = 8.0
 DISCOVERY_SECONDS = 0.28
+
+_PRESETS = {preset.name for preset in PRESETS}
 
 # OpenRouter tells its models to everybody; only this page asks who is there.
 _ASKS_FOR_THE_KEY = {"openrouter": "/key"}
@@ -68,6 +71,7 @@ class ProfileSetup:
                 base_url=account.preset.base_url,
                 key_name=next(iter(account.key_names), ""),
                 local=account.local,
+                own=account.preset.name not in _PRESETS,
             )
             for account in Accounts(*self._read()).all()
         )
@@ -83,7 +87,11 @@ class ProfileSetup:
         )
         changed = msgspec.structs.replace(settings, providers={**settings.providers, account.provider: wanted})
         secrets = Secrets({}, {account.key_name: account.key}, [])
-        return asyncio.run(_try(Accounts(changed, secrets).get(account.provider), account.key))
+        try:
+            usable = Accounts(changed, secrets).get(account.provider)
+        except TalariaError as error:
+            return Tried("odd", str(error))
+        return asyncio.run(_try(usable, account.key))
 
     def try_token(self, network: NetworkName, token: str, base_url: str = "") -> Tried:
         """Ask a chat network, or whoever answers at ``base_url``, whom a token belongs to."""
@@ -178,7 +186,8 @@ def _failed(account: ModelAccount, error: ProviderError) -> Tried:
     where = f"{preset.title} at {preset.base_url}" if preset.title != preset.name else preset.base_url
     match error:
         case BadKey():
-            return Tried("refused", f"{preset.title} does not know this key. {_where_keys_are(account)}".strip())
+            new = "" if preset.name not in _PRESETS else f", or make a new one in your {preset.title} account"
+            return Tried("refused", f"{preset.title} does not know this key: copy it once more{new}.")
         case NoCredit():
             return Tried("odd", f"{preset.title} knows the key, but its account has no credit left: add some there.")
         case ProviderUnreachable() if account.local:
@@ -193,7 +202,3 @@ def _failed(account: ModelAccount, error: ProviderError) -> Tried:
             return Tried("odd", f"{preset.title} is too busy to answer: try again in a moment.")
         case _:
             return Tried("odd", f"{preset.title} declined: {error.public}")
-
-
-def _where_keys_are(account: ModelAccount) -> str:
-    return next((known.hint for known in KNOWN_SECRETS if known.name in account.key_names), "Copy it once more.")

@@ -26,6 +26,7 @@ SUBCOMMANDS = (
         "Conversations", "sessions", "List, show, search, rename, export and delete them", "talaria.cli.sessions"
     ),
     Subcommand("Conversations", "trace", "Show what turns did, when, and what that took", "talaria.cli.trace"),
+    Subcommand("Set-up", "setup", "Be guided through model, chat networks and tools", "talaria.cli.setup"),
     Subcommand("Set-up", "model", "Show which model answers and why, or choose one", "talaria.cli.model"),
     Subcommand("Set-up", "models", "List the models that can be used now", "talaria.cli.models"),
     Subcommand("Set-up", "tools", "Show what the agent can do, and switch it on and off", "talaria.cli.tools"),

@@ -46,6 +46,7 @@ class Strange(Exception):
 class Network(Struct, frozen=True):
     """One chat network: where it is, what to ask it, and how to read its answer.
 
+    A network of many servers has no ``base_url``: a token goes to its own server alone.
     ``owner`` gets the status and the body, and raises `NotIts` or `Strange`.
     """
 
@@ -60,6 +61,8 @@ async def check_token(network: NetworkName, token: str, *, base_url: str = "", s
     """Return whom the token belongs to, or in a sentence why that is not known; the token is in no sentence."""
     known = NETWORKS[network]
     base = (base_url or known.base_url).rstrip("/")
+    if not base:
+        return Tried("odd", f"A token of {known.title} belongs to a server, and which one is not known.")
     if not token.isascii() or not token.isprintable() or " " in token:
         return Tried("refused", f"A token of {known.title} has no spaces or line breaks. {known.remedy}")
     try:
@@ -209,7 +212,7 @@ NETWORKS: Mapping[NetworkName, Network] = {
     ),
     "matrix": Network(
         "Matrix",
-        "https://matrix.org",
+        "",
         _ask_matrix,
         _matrix,
         "Log in as the bot once more and take the access token of that login.",

@@ -21,7 +21,7 @@ def discoveries(services: Services) -> list[str]:
     try:
         return [*found_lines(services.setup_desk().discover()), GUIDE]
     except (TalariaError, OSError) as error:
-        return [f"It is not clear what there is: {error}", GUIDE]
+        return [f"It is not clear what there is: {str(error).partition(chr(10))[0]}", GUIDE]
 
 
 def found_lines(found: Discovered) -> list[str]:

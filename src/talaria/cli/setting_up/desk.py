@@ -31,13 +31,14 @@ class Tried(Struct, frozen=True):
 
 
 class ProviderOffer(Struct, frozen=True):
-    """A provider that could be chosen; ``key_name`` is empty where it needs no key."""
+    """A provider that could be chosen; ``key_name`` is empty where it needs no key, ``own`` are those added by hand."""
 
     name: str
     title: str
     base_url: str
     key_name: str = ""
     local: bool = False
+    own: bool = False
 
 
 class Account(Struct, frozen=True):

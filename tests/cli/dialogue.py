@@ -1,0 +1,52 @@
+"""Answer the questions of `talaria` on a terminal of its own, one after the other."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from tests.app.program import TALARIA, Program
+
+from talaria.testing.screen import Screen, open_screen
+
+
+class Dialogue:
+    """What is asked and answered; the screen is so high that nothing scrolls away."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
+        self._row = -1
+
+    @property
+    def text(self) -> str:
+        """All that was shown so far."""
+        return self.screen.text
+
+    async def asked(self, question: str) -> None:
+        """Wait until the cursor stands behind this question, which came after the last answer."""
+        await self.screen.wait_until(
+            lambda: self.screen.cursor.row > self._row and self.screen.cursor_line.startswith(question),
+            seconds=30,
+            wanted=f"the question {question!r}",
+        )
+
+    async def answer(self, question: str, answer: str = "") -> None:
+        """Wait for the question and type the answer."""
+        await self.asked(question)
+        self._row = self.screen.cursor.row
+        await self.screen.type(f"{answer}\n")
+
+    async def press(self, question: str, key: str) -> None:
+        """Wait for the question and press a key."""
+        await self.asked(question)
+        await self.screen.press(key)
+
+    async def end(self) -> int:
+        """Wait for the end of the program and return its exit code."""
+        return await self.screen.exit_code(seconds=30)
+
+
+@asynccontextmanager
+async def dialogue(program: Program, *words: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Dialogue]:
+    """Run the program on a terminal of 100 columns and talk to it."""
+    command = [TALARIA, *words]
+    async with open_screen(command, env=program.environment(**env or {}), rows=400, cwd=program.home) as screen:
+        yield Dialogue(screen)
