@@ -5,13 +5,11 @@ import re
 from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
+from talaria.core.front_matter import split_front_matter
 
 SIZE_LIMIT = 60_000  # characters of one file
 DESCRIPTION_LIMIT = 1_024
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_FRONT = re.compile(r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
-_FIELD = re.compile(r"([A-Za-z][\w-]*):[ \t]*(.*)")
-_BLOCK_MARKS = {"|", ">", "|-", ">-", "|+", ">+"}
 
 
 class Document(Struct, frozen=True):
@@ -24,12 +22,8 @@ class Document(Struct, frozen=True):
 
 def read_document(text: str) -> Document:
     """Return what a SKILL.md says; a field that is missing is empty."""
-    text = text.replace("\r\n", "\n")
-    front = _FRONT.match(text)
-    if front is None:
-        return Document("", "", text.strip())
-    fields = _fields(front[1])
-    return Document(fields.get("name", ""), fields.get("description", ""), text[front.end() :].strip())
+    fields, body = split_front_matter(text)
+    return Document(fields.get("name", ""), " ".join(fields.get("description", "").split()), body)
 
 
 def write_document(document: Document) -> str:
@@ -60,21 +54,3 @@ def check_size(text: str) -> None:
     """Raise `ToolFailed` for a file that is too long to be read in one go."""
     if len(text) > SIZE_LIMIT:
         raise ToolFailed(f"that is {len(text):,} characters; at most {SIZE_LIMIT:,} fit into a file of a skill")
-
-
-def _fields(front: str) -> dict[str, str]:
-    """Return the named lines; indented lines belong to the name before them, as YAML folds them."""
-    fields: dict[str, list[str]] = {}
-    name = ""
-    for line in front.splitlines():
-        if found := _FIELD.fullmatch(line):
-            name = found[1].lower()
-            fields[name] = [] if found[2].strip() in _BLOCK_MARKS else [found[2].strip()]
-        elif name and line[:1].isspace():
-            fields[name].append(line.strip())
-    return {name: _unquoted(" ".join(filter(None, parts))) for name, parts in fields.items()}
-
-
-def _unquoted(value: str) -> str:
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-    return value[1:-1] if quoted else value

@@ -1,0 +1,31 @@
+"""Named lines before a Markdown text."""
+
+import pytest
+
+from talaria.core.front_matter import split_front_matter
+
+
+@pytest.mark.parametrize(
+    ("front", "value"),
+    [
+        ("help: Look it up.", "Look it up."),
+        ('help: "Look: it up."', "Look: it up."),
+        ('help: "this" and "that"', '"this" and "that"'),
+        ("Help:   spaces  \n", "spaces"),
+        ("help: one\n  two\n  three", "one two three"),
+        ("help: >\n  one\n\n  two", "one two"),
+        ("help: |\n  one\n  two", "one\ntwo"),
+        ("help:", ""),
+    ],
+)
+def test_a_named_line_has_one_value(front: str, value: str) -> None:
+    assert split_front_matter(f"---\n{front}\n---\nText\n") == ({"help": value}, "Text")
+
+
+@pytest.mark.parametrize("text", ["Text", "", "---\nhelp: never closed", "Text\n---\nhelp: too late\n---\n"])
+def test_a_text_without_named_lines_is_taken_whole(text: str) -> None:
+    assert split_front_matter(text) == ({}, text.strip())
+
+
+def test_line_ends_and_marks_of_other_systems_do_not_matter() -> None:
+    assert split_front_matter("\ufeff---\r\nhelp: x\r\n---\r\nText\r\n") == ({"help": "x"}, "Text")
