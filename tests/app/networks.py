@@ -22,6 +22,7 @@ async def networks() -> AsyncIterator[str]:
     application.router.add_get("/openrouter/key", _openrouter_key)
     application.router.add_get("/openrouter/models", _openrouter_models)
     application.router.add_route("*", "/silent/{rest:.*}", _silent)
+    application.router.add_route("*", "/trouble/{rest:.*}", _trouble)
     application.router.add_route("*", "/page/{rest:.*}", _page)
     application.router.add_route("*", "/elsewhere/{rest:.*}", _elsewhere)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.01, handler_cancellation=True)
@@ -81,6 +82,10 @@ async def _openrouter_models(_request: web.Request) -> web.Response:
 async def _silent(_request: web.Request) -> web.Response:
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
+
+
+async def _trouble(_request: web.Request) -> web.Response:
+    return web.Response(text="<h1>502 Bad Gateway</h1>", content_type="text/html", status=502)
 
 
 async def _page(_request: web.Request) -> web.Response:

@@ -62,6 +62,12 @@ async def test_somebody_else_who_answers_is_not_believed(base: str, network: Net
     assert "does not speak as" in tried.sentence
 
 
+@pytest.mark.parametrize("network", ALL)
+async def test_a_network_in_trouble_says_nothing_about_the_token(base: str, network: NetworkName) -> None:
+    tried = await check_token(network, TOKEN, base_url=f"{base}/trouble")
+    assert (tried.outcome, "has trouble (HTTP 502): try again" in tried.sentence) == ("odd", True)
+
+
 async def test_an_address_that_is_none_is_a_sentence() -> None:
     assert (await check_token("matrix", TOKEN, base_url="http://")).outcome == "unreachable"
 

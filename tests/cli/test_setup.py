@@ -11,6 +11,7 @@ from tests.cli.dialogue import dialogue
 from talaria.providers.presets import PRESETS
 from talaria.settings.model import TOOLSETS
 from talaria.testing.model_server import ModelServer
+from talaria.tools.sandbox.bubblewrap import sandbox_available
 
 KEY = "sk-right-0123456789"
 DEAD = "http://127.0.0.1:9/v1"
@@ -179,7 +180,37 @@ async def test_it_is_left_while_a_key_is_typed(program: Program, env: dict[str, 
     assert kept(program, "config.toml") == ""
 
 
+async def test_it_is_left_while_a_provider_is_asked(program: Program, env: dict[str, str]) -> None:
+    async with networks() as base:
+        silent = {"TALARIA__PROVIDERS__GROQ__BASE_URL": f"{base}/silent"}
+        async with dialogue(program, "setup", "model", env={**env, **silent}) as talk:
+            await talk.answer("Provider", "groq")
+            await talk.answer("Key GROQ_API_KEY", "gsk-x")
+            await talk.screen.wait_for("Asking Groq")
+            await talk.screen.press("c-c")
+            assert await talk.end() == 130
+    assert "Left here." in talk.text
+    assert "Traceback" not in talk.text
+    assert kept(program, ".env") == ""
+
+
+async def test_a_sandbox_is_offered_where_there_can_be_one(program: Program, env: dict[str, str]) -> None:
+    async with dialogue(program, "setup", "tools", env=env) as talk:
+        await talk.answer("Toolsets", "terminal")
+        if sandbox_available() is None:
+            await talk.answer("Run commands in a sandbox? [y/N]", "perhaps")
+            await talk.answer("Run commands in a sandbox? [y/N]", "y")
+            await talk.answer("May they reach the network? [Y/n]", "n")
+        await talk.answer("Approval", "")
+        assert await talk.end() == 0
+    if sandbox_available() is None:
+        assert "[sandbox]\nenabled = true\nnetwork = false\n" in kept(program, "config.toml")
+    else:
+        assert "A sandbox for commands is not possible here: " in talk.text
+
+
 async def test_every_question_explains_itself_and_leads_back(program: Program, env: dict[str, str]) -> None:
+    program.run("config", "set", "tools.toolsets", "web")
     async with dialogue(program, "setup", env=env) as talk:
         await talk.answer("Provider", "back")
         await talk.answer("Provider", "?")
@@ -194,15 +225,13 @@ async def test_every_question_explains_itself_and_leads_back(program: Program, e
         await talk.answer("Toolsets", "skip")
         await talk.answer("Web search", "?")
         await talk.answer("Web search", "skip")
-        for question in ("Run commands in a sandbox", "Approval"):
-            if question == "Approval" or "not possible here" not in talk.text:
-                await talk.answer(question, "skip")
+        await talk.answer("Approval", "skip")
         assert await talk.end() == 0
     assert "This is the first question." in talk.text
     assert "did you mean openai?" in talk.text
     assert "A provider runs the models." in talk.text
     assert "API keys section of your OpenAI account" in talk.text
-    assert kept(program, "config.toml") + kept(program, ".env") == ""
+    assert kept(program, "config.toml") + kept(program, ".env") == '[tools]\ntoolsets = ["web"]\n'
 
 
 async def test_answers_of_before_are_the_defaults(program: Program, env: dict[str, str]) -> None:

@@ -164,6 +164,7 @@ async def test_tokens_of_chat_networks(program: Program, env: dict[str, str]) ->
         (("--provider", "openai", "--key-from", "EMPTY"), "What --key-from names is empty."),
         (("--network-url", "telegram", "--toolsets", "files"), "--network-url is written as NETWORK=URL"),
         (("--matrix-homeserver", "nowhere", "--toolsets", "files"), "begins with http:// or https://"),
+        (("--provider", "My Box", "--base-url", DEAD, "--key-from", "MY_KEY"), "cannot be the name of a provider"),
         (("--matrix-token-from", "MY_KEY"), "add --matrix-homeserver URL"),
         (("--provider", "box", "--base-url", "nowhere", "--no-check"), "begins with https:// or http://"),
     ],

@@ -76,6 +76,8 @@ async def check_token(network: NetworkName, token: str, *, base_url: str = "", s
     except NotIts:
         return Tried("refused", f"{known.title} does not know this token. {known.remedy}")
     except Strange:
+        if status == 429 or status >= 500:
+            return Tried("odd", f"{known.title} has trouble (HTTP {status}): try again in a moment.")
         return Tried("odd", f"What answers at {base} does not speak as {known.title} does (HTTP {status}).")
     return Tried("right", f"{known.title} knows it: {owner.name}." if owner.name else f"{known.title} takes it.")
 

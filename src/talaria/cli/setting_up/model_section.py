@@ -86,11 +86,11 @@ class ModelSection:
         taken = {offer.name for offer in self._guided.desk.providers() if not offer.own}
         while True:
             name = self._guided.questions.ask("Name for it", default=self._offer.name or "mine", explain=_OWN_NAME)
-            if _NAME.fullmatch(name) and name not in {*taken, EMBEDDED, OWN}:
+            if is_provider_name(name) and name not in taken:
                 break
             self._guided.say(f"`{name}` cannot be its name: take small letters and digits, and none of the list above.")
         said = self._guided.writer.settings().providers.get(name)
-        key_name = (said.key if said else "") or f"{name.upper().replace('-', '_')}_API_KEY"
+        key_name = (said.key if said else "") or key_name_of(name)
         self._offer = ProviderOffer(name, name, self._offer.base_url, key_name)
         return True
 
@@ -124,7 +124,7 @@ class ModelSection:
             return False
         names = self._tried.models if self._tried else ()
         now = self._guided.writer.settings().model.name
-        default = now or (self._tried.good if self._tried else "")
+        default = now if now and (now in names or not names) else self._tried.good if self._tried else ""
         ask = self._guided.questions
         if names:
             model = ask.choose_from_many("Model", names, default=default, explain=_MODEL)
@@ -201,3 +201,13 @@ class ModelSection:
     def _embedded_remark(self) -> str:
         state = {"installed": "installed", "missing": "not installed, 130 MB", "off": "turned off"}
         return f"small model inside Talaria, {state[self._guided.found.embedded]}; talks only"
+
+
+def is_provider_name(name: str) -> bool:
+    """Return whether a provider of one's own may be called so."""
+    return _NAME.fullmatch(name) is not None and name not in {EMBEDDED, OWN}
+
+
+def key_name_of(provider: str) -> str:
+    """Return the secret that holds the key of a provider of one's own."""
+    return f"{provider.upper().replace('-', '_')}_API_KEY"

@@ -146,7 +146,11 @@ class Questions:
     def _read(self, prompt: str) -> str | None:
         """Return a line, or ``None`` at the end of what is typed."""
         self._terminal.prompt(prompt)
-        return sys.stdin.readline() or None
+        try:
+            return sys.stdin.readline() or None
+        except UnicodeDecodeError:
+            self._terminal.line("That was not readable as text.")
+            return ""
 
 
 def walk(steps: Sequence[Callable[[], bool]], at_the_beginning: Callable[[], None]) -> None:

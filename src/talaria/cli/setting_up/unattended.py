@@ -12,7 +12,7 @@ from msgspec import Struct
 from talaria.cli.services import Services
 from talaria.cli.setting_up.chat_section import HOMESERVER, TOKENS
 from talaria.cli.setting_up.desk import Account, ProviderOffer, Tried
-from talaria.cli.setting_up.model_section import EMBEDDED
+from talaria.cli.setting_up.model_section import EMBEDDED, is_provider_name, key_name_of
 from talaria.cli.setting_up.progress import Progress
 from talaria.cli.setting_up.writing import Writer, check_setting, key_of
 from talaria.core.errors import Refused
@@ -107,15 +107,16 @@ class Planning:
 
     def _offer(self, name: str) -> ProviderOffer:
         offers = {offer.name: offer for offer in self._desk.providers()}
-        own_key = f"{name.upper().replace('-', '_')}_API_KEY"
         if name in offers:
             offer = offers[name]
-            return offer if offer.key_name else msgspec.structs.replace(offer, key_name=own_key)
+            return offer if offer.key_name else msgspec.structs.replace(offer, key_name=key_name_of(name))
         if not self._said.base_url:
             close = nearest(name, [*offers, EMBEDDED])
             hint = f"the nearest is `{close}`" if close else "one of your own needs --base-url"
             raise Refused(f"`{name}` is not a known provider; {hint}.")
-        return ProviderOffer(name, name, self._said.base_url, own_key)
+        if not is_provider_name(name):
+            raise Refused(f"`{name}` cannot be the name of a provider: take small letters and digits.")
+        return ProviderOffer(name, name, self._said.base_url, key_name_of(name))
 
     def _key_setting(self, offer: ProviderOffer) -> dict[str, str | None]:
         """Return where a provider's key is to be looked for, if that is not known of it."""
