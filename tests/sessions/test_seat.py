@@ -43,6 +43,18 @@ async def test_a_conversation_that_cannot_be_opened_leaves_the_place_as_it_was(t
         assert [text for role, text in await desk.transcript() if role == "user"] == ["two", "three"]
 
 
+async def test_a_conversation_that_cannot_be_opened_anew_goes_on_as_it_was(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("one")
+        here = desk.seat.session_id
+        choice = Preferences(model="nowhere:nothing")
+        await desk.house.store.write(lambda tx: write_preferences(tx, here, choice))
+        with pytest.raises(TalariaError):
+            await desk.seat.renew()
+        await desk.say("two")
+        assert [text for role, text in await desk.transcript() if role == "user"] == ["one", "two"]
+
+
 async def test_what_goes_on_beside_a_conversation_outlives_it_and_ends_with_the_place(tmp_path: Path) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 

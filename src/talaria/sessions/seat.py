@@ -69,6 +69,11 @@ class Seat:
         return self._chat
 
     @property
+    def is_open(self) -> bool:
+        """Whether a conversation is open; not while one is exchanged for another."""
+        return self._chat is not None
+
+    @property
     def session_id(self) -> SessionId:
         """Which conversation is open."""
         return self.chat.conversation.session_id
@@ -91,10 +96,13 @@ class Seat:
         return await self._change_to(structs.replace(self.wish, resume=session_id, latest=False))
 
     async def renew(self) -> Chat:
-        """Open the same conversation anew: its model or its tools are others now."""
-        session_id = self.session_id
-        await self._close()
-        return await self._open(structs.replace(self.wish, resume=session_id, latest=False))
+        """Open the same conversation anew, if that can be done: its model or its tools are others now."""
+        wish = structs.replace(self.wish, resume=self.session_id, latest=False)
+        async with AsyncExitStack() as stack:
+            chat = await self.opener.open_chat(wish, self._emit, stack, self.jobs)
+            await self._close()
+            self._stack = stack.pop_all()
+        return self._begin(chat)
 
     async def put(self, *parts: Part, steering: bool = False) -> None:
         """Take what a person says here: for the next turn, or for the one that is running."""
