@@ -85,7 +85,8 @@ async def test_a_key_that_cannot_be_checked_is_kept_on_demand(program: Program, 
     async with dialogue(program, "setup", "model", env=env) as talk:
         await talk.answer("Provider", "anthropic")
         await talk.answer("Key ANTHROPIC_API_KEY", "sk-ant-unchecked-0123")
-        await talk.asked("What now")
+        await talk.answer("What now [again]", "")
+        await talk.asked("What now [again]")
         assert f"Anthropic at {DEAD} cannot be reached: check the network and the address." in talk.text
         await talk.answer("What now", "keep")
         await talk.answer("Model, as the provider calls it", "claude-opus-5-5")

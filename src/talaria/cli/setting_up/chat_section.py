@@ -95,7 +95,8 @@ class ChatSection:
             self._guided.say(tried.sentence, "green" if tried.right else "yellow")
             if tried.right:
                 break
-            match self._guided.questions.choose("What now", _FAILED, default="another", explain=_AFTER_FAILURE):
+            default = "another" if tried.outcome == "refused" else "again"
+            match self._guided.questions.choose("What now", _FAILED, default=default, explain=_AFTER_FAILURE):
                 case "another":
                     typed = self._typed(token)
                 case "keep":

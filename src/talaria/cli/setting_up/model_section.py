@@ -109,7 +109,8 @@ class ModelSection:
                 break
             ways = _FAILED if offer.key_name else {name: _FAILED[name] for name in ("again", "keep", "skip")}
             choices = [Choice(name, remark) for name, remark in ways.items()]
-            match self._guided.questions.choose("What now", choices, default=choices[0].name, explain=_AFTER_FAILURE):
+            default = "another" if self._tried.outcome == "refused" and offer.key_name else "again"
+            match self._guided.questions.choose("What now", choices, default=default, explain=_AFTER_FAILURE):
                 case "another":
                     typed = self._typed_key(offer)
                 case "keep":
