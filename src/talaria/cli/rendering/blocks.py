@@ -39,7 +39,7 @@ from talaria.cli.rendering.table import Table, read_alignment, split_row
 from talaria.cli.rendering.themes import Theme
 
 # A longer paragraph is written in parts, so that no call takes long: each part begins on a line of its own.
-LONGEST_PART = 2400
+LONGEST_PART = 2000
 _NARROWEST = 10
 _WIDEST_RULE = 40
 

@@ -9,7 +9,7 @@ from typing import Any
 from talaria.cli.rendering.runs import Line
 from talaria.cli.rendering.themes import Theme
 
-_LONGEST_LINE = 1000
+_LONGEST_LINE = 500
 _KEPT = 2048  # what patterns that look behind may see
 # What some lexers match only as a whole: while its end has not come, the lines so far are coloured as if it had.
 _PAIRS = {"/*": "*/", "<!--": "-->", '"""': '"""', "'''": "'''", "`": "`", "--[[": "]]", "{-": "-}", "<#": "#>"}
@@ -48,8 +48,10 @@ class Highlighter:
             return [(text, self._theme.code)]
         if len(text) > _LONGEST_LINE:
             return [(text, "")]
-        style_of = _styles(self._theme.pygments)
-        return [(part, style_of(kind)) for kind, part in self._tokens(text + "\n") if part]
+        style_of = _styles(self._theme)
+        line = [(part, style_of(kind)) for kind, part in self._tokens(text + "\n") if part]
+        whole = "".join(part for part, _ in line) == text
+        return line if whole else [(text, "")]  # some lexers drop what they do not understand
 
     def _tokens(self, line: str) -> Iterator[tuple[Any, str]]:
         rules = import_module("pygments.lexer")
@@ -65,16 +67,21 @@ class Highlighter:
         context = self._context
         if context is None:
             module = import_module(type(self._lexer).__module__)
-            kind = getattr(module, f"{type(self._lexer).__name__}Context", import_module("pygments.lexer").LexerContext)
-            context = self._context = kind(line, 0)
+            plain = import_module("pygments.lexer").LexerContext
+            context = getattr(module, f"{type(self._lexer).__name__}Context", plain)(line, 0)
         else:
             kept = context.text[max(0, context.pos - _KEPT) :]
-            context.pos = len(kept) - (len(context.text) - context.pos)
+            context.pos -= len(context.text) - len(kept)
             context.text = kept + line
             context.end = len(context.text)
         begin = len(context.text) - len(line)
+        self._context = None
         for at, kind, part in self._lexer.get_tokens_unprocessed(context=context):
+            # At the end of its text a lexer leaves all states: go on from before the last token, not from there.
+            if self._context is None and at + len(part) >= context.end and context.end - at < _KEPT:
+                self._context = _copied(context)
             yield kind, part[max(0, begin - at) :]
+        self._context = self._context or context
 
     def _resume(self, line: str) -> Iterator[tuple[Any, str]]:
         if self._at > 2 * _KEPT:
@@ -155,8 +162,9 @@ class Highlighter:
                 self._stack.pop()
 
 
-def prepare(*languages: str) -> None:
+def prepare(theme: Theme, *languages: str) -> None:
     """Load what these languages need, so that the first line of code does not wait for it; fit for a thread."""
+    _styles(theme)
     for language in languages:
         _lexer(language)
 
@@ -177,17 +185,23 @@ def _lexer(language: str) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _styles(name: str) -> Any:
+def _styles(theme: Theme) -> Any:
     """Return a function from a kind of token to its style."""
-    style = import_module("pygments.styles").get_style_by_name(name)
+    style = import_module("pygments.styles").get_style_by_name(theme.pygments)
     token = import_module("pygments.token")
-    ordinary = style.style_for_token(token.Token)["color"]
+    looks = dict(style)
+    ordinary = looks[token.Token]["color"]
+    changes = {token.Generic.Inserted: theme.added, token.Generic.Deleted: theme.removed}
 
     @lru_cache(maxsize=256)
     def style_of(kind: Any) -> str:
         if kind in token.Whitespace or kind is token.Error or kind is token.Text:
             return ""
-        look = style.style_for_token(kind)
+        if kind in changes:
+            return changes[kind]
+        while kind not in looks:
+            kind = kind.parent
+        look = looks[kind]
         numbers = [number for key, number in (("bold", "1"), ("italic", "3"), ("underline", "4")) if look[key]]
         if look["color"] and look["color"] != ordinary:
             numbers.append(f"38;5;{nearest_color(look['color'])}")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from talaria.cli.cells import columns
 
@@ -9,33 +10,22 @@ from talaria.cli.cells import columns
 Run = tuple[str, str]
 Line = list[Run]
 
-_WIDE = (
-    "\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6"
-    "\U0001f300-\U0001faff\U00020000-\U0003fffd"
-)
+_LAST_NARROW = "\u2e7f"  # behind it come the scripts that are written without spaces, and emoji
 _ATTACHED = "\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
-# Never first in a line.
 _CLOSING = (
-    "\u2026\u3001\u3002\u3005\u3009\u300b\u300d\u300f\u3011\u3015\u30fc"
-    "\uff01\uff09\uff0c\uff0e\uff1a\uff1b\uff1f\uff3d\uff5d,.;:!?)"
+    ",.;:!?)\u2026\u3001\u3002\u300d\u300f\u3011\u30fc\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # never first in a line
 )
 # Between wide characters a line may end without a space; what belongs to one of them stays with it.
-_WIDE_PIECE = rf"[{_WIDE}](?:[{_ATTACHED}]|(?<=\u200d)[{_WIDE}])*[{_CLOSING}]*"
-_FIND_PIECE = re.compile(rf"\n| +|{_WIDE_PIECE}|[^ \n{_WIDE}]+")
-_is_wide = re.compile(f"[{_WIDE}]").match
+_WIDE = rf"[^\x00-{_LAST_NARROW}]"
+_JOINED = rf"[{_ATTACHED}]|(?<=\u200d)(?:{_WIDE}|[\u2600-\u27bf])"
+_WORD = rf"[\x00-\t\x0b-\x1f!-{_LAST_NARROW}]+"
+_FIND_PIECE = re.compile(rf"\n| +|{_WIDE}(?:{_JOINED})*[{_CLOSING}]*|{_WORD}")
 _FIND_ASCII_PIECE = re.compile(r"\n| +|[^ \n]+")
-_FIND_JOINED = re.compile(
-    r"(?:\u200d.|(?<=[\U0001f000-\U0001faff\u2600-\u27bf\ufe0f])[\U0001f3fb-\U0001f3ff]|[\u1160-\u11ff])"
-)
-_FIND_EMOJI_STYLE = re.compile(r"([\u00a9\u00ae\u203c-\u3299])\ufe0f")
 
 
 def measure(text: str) -> int:
     """Return how many columns a terminal needs, with joined emoji counted as the one that is seen."""
-    if text.isascii():
-        return len(text)
-    text = _FIND_EMOJI_STYLE.sub(lambda found: found[0] if columns(found[1]) > 1 else "__", text)
-    return columns(_FIND_JOINED.sub("", text))
+    return len(text) if text.isascii() else _measure(text)
 
 
 def wrap(runs: Iterable[Run], width: int, *, cut_words: bool = False) -> list[Line]:
@@ -78,6 +68,25 @@ def ansi(line: Iterable[Run]) -> str:
     return "".join(out)
 
 
+@lru_cache(maxsize=4096)
+def _measure(text: str) -> int:
+    total = before = 0
+    joined = False
+    for character in text:
+        if before == 2 and (joined or "\U0001f3fb" <= character <= "\U0001f3ff"):
+            joined = False
+        elif character == "\u200d":
+            joined = True
+        elif character == "\ufe0f" and before == 1:
+            total, before = total + 1, 2
+        elif not "\u1160" <= character <= "\u11ff":
+            size = columns(character)
+            total += size
+            before = size or before
+            joined = False
+    return total
+
+
 def _styled(text: str, style: str) -> str:
     return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
 
@@ -102,7 +111,7 @@ class _Wrapping:
             self._space = (piece, style)
         elif first == "\n":
             self._break()
-        elif first < "\u2e80" or not _is_wide(first):
+        elif first <= _LAST_NARROW:
             self._word.append((piece, style))
             self._word_width += measure(piece)
         else:

@@ -9,9 +9,10 @@ from talaria.cli.rendering.inline import read_inline
 from talaria.cli.rendering.runs import Line, Run, line_width, stripped, wrap
 from talaria.cli.rendering.themes import Theme
 
-# With so many rows the widths are settled: what comes later is shown at once and has to fit in.
-SETTLED_ROWS = 30
-_LONGEST_CELL = 600
+# With so many rows or characters the widths are settled: what comes later is shown at once and has to fit in.
+_SETTLED_ROWS = 30
+_SETTLED_SIZE = 3000
+_LONGEST_CELL = 1000
 _NARROWEST = 6
 _MOST_COLUMNS = 30
 _GAP = " │ "
@@ -48,6 +49,7 @@ class Table:
         self._alignment = alignment[:_MOST_COLUMNS]
         self._head = self._read(head, theme.bold)
         self._rows: list[_Row] = []
+        self._size = 0
         self._widths: list[int] | None = None
 
     @property
@@ -58,6 +60,7 @@ class Table:
     def add(self, cells: Sequence[str]) -> None:
         """Take one more row."""
         self._rows.append(self._read(cells, ""))
+        self._size += sum(map(len, cells))
 
     def copy(self) -> "Table":
         """Return a table that goes on from here by itself."""
@@ -67,7 +70,8 @@ class Table:
 
     def finished(self, width: int, *, ended: bool) -> Iterator[Line]:
         """Yield the lines that will not change any more: all once it has ended, none until widths are settled."""
-        if not ended and self._widths is None and len(self._rows) < SETTLED_ROWS:
+        settled = len(self._rows) >= _SETTLED_ROWS or self._size >= _SETTLED_SIZE
+        if not (ended or settled or self._widths is not None):
             return
         begins = self._widths is None
         if self._widths is None:

@@ -25,6 +25,8 @@ class Theme(Struct, frozen=True, kw_only=True):
     tool: str
     error: str
     dim: str
+    added: str
+    removed: str
     bold: str = "1"
     italic: str = "3"
     strike: str = "9"
@@ -43,10 +45,12 @@ _DARK = Theme(
     tool="38;5;108",
     error="38;5;210",
     dim="38;5;245",
+    added="38;5;114",
+    removed="38;5;210",
 )
 _LIGHT = Theme(
     name="light",
-    pygments="default",
+    pygments="xcode",
     heading1="1;4;38;5;24",
     heading2="1;38;5;24",
     heading="1;38;5;23",
@@ -57,6 +61,8 @@ _LIGHT = Theme(
     tool="38;5;22",
     error="38;5;124",
     dim="38;5;242",
+    added="38;5;22",
+    removed="38;5;124",
 )
 _MONO = Theme(
     name="mono",
@@ -71,6 +77,8 @@ _MONO = Theme(
     tool="3",
     error="1",
     dim="",
+    added="1",
+    removed="3",
     strike="",
 )
 
