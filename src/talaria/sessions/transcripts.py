@@ -127,11 +127,11 @@ def _block(part: Part) -> str:
         case Text():
             return closed(part.text.strip("\n"))
         case Reasoning():
-            return f"Thought:\n\n{_fenced(part.text)}"
+            return f"Thought:\n\n{fenced(part.text)}"
         case ToolCall():
-            return f"Tool call {code(part.name)}:\n\n{_fenced(part.arguments, 'json')}"
+            return f"Tool call {code(part.name)}:\n\n{fenced(part.arguments, 'json')}"
         case ToolResult():
-            return f"{'Tool failure' if part.failed else 'Tool result'}:\n\n{_fenced(part.text)}"
+            return f"{'Tool failure' if part.failed else 'Tool result'}:\n\n{fenced(part.text)}"
         case Image():
             return f"Image: {code(part.source)}"
         case File():
@@ -140,7 +140,7 @@ def _block(part: Part) -> str:
             assert_never(part)
 
 
-def _fenced(text: str, language: str = "") -> str:
+def fenced(text: str, language: str = "") -> str:
     """Return text between fences that are longer than any in it."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return "\n".join([fence + language, *([text.rstrip("\n")] if text else []), fence])

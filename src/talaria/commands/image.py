@@ -1,0 +1,66 @@
+"""`/image`: show the model a picture with the next message."""
+
+import asyncio
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from talaria.commands.command import Command, Errand
+from talaria.commands.screens import screen_of
+from talaria.commands.words import split_words
+from talaria.core.errors import NotFound, Refused
+from talaria.core.messages import Image
+
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
+
+
+async def run(errand: Errand) -> None:
+    """Attach a file, if it is a picture."""
+    file = await asyncio.to_thread(_file, errand)
+    kind = await asyncio.to_thread(media_type, file)
+    if kind is None:
+        raise Refused(f"`{file}` is no picture that a model can see: PNG, JPEG, GIF and WebP are.")
+    screen_of(errand).attach(Image(str(file), kind))
+    blind = "" if errand.seat.chat.info.images else f" But `{errand.seat.chat.model}` cannot see pictures itself."
+    errand.place.show(f"`{file.name}` goes along with the next message.{blind}")
+
+
+def media_type(file: Path) -> str | None:
+    """Return what kind of picture a file is by its content; ``None`` for anything else."""
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(16)
+    except OSError as error:
+        raise Refused(f"`{file}` cannot be read: {error.strerror}.") from error
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for beginning, kind in _BEGINNINGS.items() if head.startswith(beginning)), None)
+
+
+def _file(errand: Errand) -> Path:
+    """Return the file that somebody typed or dropped: with quotes, escaped blanks, ``~``, or as an address."""
+    if not errand.words:
+        raise Refused("Name a file: `/image ~/picture.png`.")
+    workspace = errand.seat.chat.workspace
+    candidates = [errand.words, *split_words(errand.words)[:1]]
+    if errand.words.startswith("file://"):
+        candidates.append(unquote(urlsplit(errand.words).path))
+    for candidate in candidates:
+        file = workspace.resolve(candidate)
+        if file.is_file():
+            return file
+    raise NotFound(f"There is no file `{workspace.resolve(candidates[-1])}`.")
+
+
+COMMAND = Command(
+    name="image",
+    category="Turn",
+    help="Show the model a picture with the next message.",
+    hint="file",
+    where="terminal",
+    run=run,
+)
