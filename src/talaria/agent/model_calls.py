@@ -105,6 +105,11 @@ class ModelCalls:
         self._patience = patience or Patience()
         self._chance = chance
 
+    @property
+    def first(self) -> ModelChoice:
+        """The model that is asked before all others."""
+        return self._chain[0]
+
     async def reply(self, request: ModelRequest) -> AsyncGenerator[CallEvent, None]:
         """Yield the reply as it grows, notices of long waits and other models, and last the whole with its choice.
 

@@ -14,13 +14,14 @@ from msgspec import structs
 from talaria.agent.approval.grants import Grant, allow_listed
 from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.agent.auxiliary import Auxiliary
-from talaria.agent.budget import Budget, Unlimited
+from talaria.agent.budget import Budget
 from talaria.agent.loop import Agent, Manner
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, instructions, project_context
 from talaria.agent.surroundings import Limits
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
+from talaria.app.goals import goal_follower
 from talaria.app.personalities import read_personality
 from talaria.app.subcommands import load
 from talaria.app.toolsets import Workbench, make_tools
@@ -32,6 +33,7 @@ from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session, SessionFilter
 from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound
+from talaria.goals.keeping import goal_caps
 from talaria.sessions.approvals import SessionApprover
 from talaria.sessions.budget import StoredBudget
 from talaria.sessions.chat import Chat, ChatWish
@@ -83,9 +85,11 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     agent = _agent(bench, prefix, toolbox, calls, auxiliary)
     questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
     workspace = await _workspace(house, bench)
+    desk = await _desk(house, bench, session, questions, emit, _vouched(wish), workspace)
     desk = structs.replace(
-        await _desk(house, bench, session, questions, emit, _vouched(wish), workspace),
+        desk,
         beforehand=lambda: keep_prefix(store, session.id, prefix),
+        followers=(*desk.followers, goal_follower(bench, desk, auxiliary, lasting=wish.lasting)),
     )
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=wish.titled)
     stack.push_async_callback(conversation.close)
@@ -278,14 +282,17 @@ def _limits(settings: Settings) -> Limits:
 
 
 def _budget(settings: Settings, store: Store, session: Session) -> Budget:
-    month = f"{datetime.now(UTC):%Y-%m}"
-    caps = (
-        (f"all:{month}", settings.budget.total),
-        (f"person:{session.owner}:{month}", settings.budget.person),
-        (f"session:{session.id}", settings.budget.session),
-    )
-    held = [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
-    return StoredBudget(store, held) if held else Unlimited()
+    def caps(tx: Transaction) -> Sequence[Cap]:
+        month = f"{datetime.now(UTC):%Y-%m}"
+        limits = (
+            (f"all:{month}", settings.budget.total),
+            (f"person:{session.owner}:{month}", settings.budget.person),
+            (f"session:{session.id}", settings.budget.session),
+        )
+        fixed = [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in limits if dollars]
+        return [*fixed, *goal_caps(tx, session.id)]
+
+    return StoredBudget(store, caps)
 
 
 def _seer(helpers: tuple[ModelChoice, ...]) -> tuple[Provider, str] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.app.chats import open_chat
+from talaria.app.goals import goal_allowance
 from talaria.app.logs import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
 from talaria.app.overview import version
@@ -17,6 +18,7 @@ from talaria.app.shell import LocalShell
 from talaria.app.stores import open_store
 from talaria.commands.house import Identity
 from talaria.contracts.store import Store
+from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.seat import Emit
 from talaria.settings.model import Settings
@@ -59,6 +61,11 @@ class House(Struct, frozen=True, kw_only=True):
     def knowledge(self) -> ProfileKnowledge:
         """What the agent knows and can do."""
         return ProfileKnowledge(self.settings, self.profile, Path.cwd())
+
+    @property
+    def goal_budgets(self) -> Allowance:
+        """What a standing goal may take unless it says so itself."""
+        return goal_allowance(self.settings.goals)
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""

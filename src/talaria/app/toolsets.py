@@ -112,7 +112,7 @@ def _state(kind: type[Tool], toolset: str, settings: Settings) -> ToolState:
 def _terminal(bench: Workbench) -> list[Tool]:
     processes = Processes()
     bench.closing.callback(processes.close)
-    return [Terminal(processes, bench.outputs, sandbox=_sandbox(bench))]
+    return [Terminal(processes, bench.outputs, sandbox=sandbox_of(bench))]
 
 
 def _files(bench: Workbench) -> list[Tool]:
@@ -153,7 +153,8 @@ def _vision(bench: Workbench) -> list[Tool]:
     return [Vision(*bench.seer, client)]
 
 
-def _sandbox(bench: Workbench) -> Sandbox | None:
+def sandbox_of(bench: Workbench) -> Sandbox | None:
+    """Return what commands run in, where the settings want that and the machine can do it."""
     wanted = bench.settings.sandbox
     if not wanted.enabled or sandbox_available() is not None:
         return None
@@ -166,7 +167,7 @@ def _sandbox(bench: Workbench) -> Sandbox | None:
 
 
 def _wrap(bench: Workbench) -> Callable[..., list[str]] | None:
-    sandbox = _sandbox(bench)
+    sandbox = sandbox_of(bench)
     return sandbox.wrap if sandbox else None
 
 

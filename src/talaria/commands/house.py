@@ -12,6 +12,7 @@ from talaria.contracts.models import Chosen, Listing
 from talaria.contracts.shell import Shell
 from talaria.contracts.store import Store
 from talaria.contracts.tool import ToolsetState
+from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.seat import Emit
 
@@ -120,6 +121,10 @@ class House(Protocol):
     @property
     def shell(self) -> Shell:
         """What runs commands of the person's own."""
+
+    @property
+    def goal_budgets(self) -> Allowance:
+        """What a standing goal may take unless it says so itself."""
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""

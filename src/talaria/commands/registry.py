@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+from talaria.commands import goal, stop, subgoal, title
 from talaria.commands import help as help_
-from talaria.commands import stop, title
 from talaria.commands.command import Command
 from talaria.commands.finding import by_category, matching
 
 REGISTRY: tuple[Command, ...] = (
     title.COMMAND,
+    goal.COMMAND,
+    subgoal.COMMAND,
     stop.COMMAND,
     help_.COMMAND,
 )

@@ -1,0 +1,76 @@
+"""Follow the turns of a conversation with a goal: judge each, and put the next step into the inbox."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.contracts.follower import Ending
+from talaria.contracts.store import Store, Transaction
+from talaria.core.events import Noticed, TurnEvent
+from talaria.core.ids import SessionId
+from talaria.goals.deciding import Nothing, Tell, ToJudge, ToWait, conclude, end_wait, note_ending, what_is_next
+from talaria.goals.goal import Parked
+from talaria.goals.judge import Judge
+from talaria.goals.keeping import told
+from talaria.goals.waiting import until_over, with_process
+
+
+class GoalFollower:
+    """Implements `Follower`.
+
+    Whatever it does next is read from the store, so it may be cut off anywhere and called again as often as one likes.
+    A place that is not ``lasting`` notes how turns end and leaves the rest to one that is.
+    """
+
+    resumable: ClassVar = True
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        *,
+        store: Store,
+        judge: Judge,
+        emit: Callable[[TurnEvent], None],
+        lasting: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self._session_id = session_id
+        self._store = store
+        self._judge = judge
+        self._emit = emit
+        self._lasting = lasting
+        self._clock = clock or SystemClock()
+
+    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
+        """Take note, in the transaction that ends the turn."""
+        note_ending(tx, ending, self._clock.now())
+
+    async def follow_up(self) -> bool:
+        """Judge, wait and go on, until the next step waits in the inbox or there is none."""
+        while self._lasting:
+            match await self._store.read(lambda tx: what_is_next(tx, self._session_id, self._clock.now())):
+                case Nothing(waits):
+                    return waits
+                case Tell():
+                    await self._tell()
+                case ToJudge() as judged:
+                    await self._judge_turn(judged)
+                case ToWait(parked):
+                    await self._wait(parked)
+        return False
+
+    async def _tell(self) -> None:
+        text = await self._store.write(lambda tx: told(tx, self._session_id))
+        if text:
+            self._emit(Noticed(text))
+
+    async def _judge_turn(self, judged: ToJudge) -> None:
+        opinion = await self._judge.opinion(judged.state, judged.pending.reply)
+        opinion, watched = with_process(opinion)
+        now = self._clock.now()
+        await self._store.write(lambda tx: conclude(tx, self._session_id, judged, opinion, watched, now))
+
+    async def _wait(self, parked: Parked) -> None:
+        await until_over(parked, self._clock)
+        now = self._clock.now()
+        await self._store.write(lambda tx: end_wait(tx, self._session_id, parked, now))
