@@ -129,6 +129,11 @@ def estimate(messages: Sequence[Message]) -> int:
     return sum(map(_length, messages)) // _BYTES_PER_TOKEN
 
 
+def estimate_shown(transcript: Sequence[StoredMessage], summary: Summary | None) -> int:
+    """Return about how many tokens that takes which a model is shown of a transcript."""
+    return estimate(_view(transcript, summary))
+
+
 def _view(transcript: Sequence[StoredMessage], summary: Summary | None) -> list[Message]:
     if summary is None:
         return said(transcript)

@@ -20,13 +20,18 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(KeptSummary).decode
 
 
+def kept_summary(tx: Transaction, session_id: SessionId) -> KeptSummary | None:
+    """Return the summary in force, without showing it to anybody."""
+    entry = tx.state.get(_key(session_id))
+    return _decode(entry.value) if entry else None
+
+
 class StoredSummaries:
     """Implements `Summaries`."""
 
     def __init__(self, store: Store, session_id: SessionId) -> None:
         self._store = store
         self._session_id = session_id
-        self._key = f"summary:{session_id}"
 
     async def load(self) -> Summary | None:
         """Return the summary in force to be shown; the first time, record that the prefix changes because of it."""
@@ -41,17 +46,20 @@ class StoredSummaries:
         def work(tx: Transaction) -> None:
             kept = self._kept(tx)
             if kept is None or kept.summary.upto < summary.upto:
-                tx.state.put(self._key, _encode(KeptSummary(summary)).decode())
+                tx.state.put(_key(self._session_id), _encode(KeptSummary(summary)).decode())
 
         await self._store.write(work)
 
     def _kept(self, tx: Transaction) -> KeptSummary | None:
-        entry = tx.state.get(self._key)
-        return _decode(entry.value) if entry else None
+        return kept_summary(tx, self._session_id)
 
     def _show(self, tx: Transaction) -> KeptSummary | None:
         kept = self._kept(tx)
         if kept is not None and not kept.shown:
-            tx.state.put(self._key, _encode(KeptSummary(kept.summary, shown=True)).decode())
+            tx.state.put(_key(self._session_id), _encode(KeptSummary(kept.summary, shown=True)).decode())
             record_break(tx, self._session_id, f"messages 1 to {kept.summary.upto} are summarised")
         return kept
+
+
+def _key(session_id: SessionId) -> str:
+    return f"summary:{session_id}"
