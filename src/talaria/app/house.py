@@ -1,13 +1,14 @@
 """What every conversation of a process shares: settings, store, models, and how one is opened."""
 
 from asyncio import TaskGroup
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import tzinfo
 from pathlib import Path
 
 from msgspec import Struct
 
-from talaria.app.chats import open_chat
+from talaria.app.chats import caps_for, open_chat
 from talaria.app.goals import goal_allowance
 from talaria.app.logs import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
@@ -18,6 +19,9 @@ from talaria.app.shell import LocalShell
 from talaria.app.stores import open_store
 from talaria.commands.house import Identity
 from talaria.contracts.store import Store
+from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.sessions import Session
+from talaria.core.wording import find_zone
 from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.seat import Emit
@@ -25,6 +29,13 @@ from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import Secrets
 from talaria.tools.output import masking
+
+_PLATFORM_SECRETS = {
+    "telegram": ("TELEGRAM_BOT_TOKEN",),
+    "discord": ("DISCORD_BOT_TOKEN",),
+    "slack": ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"),
+    "matrix": ("MATRIX_HOMESERVER", "MATRIX_ACCESS_TOKEN"),
+}
 
 
 class House(Struct, frozen=True, kw_only=True):
@@ -56,6 +67,25 @@ class House(Struct, frozen=True, kw_only=True):
     def settings(self) -> Settings:
         """What counts for the next conversation that is opened."""
         return self.settings_rack.current
+
+    @property
+    def command_folders(self) -> tuple[Path, ...]:
+        """Where commands of the person's own are: the profile's first, then those of the project."""
+        return self.profile.folder / "commands", Path.cwd() / ".talaria" / "commands"
+
+    @property
+    def platforms(self) -> Mapping[str, bool]:
+        """The networks that are known, and whether each is configured."""
+        return {name: all(map(self.secrets.get, needed)) for name, needed in _PLATFORM_SECRETS.items()}
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The time zone in which times are told."""
+        return find_zone(self.settings.cli.time_zone)
+
+    def caps(self, session: Session) -> Sequence[Cap]:
+        """Return what may be spent where this conversation counts."""
+        return caps_for(self.settings, session)
 
     @property
     def knowledge(self) -> ProfileKnowledge:

@@ -108,6 +108,11 @@ class ProcessServices:
         outputs = load("talaria.tools.output").FullOutputs(self.profile.outputs_folder)
         outputs.forget(session_id)
 
+    def prepare_house(self) -> None:
+        """Load all that `open_house` needs, in a thread if one likes."""
+        load("talaria.settings.secrets")
+        load("talaria.app.house")
+
     def open_house(self, stack: "AsyncExitStack") -> "House":
         """What conversations share, and what opens them; leaving ``stack`` closes it."""
         secrets = load("talaria.settings.secrets").read_secrets(self.profile, self.environment)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from talaria.cli.arguments import completing
 from talaria.cli.services import Services
+from talaria.core.errors import Refused
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,10 +28,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
     )
     parser.add_argument("--json", action="store_true", help="print what happens, one JSON object a line")
+    parser.add_argument(
+        "--plain", action="store_true", help="plain lines of text, for screen readers and dumb terminals"
+    )
 
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Talk, and return what became of it."""
-    talking = import_module("talaria.cli.talking")  # brings asyncio and the agent: not before it is needed
-    code: int = talking.talk(arguments, services, sys.stdin)
+    piped = "" if sys.stdin.isatty() else sys.stdin.read()
+    question = "\n\n".join(part for part in (arguments.query or "", piped.strip()) if part)
+    if question:
+        # Each brings asyncio and the agent along, or an editor: not before it is needed.
+        code: int = import_module("talaria.cli.talking").ask_once(arguments, services, question)
+    elif not sys.stdin.isatty():
+        raise Refused("There is nothing to answer: give a question with -q, or on the standard input.")
+    elif _is_plain(arguments, services):
+        code = import_module("talaria.cli.plain").open_plain(arguments, services)
+    else:
+        code = import_module("talaria.cli.live.opening").open_live(arguments, services)
     return code
+
+
+def _is_plain(arguments: argparse.Namespace, services: Services) -> bool:
+    """Tell whether the chat is to be lines of text: asked for, or nothing else is possible."""
+    if arguments.json:
+        raise Refused("`--json` needs a question: give it with -q, or on the standard input.")
+    dumb = services.environment.get("TERM", "dumb") in {"", "dumb"}
+    return arguments.plain or dumb or not sys.stdout.isatty() or services.settings().cli.plain

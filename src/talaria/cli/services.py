@@ -83,6 +83,9 @@ class Services(Protocol):
     def forget_outputs(self, session_id: "SessionId") -> None:
         """Remove the files that a deleted session has left behind."""
 
+    def prepare_house(self) -> None:
+        """Load all that `open_house` needs, in a thread if one likes."""
+
     def open_house(self, stack: "AsyncExitStack") -> "House":
         """What conversations share, and what opens them; leaving ``stack`` closes it."""
 

@@ -77,10 +77,8 @@ class Transcribed:
                 self._beside(f"· {summary}", "dim")
             case ToolAnswered(result=result, name=name) if result.failed:
                 self._beside(f"· {name} failed: {result.text.partition(chr(10))[0]}", "dim")
-            case ApprovalAsked(tool=tool, summary=summary, reason=reason):
-                self._beside(f"{tool} wants to do this: {summary}\n{reason}", "yellow")
-            case QuestionAsked(question=question, choices=choices):
-                self._beside("\n".join([question, *(f"{n}. {text}" for n, text in enumerate(choices, 1))]), "bold")
+            case ApprovalAsked() | QuestionAsked():
+                self._end_line()
             case Noticed(text) | TurnFailed(text) | TurnOutOfBudget(text=text):
                 self._beside(text, "yellow")
             case TurnAnswered() | TurnStopped():

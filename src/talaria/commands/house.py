@@ -3,6 +3,7 @@
 from asyncio import TaskGroup
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import tzinfo
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +12,8 @@ from msgspec import Struct
 from talaria.contracts.models import Chosen, Listing
 from talaria.contracts.shell import Shell
 from talaria.contracts.store import Store
+from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.sessions import Session
 from talaria.contracts.tool import ToolsetState
 from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
@@ -115,8 +118,23 @@ class House(Protocol):
         """The settings of the profile."""
 
     @property
+    def platforms(self) -> Mapping[str, bool]:
+        """The networks that are known, and whether each is configured."""
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The time zone in which times are told; ``None`` is that of the system."""
+
+    def caps(self, session: Session) -> Sequence[Cap]:
+        """Return what may be spent where this conversation counts."""
+
+    @property
     def knowledge(self) -> Knowledge:
         """What the agent knows and can do."""
+
+    @property
+    def command_folders(self) -> tuple[Path, ...]:
+        """Where commands of the person's own are."""
 
     @property
     def shell(self) -> Shell:

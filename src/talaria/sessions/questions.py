@@ -43,6 +43,12 @@ class Questions:
         found.answer.set_result(text)
         return True
 
+    async def closed(self, question_id: str) -> None:
+        """Wait until a question is open no more: answered from anywhere, given up, or ended with its turn."""
+        found = self._open.get(question_id)
+        if found is not None:
+            await asyncio.wait([found.answer])
+
     @property
     def waiting(self) -> list[str]:
         """The ids of the open questions, oldest first."""

@@ -1,0 +1,52 @@
+"""Questions of a turn, put to the person at the terminal."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from talaria.core.events import ApprovalAsked, QuestionAsked
+from talaria.sessions.questions import Questions
+
+_APPROVALS = (
+    ("once", "Yes, this once"),
+    ("session", "Yes, for this conversation"),
+    ("always", "Yes, always"),
+    ("no", "No"),
+)
+_ANOTHER = "Something else: I type it"
+
+
+class Asks(Protocol):
+    """A terminal at which somebody can be asked."""
+
+    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
+        """Let the person choose, and return which; ``None`` when they do not."""
+
+    async def ask(self, question: str) -> str:
+        """Return what the person types as the answer."""
+
+
+async def answer(event: ApprovalAsked | QuestionAsked, questions: Questions, terminal: Asks) -> None:
+    """Ask the person, unless the question is closed before they answer."""
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(_asked(event, terminal))
+        closing = group.create_task(questions.closed(event.id))
+        await asyncio.wait([asking, closing], return_when=asyncio.FIRST_COMPLETED)
+        if asking.done() and not asking.cancelled():
+            questions.answer(event.id, asking.result())
+        asking.cancel()
+        closing.cancel()
+
+
+async def _asked(event: ApprovalAsked | QuestionAsked, terminal: Asks) -> str:
+    if isinstance(event, ApprovalAsked):
+        asked = f"{event.tool} wants to do this: {event.summary}\n{event.reason}"
+        chosen = await terminal.choose(asked, [words for _, words in _APPROVALS])
+        return "no" if chosen is None else _APPROVALS[chosen][0]
+    if event.choices:
+        chosen = await terminal.choose(event.question, [*event.choices, _ANOTHER])
+        if chosen is None:
+            return ""
+        if chosen < len(event.choices):
+            return event.choices[chosen]
+    return await terminal.ask(event.question)

@@ -1,0 +1,276 @@
+"""What a turn does, shown as it happens: the reply, tool calls as single lines, a spinner with the time."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, assert_never
+
+from msgspec import Struct
+
+from talaria.cli.cells import cut, harmless
+from talaria.cli.rendering.stream import MarkdownStream
+from talaria.cli.rendering.themes import Theme
+from talaria.commands.command import Display
+from talaria.core.events import (
+    ApprovalAsked,
+    ModelCalled,
+    Noticed,
+    PersonJoined,
+    QuestionAsked,
+    ReasoningAdded,
+    TextAdded,
+    ToolAnswered,
+    ToolCalled,
+    ToolProgressed,
+    TurnAnswered,
+    TurnEnd,
+    TurnEvent,
+    TurnFailed,
+    TurnOutOfBudget,
+    TurnStopped,
+)
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_PACE = 0.1
+_UNFOLDED_LINES = 20
+_RUNNING_LINES = 6
+_REMEMBERED = 20
+_OWN_LINES = 12
+
+
+class Printer(Protocol):
+    """Where it is shown."""
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+
+    def print(self, text: str, live: str | None = None) -> None:
+        """Add whole lines for good, and replace the live part with it."""
+
+    def set_live(self, text: str) -> None:
+        """Replace the live part."""
+
+
+class Running(Struct):
+    """A tool call that is going on."""
+
+    summary: str
+    began: float
+    printed: str = ""
+
+
+class Done(Struct, frozen=True):
+    """A tool call that is over."""
+
+    summary: str
+    text: str
+
+
+class Activity:
+    """Turns events into text. `tick` puts it on the screen, so many times a second and no more.
+
+    There is no spinner while ``asking`` says that it is the person who is waited for.
+    """
+
+    def __init__(
+        self, printer: Printer, theme: Theme, display: Callable[[], Display], asking: Callable[[], bool]
+    ) -> None:
+        self._printer = printer
+        self._theme = theme
+        self._display = display
+        self._asking = asking
+        self._stream = MarkdownStream(theme, lambda: printer.width)
+        self._final: list[str] = []
+        self._running: dict[str, Running] = {}
+        self._done: deque[Done] = deque(maxlen=_REMEMBERED)
+        self._began: float | None = None
+        self._replying = False
+        self._thought = ""
+        self._waiting: list[str] = []
+        self._changed = False
+
+    def change_theme(self, theme: Theme) -> None:
+        """Use other colours from now on."""
+        self._theme = theme
+        self._stream = MarkdownStream(theme, lambda: self._printer.width)
+
+    def begin(self) -> None:
+        """Show that something is going on."""
+        if self._began is None:
+            self._began = time.monotonic()
+        self._changed = True
+
+    def end(self) -> None:
+        """Show that nothing is going on any more."""
+        self._began = None
+        self._running.clear()
+        self._changed = True
+
+    def add(self, text: str) -> None:
+        """Print whole lines that are final; a reply that is being written goes on below them."""
+        self._final.append(text)
+        self._changed = True
+
+    def add_dim(self, text: str) -> None:
+        """Print a line that stands back."""
+        self.add(self._styled(f"{text}\n", self._theme.dim))
+
+    def add_own(self, text: str, pictures: Sequence[str] = (), *, waits: bool = False) -> None:
+        """Print what the person sent; what ``waits`` behind a turn is printed when that is over."""
+        named = [f"[{Path(picture).name}]" for picture in pictures]
+        said = " ".join([text, *named]).strip()
+        if waits:
+            self._waiting.append(said)
+        else:
+            self.add(self._own(said))
+        self._changed = True
+
+    def event(self, event: TurnEvent) -> None:
+        """Take note of what happens."""
+        self._changed = True
+        match event:
+            case TextAdded(text):
+                self._add_reply(text)
+            case ReasoningAdded(text):
+                self._add_thought(text)
+            case ToolCalled() | ToolProgressed() | ToolAnswered():
+                self._follow_call(event)
+            case PersonJoined(text):
+                self._end_reply()
+                self._waiting = [said for said in self._waiting if said != text]
+                self.add(self._own(text))
+            case Noticed(text):
+                self.add_dim(text)
+            case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
+                self._end_turn(event)
+            case ApprovalAsked() | QuestionAsked() | ModelCalled():
+                pass
+            case _:
+                assert_never(event)
+
+    def unfold(self) -> str:
+        """Return the whole output of the last tool call, and forget it; empty when there is none."""
+        if not self._done:
+            return ""
+        last = self._done.pop()
+        return self._styled(f"{last.summary}\n", self._theme.tool) + self._block(last.text)
+
+    def tick(self) -> None:
+        """Put on the screen what has changed since the last time."""
+        if not self._changed and self._began is None:
+            return
+        self._changed = False
+        final, self._final = "".join(self._final), []
+        live = self._live()
+        if final:
+            self._printer.print(final, live)
+        else:
+            self._printer.set_live(live)
+
+    def _follow_call(self, event: ToolCalled | ToolProgressed | ToolAnswered) -> None:
+        match event:
+            case ToolCalled(call=call, summary=summary):
+                self._end_reply()
+                self._running[call.id] = Running(summary or call.name, time.monotonic())
+            case ToolProgressed(call_id=call_id, text=text) if call_id in self._running:
+                self._running[call_id].printed = text
+            case ToolAnswered():
+                self._finish_call(event)
+
+    def _end_turn(self, end: TurnEnd) -> None:
+        self._end_reply()
+        match end:
+            case TurnStopped():
+                self.add_dim("Stopped.")
+            case TurnFailed(text) | TurnOutOfBudget(text=text):
+                self.add(self._styled(f"{text}\n", self._theme.error))
+        if self._waiting:
+            self.add(self._own(self._waiting.pop(0)))
+
+    def _own(self, said: str) -> str:
+        first, *rest = said.split("\n")
+        if len(rest) > _OWN_LINES:
+            rest = [*rest[:_OWN_LINES], f"… {len(rest) - _OWN_LINES} more lines"]
+        lines = "\n".join([f"❯ {first}", *(f"  {line}" for line in rest)])
+        return "\n" + self._styled(f"{lines}\n", self._theme.bold)
+
+    def _add_reply(self, text: str) -> None:
+        if not self._replying:
+            self._end_thought()
+            self._final.append("\n")
+            self._replying = True
+        self._final.append(self._stream.feed(text))
+
+    def _end_reply(self) -> None:
+        self._end_thought()
+        if self._replying:
+            self._final.append(self._stream.end() + "\n")
+            self._stream.reset()
+            self._replying = False
+
+    def _add_thought(self, text: str) -> None:
+        if not self._display().reasoning:
+            return
+        *whole, self._thought = (self._thought + text).split("\n")
+        self._final += [self._styled(f"{line}\n", self._theme.dim) for line in whole]
+
+    def _end_thought(self) -> None:
+        if self._thought:
+            self._final.append(self._styled(f"{self._thought}\n", self._theme.dim))
+            self._thought = ""
+
+    def _finish_call(self, event: ToolAnswered) -> None:
+        running = self._running.pop(event.result.call_id, None)
+        summary = running.summary if running else event.name
+        self._done.append(Done(summary, event.result.text))
+        progress = self._display().progress
+        if progress == "off" and not event.result.failed:
+            return
+        mark, style = ("✗", self._theme.error) if event.result.failed else ("✓", self._theme.tool)
+        line = self._fitting(f"{mark} {summary}", f"  {event.seconds:.1f} s")
+        self._final.append(self._styled(line + "\n", style))
+        if progress == "verbose":
+            self._final.append(self._block(event.result.text, _UNFOLDED_LINES))
+        elif event.result.failed:
+            self._final.append(self._block(event.result.text, 1))
+
+    def _live(self) -> str:
+        """Return what is not final: the end of the reply, running calls, the spinner."""
+        parts = [self._stream.tail()] if self._replying else []
+        if self._thought:
+            parts.append(self._styled(self._thought[-self._printer.width :], self._theme.dim))
+        now = time.monotonic()
+        frame = _FRAMES[int(now / _PACE) % len(_FRAMES)]
+        for running in self._running.values():
+            line = self._fitting(f"{frame} {running.summary}", f"  {now - running.began:.1f} s")
+            parts.append(self._styled(line, self._theme.tool))
+            if self._display().progress == "verbose" and running.printed:
+                parts.append(self._block(running.printed, -_RUNNING_LINES).rstrip("\n"))
+        if self._began is not None and not self._running and not self._asking():
+            doing = "answering" if self._replying else "thinking"
+            line = f"{frame} {doing} {now - self._began:.0f} s  (Ctrl-C stops)"
+            parts.append(self._styled(line, self._theme.dim))
+        for said in self._waiting:
+            parts.append(self._styled(self._fitting(f"  waits: {said}", ""), self._theme.dim))
+        return "\n".join(part.rstrip("\n") for part in parts if part)
+
+    def _block(self, text: str, most: int = 0) -> str:
+        """Return lines of output, indented; ``most`` keeps so many from the beginning, or from the end if negative."""
+        lines = text.rstrip("\n").split("\n")
+        kept = lines[:most] if most > 0 else lines[most:] if most < 0 else lines
+        shown = [self._fitting(f"  {line}", "") for line in kept]
+        if most > 0 and len(lines) > most:
+            shown.append(f"  … {len(lines) - most} more lines, Ctrl-O shows them")
+        return "".join(self._styled(f"{line}\n", self._theme.dim) for line in shown)
+
+    def _fitting(self, text: str, end: str) -> str:
+        plain = harmless(text.replace("\n", " ").replace("\t", "    "))
+        return cut(plain, max(self._printer.width - len(end) - 1, 8)) + end
+
+    def _styled(self, text: str, style: str) -> str:
+        if not style:
+            return harmless(text)
+        bare = harmless(text.rstrip("\n"))
+        return f"\x1b[{style}m{bare}\x1b[0m" + "\n" * (len(text) - len(text.rstrip("\n")))

@@ -1,0 +1,207 @@
+"""The chat behind the prompt: what is sent is acted on, what happens is drawn, the status bar is kept true."""
+
+import argparse
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from talaria.cli.cells import harmless
+from talaria.cli.discoveries import discoveries
+from talaria.cli.live.activity import Activity
+from talaria.cli.live.completing import Named
+from talaria.cli.live.front import Front
+from talaria.cli.live.place import TerminalPlace
+from talaria.cli.live.status import Situation, read_situation, status_line
+from talaria.cli.mentions import picture
+from talaria.cli.rendering.themes import THEMES
+from talaria.cli.services import Services
+from talaria.cli.sitting import Sitting, is_first_time, keep_display, read_display
+from talaria.cli.wishes import wish_of
+from talaria.commands.command import Display
+from talaria.commands.house import House
+from talaria.commands.using import is_command
+from talaria.core.events import ModelCalled, TurnAnswered, TurnEvent
+from talaria.core.messages import Image
+from talaria.sessions.chat import Chat
+
+_SURFACE = "You are in a terminal that shows Markdown: headings, lists, tables and highlighted code."
+_FRAME = 0.05
+_LOOK_AGAIN = 5.0
+_TWICE = 2.0
+
+
+async def serve(front: Front, arguments: argparse.Namespace, services: Services) -> None:
+    """Open the conversation and serve the person until cancelled."""
+    await asyncio.to_thread(services.prepare_house)
+    async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
+        house = services.open_house(stack)
+        chat = LiveChat(front, house, services, jobs, await read_display(house))
+        stack.push_async_callback(chat.close)
+        await chat.open(arguments)
+        await chat.work()
+
+
+class LiveChat:
+    """One person at one terminal; implements `Behind`."""
+
+    def __init__(
+        self, front: Front, house: House, services: Services, jobs: asyncio.TaskGroup, display: Display
+    ) -> None:
+        self._front = front
+        self._house = house
+        self._services = services
+        self._jobs = jobs
+        self._activity = Activity(
+            front.canvas, THEMES[front.theme], lambda: self._place.display, lambda: front.choices.active
+        )
+        pictures = house.identity.folder / "pictures"
+        self._place = TerminalPlace(front, self._activity, display, pictures, self._keep_display)
+        self._sitting = Sitting(house, jobs, self._place, self._event, lambda: services.settings().cli.busy)
+        self._sent: asyncio.Queue[tuple[str, list[Image]]] = asyncio.Queue()
+        self._stirred = asyncio.Event()
+        self._situation = Situation()
+        self._interrupted = 0.0
+
+    async def open(self, arguments: argparse.Namespace) -> None:
+        """Open the conversation that the command line asks for, and show where the person is."""
+        for file in arguments.image:
+            self._front.line.attach(picture(file))
+        chat, notes = await self._sitting.open(wish_of(arguments, _SURFACE))
+        for note in (*await self._greeting(chat), *notes):
+            self._place.show(note)
+        self._front.attach_behind(self)
+        self._stirred.set()
+
+    async def work(self) -> None:
+        """Act on what is sent, draw, and keep the status bar true, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._draw())
+            group.create_task(self._watch())
+            while True:
+                await self._act(*await self._sent.get())
+
+    async def close(self) -> None:
+        """Leave the conversation."""
+        await self._sitting.seat.close()
+
+    def submit(self, text: str, pictures: list[Image]) -> None:
+        """Take a line that was sent."""
+        if self._sitting.is_urgent(text):
+            self._jobs.create_task(self._act(text, pictures))
+        else:
+            self._sent.put_nowait((text, pictures))
+
+    def interrupt(self) -> None:
+        """Stop the turn, or clear the line; the second time in a row leaves."""
+        now = time.monotonic()
+        if now - self._interrupted < _TWICE:
+            self._front.leave()
+            return
+        self._interrupted = now
+        seat = self._sitting.seat
+        if seat.busy and seat.chat.conversation.stop():
+            return
+        if self._front.line.buffer.text:
+            self._front.line.buffer.reset()
+        else:
+            self._place.show("Ctrl-C once more, or Ctrl-D, leaves.")
+
+    def unfold(self) -> None:
+        """Show the output of the last tool call, and how running ones get on; the next time, no more."""
+        shown = self._activity.unfold()
+        if shown:
+            self._activity.add(shown)
+        verbose = self._place.display.progress == "verbose"
+        self._place.display = msgspec.structs.replace(self._place.display, progress="all" if verbose else "verbose")
+        self._stirred.set()
+
+    def paste(self) -> None:
+        """Take what the clipboard holds."""
+        self.submit("/paste", [])
+
+    def commands(self) -> Sequence[Named]:
+        """Return name, usage and help of each command."""
+        return [(command.name, command.usage, command.help) for command in self._sitting.commands]
+
+    async def offers(self, name: str, words: str) -> Sequence[tuple[str, str]]:
+        """Return what may follow a command."""
+        return await self._sitting.offers(name, words)
+
+    async def _greeting(self, chat: Chat) -> list[str]:
+        identity = self._house.identity
+        lines = [f"**Talaria** {identity.version.removeprefix('talaria ')} · {chat.model} · {chat.workspace.folder}"]
+        if await is_first_time(self._house):
+            lines += ["\n".join(f"- {line}" for line in await asyncio.to_thread(discoveries, self._services))]
+        if chat.title:
+            lines.append(f"Going on with *{chat.title}*; `/history` shows what was said.")
+        return lines
+
+    def _event(self, event: TurnEvent) -> None:
+        self._activity.event(event)
+        if isinstance(event, ModelCalled):
+            self._situation = msgspec.structs.replace(
+                self._situation, context=event.context, context_limit=event.context_limit
+            )
+        if isinstance(event, TurnAnswered) and self._place.display.footer:
+            self._activity.add_dim(self._footer())
+        self._stirred.set()
+
+    async def _act(self, text: str, pictures: list[Image]) -> None:
+        waits = self._sitting.seat.busy and not is_command(text) and not text.startswith("!")
+        if text != "/paste":
+            self._activity.add_own(text, [image.source for image in pictures], waits=waits)
+        await self._sitting.act(text, pictures)
+        if self._place.leaving:
+            self._front.leave()
+        self._stirred.set()
+
+    async def _draw(self) -> None:
+        seat = self._sitting.seat
+        while True:
+            await self._stirred.wait()
+            self._stirred.clear()
+            while seat.busy:
+                self._activity.begin()
+                self._activity.tick()
+                self._draw_status()
+                await asyncio.sleep(_FRAME)
+            self._activity.end()
+            self._activity.tick()
+            await self._look()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._look()
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _look(self) -> None:
+        """Ask the store for what the status bar tells."""
+        seat = self._sitting.seat
+        if not seat.is_open:
+            return
+        chat, session_id = seat.chat, seat.session_id
+        known = await seat.store.read(lambda tx: read_situation(tx, session_id))
+        context = self._situation.context if known.session_id == self._situation.session_id else 0
+        self._situation = msgspec.structs.replace(
+            known, model=chat.model, context=context or known.context, context_limit=chat.info.context_limit
+        )
+        self._front.folder = chat.workspace.folder
+        self._draw_status()
+
+    def _draw_status(self) -> None:
+        self._front.status = status_line(self._situation, self._front.canvas.width)
+        self._front.canvas.app.invalidate()
+
+    def _footer(self) -> str:
+        situation, folder = self._situation, self._sitting.seat.chat.workspace.folder
+        cost = f"${situation.cost_microdollars / 1_000_000:.4f}"
+        return harmless(f"{situation.model} · {situation.context_percent} % of the context · {cost} · {folder}")
+
+    def _keep_display(self, display: Display) -> None:
+        self._jobs.create_task(self._kept(keep_display(self._house, display)))
+
+    async def _kept(self, keeping: Awaitable[None]) -> None:
+        await keeping

@@ -1,0 +1,84 @@
+"""The status bar: model, context, cost, title, goal, and whether a gateway is alive."""
+
+import msgspec
+from msgspec import Struct
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+from talaria.cli.cells import cell, columns, cut
+from talaria.contracts.store import Transaction
+from talaria.contracts.turn_log import ModelStep
+from talaria.core.ids import SessionId
+from talaria.goals.status import goal_mark
+from talaria.sessions.turn_log import MODEL
+
+_FULL = 80
+_GATEWAY = "gateway"
+_MILLION = 1_000_000
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """What the status bar tells."""
+
+    session_id: SessionId | None = None
+    model: str = ""
+    title: str = ""
+    context: int = 0
+    context_limit: int = 0
+    cost_microdollars: int = 0
+    goal: str = ""
+    gateway: bool = False
+    waiting: int = 0
+
+    @property
+    def context_percent(self) -> int:
+        """How much of the context is used."""
+        return round(100 * self.context / self.context_limit) if self.context_limit else 0
+
+
+def read_situation(tx: Transaction, session_id: SessionId) -> Situation:
+    """Return what the store knows of it; the rest is known by whoever follows the events."""
+    session = tx.sessions.get(session_id)
+    waiting = [item for item in tx.inbox.unsettled(session_id) if item.state == "waiting"]
+    return Situation(
+        session_id=session_id,
+        context=_last_context(tx, session_id),
+        title=session.title if session else "",
+        cost_microdollars=session.usage.cost_microdollars if session else 0,
+        goal=goal_mark(tx, session_id),
+        gateway=tx.leases.get(_GATEWAY) is not None,
+        waiting=len(waiting),
+    )
+
+
+def _last_context(tx: Transaction, session_id: SessionId) -> int:
+    """Return how many tokens the last model call of the conversation took."""
+    for turn in reversed(tx.turns.find(session_id, limit=1)):
+        for step in reversed(tx.turns.steps(turn.id)):
+            if step.kind == MODEL and step.result:
+                return msgspec.json.decode(step.result, type=ModelStep).context
+    return 0
+
+
+def status_line(situation: Situation, width: int) -> StyleAndTextTuples:
+    """Return the status bar; what does not fit is left out from the end, the title is cut first."""
+    percent = situation.context_percent
+    parts = [
+        ("class:status", cell(situation.model)),
+        ("class:status.warning" if percent >= _FULL else "class:status", f"{percent} % of {_short(situation)}"),
+        ("class:status", f"${situation.cost_microdollars / _MILLION:.2f}"),
+        ("class:status", cell(situation.goal)),
+        ("class:status", f"{situation.waiting} waiting" if situation.waiting else ""),
+        ("class:status", "gateway on" if situation.gateway else "gateway off"),
+    ]
+    shown = [part for part in parts if part[1]]
+    room = width - 2 - sum(columns(text) + 3 for _, text in shown)
+    title = cut(cell(situation.title), room) if room > len("title") and situation.title else ""
+    line: StyleAndTextTuples = [("", "  ")]
+    for place, part in enumerate([*shown, *([("class:status.title", title)] if title else [])]):
+        line += [("class:status", " · " if place else ""), part]
+    return line
+
+
+def _short(situation: Situation) -> str:
+    limit = situation.context_limit
+    return f"{limit // 1000}k" if limit >= 1000 else str(limit)
