@@ -77,7 +77,7 @@ def test_the_rest_is_shown_as_it_would_be_if_it_ended_here(text: str) -> None:
     one = stream()
     one.feed(text)
     shown = one.tail()
-    ends_in_marks = re.search(r"[`~][ \t]*$", text) is not None
+    ends_in_marks = re.search(r"[`~]\s*$", text.replace("\x1b[31m", "")) is not None
     assert ends_in_marks or shown == "\n".join(one.end().removesuffix("\n").split("\n")[-20:])
 
 
@@ -120,6 +120,12 @@ def test_marks_that_may_end_a_fence_are_not_shown_as_code() -> None:
     one.feed("```\nx\n``")
     assert one.tail() == ""
     assert plain(one.feed("x\n")) == "``x\n"
+
+
+def test_half_a_line_break_is_not_shown() -> None:
+    one = stream()
+    one.feed("text\r")
+    assert one.tail() == "text"
 
 
 def test_a_table_is_in_progress_until_it_ends() -> None:

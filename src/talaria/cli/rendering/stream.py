@@ -86,7 +86,7 @@ class MarkdownStream:
 
     def _shown_rest(self, width: int) -> str:
         self._pieces = ["".join(self._pieces)]
-        rest = self._pieces[0]
+        rest = self._pieces[0].removesuffix("\r")
         blocks = self._blocks.copy()
         leaf = blocks.leaf
         most = TAIL_LINES * max(1, width)
