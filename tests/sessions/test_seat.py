@@ -1,6 +1,7 @@
 """A place at which conversations are opened in turn."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from tests.commands.desk import open_desk
 from talaria.core.addresses import Address
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId
+from talaria.core.messages import Message, Text
+from talaria.sessions.lane import admit
 from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.model_server import ModelServer
 
@@ -53,6 +56,23 @@ async def test_a_conversation_that_cannot_be_opened_anew_goes_on_as_it_was(tmp_p
             await desk.seat.renew()
         await desk.say("two")
         assert [text for role, text in await desk.transcript() if role == "user"] == ["one", "two"]
+
+
+async def test_a_conversation_in_which_nothing_waits_is_not_busy_when_it_is_opened(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        for opened in (desk.seat.renew, desk.seat.begin_anew, desk.seat.renew):
+            await opened()
+            assert not desk.seat.busy
+
+
+async def test_what_waits_is_worked_off_when_the_conversation_is_opened(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        here = desk.seat.session_id
+        said = Message(role="user", parts=(Text("still there?"),), at=datetime.now(UTC))
+        await admit(desk.house.store, here, "test", "1", said)
+        await desk.seat.renew()
+        await desk.seat.chat.conversation.settled()
+        assert await desk.transcript() == [("user", "still there?"), ("assistant", "ok")]
 
 
 async def test_what_goes_on_beside_a_conversation_outlives_it_and_ends_with_the_place(tmp_path: Path) -> None:

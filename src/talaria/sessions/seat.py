@@ -102,7 +102,7 @@ class Seat:
             chat = await self.opener.open_chat(wish, self._emit, stack, self.jobs)
             await self._close()
             self._stack = stack.pop_all()
-        return self._begin(chat)
+        return await self._begin(chat)
 
     async def put(self, *parts: Part, steering: bool = False) -> None:
         """Take what a person says here: for the next turn, or for the one that is running."""
@@ -127,7 +127,7 @@ class Seat:
 
     async def _open(self, wish: ChatWish) -> Chat:
         chat = await self.opener.open_chat(wish, self._emit, self._stack, self.jobs)
-        return self._begin(chat)
+        return await self._begin(chat)
 
     async def _change_to(self, wish: ChatWish) -> Chat:
         """Open another conversation and leave this one then: one that cannot be opened changes nothing."""
@@ -136,11 +136,13 @@ class Seat:
             await self._leave()
             await self.store.write(lambda tx: self._bring(tx, chat.conversation.session_id))
             self._stack = stack.pop_all()
-        return self._begin(chat)
+        return await self._begin(chat)
 
-    def _begin(self, chat: Chat) -> Chat:
+    async def _begin(self, chat: Chat) -> Chat:
         self._chat = chat
-        chat.conversation.wake()
+        session_id = chat.conversation.session_id
+        if await self.store.read(lambda tx: _is_unfinished(tx, session_id)):
+            chat.conversation.wake()
         chat.conversation.follow()
         return chat
 
@@ -163,6 +165,10 @@ class Seat:
                 tx.bindings.unbind(binding.key)
         if self._address is not None:
             tx.bindings.bind(self.key, session_id, self._address)
+
+
+def _is_unfinished(tx: Transaction, session_id: SessionId) -> bool:
+    return bool(tx.inbox.unsettled(session_id) or tx.turns.find(session_id, running=True, limit=1))
 
 
 def _forget_if_empty(tx: Transaction, session_id: SessionId) -> None:
