@@ -35,6 +35,7 @@ from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.goals.keeping import goal_caps
 from talaria.sessions.approvals import SessionApprover
+from talaria.sessions.branching import session_account
 from talaria.sessions.budget import StoredBudget
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.conversation import Conversation, Desk
@@ -281,18 +282,19 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def _budget(settings: Settings, store: Store, session: Session) -> Budget:
-    def caps(tx: Transaction) -> Sequence[Cap]:
-        month = f"{datetime.now(UTC):%Y-%m}"
-        limits = (
-            (f"all:{month}", settings.budget.total),
-            (f"person:{session.owner}:{month}", settings.budget.person),
-            (f"session:{session.id}", settings.budget.session),
-        )
-        fixed = [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in limits if dollars]
-        return [*fixed, *goal_caps(tx, session.id)]
+def caps_for(settings: Settings, session: Session) -> list[Cap]:
+    """Return what may be spent: on everything and on a person in this month, and on a conversation."""
+    month = f"{datetime.now(UTC):%Y-%m}"
+    caps = (
+        (f"all:{month}", settings.budget.total),
+        (f"person:{session.owner}:{month}", settings.budget.person),
+        (session_account(session.id), settings.budget.session),
+    )
+    return [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
 
-    return StoredBudget(store, caps)
+
+def _budget(settings: Settings, store: Store, session: Session) -> Budget:
+    return StoredBudget(store, lambda tx: (*caps_for(settings, session), *goal_caps(tx, session.id)))
 
 
 def _seer(helpers: tuple[ModelChoice, ...]) -> tuple[Provider, str] | None:

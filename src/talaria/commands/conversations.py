@@ -1,0 +1,94 @@
+"""The conversations that somebody may see, how they are told apart, and what was said in them last."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from talaria.commands.command import Errand
+from talaria.commands.markdown import plain, readable
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.core.wording import ago, counted
+from talaria.sessions.branching import exchanges
+from talaria.sessions.naming import opening
+
+_SPARE = 20
+_LOOKED_BACK = 60
+_LONGEST_RECALLED = 600
+
+
+class Reach(Struct, frozen=True):
+    """Whose conversations somebody may see: all, those of one owner, or only the one that is open."""
+
+    here: Session | None
+    everything: bool
+
+    @property
+    def owner(self) -> str | None:
+        """The owner to whom it is limited, if it is limited to one."""
+        return None if self.everything or self.here is None else self.here.owner
+
+    def includes(self, session: Session) -> bool:
+        """Tell whether a conversation may be seen."""
+        if self.everything or (self.here is not None and session.id == self.here.id):
+            return True
+        return bool(self.owner) and session.owner == self.owner
+
+
+def reach_of(tx: Transaction, errand: Errand) -> Reach:
+    """Return what the author of a command may see: a stranger sees nothing of the owner's."""
+    return Reach(tx.sessions.get(errand.seat.session_id), errand.author.owner)
+
+
+def find_conversations(
+    tx: Transaction, errand: Errand, *, matching: str = "", limit: int, archived: bool | None = False
+) -> list[Session]:
+    """Return those that fit and may be seen, last used first; those in which nothing was said only if they are open."""
+    reach = reach_of(tx, errand)
+    wanted = SessionFilter(matching=matching, owner=reach.owner, archived=archived, limit=limit + _SPARE)
+    here = errand.seat.session_id
+    found = [one for one in tx.sessions.find(wanted) if one.message_count or one.title or one.id == here]
+    return [one for one in found if reach.includes(one)][:limit]
+
+
+def name_of(tx: Transaction, session: Session) -> str:
+    """Return what a person knows a conversation by: its title, its first words, or its id."""
+    return session.title or opening(tx, session) or session.id
+
+
+def handle_of(tx: Transaction, session: Session) -> str:
+    """Return what `/resume` finds a conversation by: its title if it alone has it, else its id."""
+    title = " ".join(session.title.split())
+    if not title or title != session.title:
+        return session.id
+    found = tx.sessions.find(SessionFilter(matching=title, archived=None, limit=2))
+    return title if [one.id for one in found] == [session.id] else session.id
+
+
+def facts(session: Session, now: datetime) -> str:
+    """Return what tells a conversation from others of the same name."""
+    return f"{ago(session.updated_at, now)}, {counted(session.message_count, 'message')}, {session.source}"
+
+
+def way_back(tx: Transaction, session: Session) -> str:
+    """Return how to go on with a conversation, as it is typed."""
+    return f"`/resume {handle_of(tx, session)}`"
+
+
+def last_exchange(messages: Sequence[StoredMessage]) -> str:
+    """Return what was said last, so that one knows where one is."""
+    begun = exchanges(messages)
+    if not begun:
+        return ""
+    said = begun[-1].message
+    quoted = readable(said, _LONGEST_RECALLED).replace("\n", "\n> ")
+    answers = [one.message for one in messages if one.seq > begun[-1].seq and one.message.role == "assistant"]
+    answer = readable(answers[-1], _LONGEST_RECALLED) if answers else "*(not answered yet)*"
+    return f"> **{plain(said.author) or 'You'}:** {quoted}\n\n{answer}"
+
+
+def recall(tx: Transaction, session: Session) -> str:
+    """Return the last exchange of a conversation."""
+    return last_exchange(tx.messages.last(session.id, _LOOKED_BACK))
