@@ -1,0 +1,176 @@
+"""What answers in a conversation and in which manner, chosen with commands: `/model`, `/provider` and their like."""
+
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.commands.desk import Desk, open_desk
+
+from talaria.commands.command import Author
+from talaria.core.events import TextAdded
+from talaria.sessions.prefix import BREAK
+from talaria.testing.model_server import ModelServer, Say
+
+PRICED = """
+[models.clever]
+context_limit = 50000
+input_price = 3.0
+output_price = 15.0
+reasoning = true
+"""
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer(models=("scripted", "clever")) as server:
+        yield server
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path, server, PRICED) as desk:
+        yield desk
+
+
+async def test_model_says_what_answers_and_why(desk: Desk) -> None:
+    shown = await desk.use("/model")
+    assert shown.startswith("`mine:scripted` answers here. The setting model.provider says so.")
+
+
+async def test_another_model_answers_from_the_next_message_on(desk: Desk, server: ModelServer) -> None:
+    await desk.say("one")
+    shown = await desk.use("/model clever")
+    assert "`mine:clever` answers here" in shown
+    assert "room for 50,000 tokens and costs $3 in, $15 out for a million of them" in shown
+    await desk.say("two")
+    assert _models(server) == ["scripted", "clever"]
+    assert await _breaks(desk) == ["the model was changed"]
+    assert "It was chosen for this conversation." in await desk.use("/model")
+
+
+async def test_the_default_model_comes_back(desk: Desk, server: ModelServer) -> None:
+    await desk.use("/model mine:clever")
+    assert "`mine:scripted` answers here, as the settings say" in await desk.use("/model default")
+    await desk.say("hi")
+    assert _models(server) == ["scripted"]
+
+
+async def test_a_model_is_chosen_for_one_conversation_and_stays_with_it(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        await desk.say("one")
+        await desk.use("/model clever")
+        here = desk.seat.session_id
+        await desk.seat.begin_anew()
+        await desk.say("elsewhere")
+    async with open_desk(tmp_path, server, resume=here) as desk:
+        await desk.say("two")
+        session = await desk.house.store.read(lambda tx: tx.sessions.get(here))
+    assert _models(server) == ["scripted", "scripted", "clever"]
+    assert session is not None
+    assert session.model == "clever"
+
+
+async def test_the_command_wins_over_what_the_program_was_started_with(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server, model="mine:scripted") as desk:
+        assert "It was asked for when this was opened." in await desk.use("/model")
+        await desk.use("/model clever")
+        await desk.say("hi")
+    assert _models(server) == ["clever"]
+
+
+async def test_an_unknown_model_changes_nothing(desk: Desk, server: ModelServer) -> None:
+    assert "clever" in await desk.use("/model clevr")
+    await desk.say("hi")
+    assert _models(server) == ["scripted"]
+
+
+async def test_nothing_is_changed_under_a_running_turn(desk: Desk, server: ModelServer) -> None:
+    server.script(Say("one two three four five six seven eight", pause=0.2))
+    await desk.use("/queue go")
+    await server.arrived()
+    for command in ("/model clever", "/provider mine", "/reasoning high", "/personality pirate", "/tools off web"):
+        assert (await desk.use(command)).startswith("A turn is running: stop it first")
+    assert "answers here" in await desk.use("/model")
+    desk.seat.chat.conversation.stop()
+
+
+async def test_the_models_that_can_be_used_are_offered(desk: Desk) -> None:
+    assert [name for name, _ in await desk.offers("model")][:2] == ["mine:scripted", "mine:clever"]
+    await desk.use("/model clever")
+    assert (await desk.offers("model"))[0] == ("default", "as the settings say")
+
+
+async def test_somebody_who_is_not_the_owner_chooses_no_model(desk: Desk) -> None:
+    refusal = "`/model` is for the owner of this agent."
+    assert await desk.use("/model clever", author=Author("eve", owner=False)) == refusal
+
+
+async def test_provider_lists_and_chooses(desk: Desk, server: ModelServer) -> None:
+    assert "- `mine`: 2 models, answers here" in await desk.use("/provider")
+    assert ("mine", "2 models") in await desk.offers("provider")
+    await desk.use("/model clever")
+    assert "`mine:scripted` answers here" in await desk.use("/provider mine")
+    assert "There is no" in await desk.use("/provider nowhere") or "None of" in desk.shown[-1]
+
+
+async def test_reasoning_sets_how_much_the_model_thinks(desk: Desk, server: ModelServer) -> None:
+    await desk.use("/model clever")
+    assert "`its own way`, as the settings say. What it thinks is hidden." in await desk.use("/reasoning")
+    await desk.say("one")
+    assert "thinks much" in await desk.use("/reasoning high")
+    assert "`high`, chosen for this conversation" in await desk.use("/reasoning")
+    await desk.say("two")
+    await desk.use("/reasoning default")
+    await desk.say("three")
+    assert [received.json.get("reasoning_effort") for received in server.received] == [None, "high", None]
+    assert await _breaks(desk) == ["how the model is asked was changed"] * 2
+
+
+async def test_thoughts_are_shown_or_hidden_in_this_place(desk: Desk) -> None:
+    await desk.use("/reasoning show")
+    assert desk.place.display.reasoning
+    await desk.use("/reasoning hide")
+    assert not desk.place.display.reasoning
+    assert "`much` is no effort" in await desk.use("/reasoning much")
+    assert ("high", "thinks much, which takes time and tokens") in await desk.offers("reasoning")
+
+
+async def test_a_personality_changes_the_instructions_once(desk: Desk, server: ModelServer) -> None:
+    await desk.say("one")
+    assert "- `pirate`: Speak like an old sea captain" in await desk.use("/personality")
+    await desk.use("/personality pirate")
+    for text in ("two", "three"):
+        await desk.say(text)
+    await desk.use("/personality none")
+    await desk.say("four")
+    captain = ["sea captain" in str(received.json["messages"][0]) for received in server.received]
+    assert captain == [False, True, True, False]
+    assert await _breaks(desk) == ["how the model is asked was changed"] * 2
+    assert "`pirate` (chosen here)" not in await desk.use("/personality")
+
+
+async def test_an_unknown_personality_is_named_with_those_there_are(desk: Desk) -> None:
+    assert "There is no personality `duke`; there are concise, pirate" in await desk.use("/personality duke")
+    assert "pirate" in dict(await desk.offers("personality"))
+
+
+async def test_what_does_not_concern_the_model_leaves_the_prefix_alone(desk: Desk, server: ModelServer) -> None:
+    for command in ("/model", "/reasoning show", "/verbose all", "/footer on", "/tools", "/personality", "/config"):
+        await desk.say("and?")
+        await desk.use(command)
+    assert await _breaks(desk) == []
+    messages: list[list[Any]] = [received.json["messages"] for received in server.received]
+    assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(messages))
+    assert any(isinstance(event, TextAdded) for event in desk.events)
+
+
+def _models(server: ModelServer) -> list[str]:
+    return [received.json["model"] for received in server.received]
+
+
+async def _breaks(desk: Desk) -> list[str]:
+    stream = f"session:{desk.seat.session_id}"
+    events = await desk.house.store.read(lambda tx: tx.events.after(stream, 0))
+    return [event.payload.split('"')[3] for event in events if event.kind == BREAK]
