@@ -5,19 +5,21 @@ import compileall
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from time import clock_gettime, perf_counter
+from typing import TypeVar
 
 from bench import peer_hermes
-from bench.measure import SOURCE, Figure, Times, byte_code_environment, installed
+from bench.measure import SOURCE, Figure, byte_code_environment, installed
 from talaria.testing.screen import Screen, open_screen
 
 NAME = "prompt"
+T = TypeVar("T")
 
 _MARK = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 _BARE = f'from prompt_toolkit import PromptSession; PromptSession().prompt("{_MARK} ")'
@@ -26,6 +28,7 @@ _TOKENS_PER_SECOND = 200
 _PAUSE_SECONDS = 0.004  # epoll counts whole milliseconds: with the server's own time 5 make 190 tokens/s, 4 make 235
 _KEY_SECONDS = 0.05
 _LOST_SECONDS = 1.0
+_FIRST_SECONDS = 0.8
 _PART = """\
 ## Part {number}
 
@@ -54,12 +57,21 @@ class Prompt:
     marks: tuple[str, ...] = (_MARK,)
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When a key showed behind the prompt, and the longest that a key took in the time after that."""
+
+    wall: float
+    cpu: float
+    slowest_key: float
+
+
 def run(quick: bool) -> list[Figure]:
     """Measure the start, then the keys."""
     with _prepared(5 if quick else 15) as (_, programs):
-        times = asyncio.run(_start(programs, rounds=5 if quick else 15))
-        echoes = asyncio.run(_type_to_all(programs, rounds=1 if quick else 3, seconds=4 if quick else 12))
-    return [*_start_figures(times), *_echo_figures(echoes)]
+        starts = _run(_start(programs, rounds=5 if quick else 15))
+        echoes = _run(_type_to_all(programs, rounds=1 if quick else 3, seconds=4 if quick else 12))
+    return [*_start_figures(starts), *_echo_figures(echoes)]
 
 
 def run_beside_peer(quick: bool) -> list[Figure]:
@@ -70,20 +82,31 @@ def run_beside_peer(quick: bool) -> list[Figure]:
         home = Path(ours.environment["TALARIA_HOME"]).parent / "hermes"
         environment = {**ours.environment, **peer_hermes.prepare(home, url)}
         programs["hermes"] = Prompt([hermes], environment)
-        times = asyncio.run(_start(programs, rounds=2 if quick else 5))
+        starts = _run(_start(programs, rounds=2 if quick else 5))
     return [
-        *_start_figures(times),
+        *_start_figures(starts),
         Figure(
-            "prompt is up, wall, beside hermes", times["talaria"].wall * 1000, "ms", 0.1, times["hermes"].wall * 1000
+            "prompt is up, wall, beside hermes", starts["talaria"].wall * 1000, "ms", 0.1, starts["hermes"].wall * 1000
         ),
-        Figure("prompt is up, CPU, beside hermes", times["talaria"].cpu * 1000, "ms", 0.1, times["hermes"].cpu * 1000),
+        Figure(
+            "prompt is up, CPU, beside hermes", starts["talaria"].cpu * 1000, "ms", 0.1, starts["hermes"].cpu * 1000
+        ),
     ]
 
 
-def _start_figures(times: Mapping[str, Times]) -> Iterator[Figure]:
-    ours, bare = times["talaria"], times["bare"]
+def _run(measuring: Coroutine[None, None, T]) -> T:
+    """Measure, or say what the screen showed instead of what was expected: a failure is no figure."""
+    try:
+        return asyncio.run(measuring)
+    except AssertionError as error:
+        sys.exit(str(error))
+
+
+def _start_figures(starts: Mapping[str, Start]) -> Iterator[Figure]:
+    ours, bare = starts["talaria"], starts["bare"]
     yield Figure("prompt is up, wall, beside a bare prompt_toolkit", ours.wall * 1000, "ms", 3, bare.wall * 1000)
     yield Figure("prompt is up, CPU, beside a bare prompt_toolkit", ours.cpu * 1000, "ms", 3, bare.cpu * 1000)
+    yield Figure("slowest key while the rest is loaded behind the prompt", ours.slowest_key * 1000, "ms", 100)
 
 
 def _echo_figures(echoes: Mapping[str, list[float]]) -> Iterator[Figure]:
@@ -99,21 +122,32 @@ def _p99(samples: Sequence[float]) -> float:
     return quantiles(samples, n=100, method="inclusive")[-1]
 
 
-async def _start(programs: Mapping[str, Prompt], *, rounds: int) -> dict[str, Times]:
+async def _start(programs: Mapping[str, Prompt], *, rounds: int) -> dict[str, Start]:
     """Start every program once a round, one after the other, and return the medians; the first round warms up."""
-    runs: dict[str, list[Times]] = {name: [] for name in programs}
+    runs: dict[str, list[Start]] = {name: [] for name in programs}
     for _ in range(rounds + 1):
         for name, program in programs.items():
-            begun = perf_counter()
-            async with open_screen(program.command, env=program.environment) as screen:
-                await _await_prompt(screen, program)
-                await screen.type(_KEY)
-                await screen.wait_until(lambda: _KEY in screen.cursor_line, wanted="the key")
-                runs[name].append(Times(wall=screen.changed_at - begun, cpu=_cpu_seconds(screen)))
+            runs[name].append(await _start_once(program))
     return {
-        name: Times(wall=median(one.wall for one in times[1:]), cpu=median(one.cpu for one in times[1:]))
-        for name, times in runs.items()
+        name: Start(
+            median(one.wall for one in starts[1:]),
+            median(one.cpu for one in starts[1:]),
+            median(one.slowest_key for one in starts[1:]),
+        )
+        for name, starts in runs.items()
     }
+
+
+async def _start_once(program: Prompt) -> Start:
+    begun = perf_counter()
+    async with open_screen(program.command, env=program.environment) as screen:
+        await _await_prompt(screen, program)
+        await screen.type(_KEY)
+        await screen.wait_until(lambda: _KEY in screen.cursor_line, wanted="the key")
+        wall, cpu = screen.changed_at - begun, _cpu_seconds(screen)
+        await screen.press("backspace")
+        await screen.wait_until(lambda: _KEY not in screen.cursor_line, wanted="no key")
+        return Start(wall, cpu, max(await _type(screen, program, _FIRST_SECONDS)))
 
 
 async def _type_to_all(programs: Mapping[str, Prompt], *, rounds: int, seconds: float) -> dict[str, list[float]]:
@@ -125,16 +159,16 @@ async def _type_to_all(programs: Mapping[str, Prompt], *, rounds: int, seconds: 
             async with open_screen(program.command, env=program.environment) as screen:
                 await _await_prompt(screen, program)
                 if name == "bare":
-                    echoes[name] += await _type(screen, seconds)
+                    echoes[name] += await _type(screen, program, seconds)
                 else:
-                    echoes[name] += await _type_while_it_answers(screen, seconds)
+                    echoes[name] += await _type_while_it_answers(screen, program, seconds)
     return echoes
 
 
-async def _type_while_it_answers(screen: Screen, seconds: float) -> list[float]:
+async def _type_while_it_answers(screen: Screen, program: Prompt, seconds: float) -> list[float]:
     await screen.type("How do tides work?\n")
     await screen.wait_for("Part 1")
-    echoes = await _type(screen, seconds)
+    echoes = await _type(screen, program, seconds)
     parts = int(seconds * _TOKENS_PER_SECOND / 2 / len(_PART.split()))
     shown = "\n".join(screen.scrollback)
     if f"Part {parts}" not in shown or "The end" in shown:
@@ -142,25 +176,29 @@ async def _type_while_it_answers(screen: Screen, seconds: float) -> list[float]:
     return echoes
 
 
-async def _type(screen: Screen, seconds: float) -> list[float]:
+async def _type(screen: Screen, program: Prompt, seconds: float) -> list[float]:
     """Type a character and take it back, again and again, and return how long each of these took to show."""
     echoes: list[float] = []
     due = perf_counter()
     end = due + seconds
     while due < end:
-        echoes.append(await _press(screen))
-        due = max(due, perf_counter() - _KEY_SECONDS) + _KEY_SECONDS
+        echoes.append(await _press(screen, program, there=len(echoes) % 2 == 0))
+        due = max(due + _KEY_SECONDS, perf_counter())
         await asyncio.sleep(due - perf_counter())
     return echoes
 
 
-async def _press(screen: Screen) -> float:
-    """Press the key, or take it back if it is there, and return how long that took to show; a second at most."""
-    was_there = _KEY in screen.cursor_line
+async def _press(screen: Screen, program: Prompt, *, there: bool) -> float:
+    """Press the key, or take it back, and return how long that took to show; a second at most."""
+
+    def shows() -> bool:
+        line = screen.cursor_line  # in the midst of drawing the cursor may be elsewhere
+        return line.startswith(program.marks) and (_KEY in line) == there
+
     sent = perf_counter()
-    await screen.press("backspace" if was_there else _KEY)
+    await screen.press(_KEY if there else "backspace")
     try:
-        await screen.wait_until(lambda: (_KEY in screen.cursor_line) != was_there, seconds=_LOST_SECONDS)
+        await screen.wait_until(shows, seconds=_LOST_SECONDS)
     except AssertionError:
         return _LOST_SECONDS
     return screen.changed_at - sent
@@ -196,9 +234,7 @@ def _prepared(seconds: float) -> Iterator[tuple[str, dict[str, Prompt]]]:
             url,
             {
                 "bare": Prompt([sys.executable, "-c", _BARE], plain),
-                "talaria": Prompt(
-                    [installed("talaria")], plain | {"TALARIA_HOME": str(profile.parent.parent)}, (_MARK, ">")
-                ),
+                "talaria": Prompt([installed("talaria")], plain | {"TALARIA_HOME": str(profile.parent.parent)}),
             },
         )
 
