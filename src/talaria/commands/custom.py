@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from talaria.commands.command import Command, Errand, Run
+from talaria.commands.markdown import shortened
 from talaria.commands.registry import REGISTRY
 from talaria.commands.words import fill_in, split_words
 from talaria.core.errors import Refused
@@ -69,7 +70,7 @@ def _read(file: Path) -> tuple[Command, list[str]]:
     command = Command(
         name=name,
         category="Your own",
-        help=fields.get("help") or _shortened(f"Run `{line}`" if line else body),
+        help=fields.get("help") or _first_line(f"Run `{line}`" if line else body),
         hint=fields.get("hint", ""),
         aliases=tuple(re.findall(r"[a-z0-9][a-z0-9_-]*", fields.get("aliases", "").lower())),
         who="owner" if line else "anyone",
@@ -113,9 +114,8 @@ def _unknown(field: str) -> str:
     return f"`{field}:` means nothing here; {meant}"
 
 
-def _shortened(text: str) -> str:
-    line = text.partition("\n")[0].strip("# ").strip()
-    return line if len(line) <= _HELP_LENGTH else f"{line[: _HELP_LENGTH - 1].rstrip()}…"
+def _first_line(text: str) -> str:
+    return shortened(text.partition("\n")[0].strip("# "), _HELP_LENGTH)
 
 
 async def _say(body: str, errand: Errand) -> None:

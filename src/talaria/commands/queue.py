@@ -1,6 +1,7 @@
 """`/queue`: say something behind the running turn, and see what waits."""
 
 from talaria.commands.command import Command, Errand
+from talaria.commands.markdown import plain, shortened
 from talaria.core.messages import Message, Text
 from talaria.sessions.waiting import waiting
 
@@ -17,13 +18,12 @@ async def run(errand: Errand) -> None:
             return
     session_id = seat.session_id
     found = await seat.store.read(lambda tx: waiting(tx, session_id))
-    lines = [f"{number}. {_shortened(message)}" for number, message in enumerate(found, 1)]
+    lines = [f"{number}. {_line(message)}" for number, message in enumerate(found, 1)]
     errand.place.show("Waiting behind the running turn:\n\n" + "\n".join(lines) if lines else "Nothing waits.")
 
 
-def _shortened(message: Message) -> str:
-    line = " ".join(message.text.split()) or "(a picture)"
-    return line if len(line) <= _LENGTH else f"{line[: _LENGTH - 1].rstrip()}…"
+def _line(message: Message) -> str:
+    return plain(shortened(" ".join(message.text.split()), _LENGTH)) or "(a picture)"
 
 
 COMMAND = Command(
