@@ -8,7 +8,7 @@ import pytest
 from tests.commands.desk import Desk, open_desk
 
 from talaria.commands.command import Author, Command
-from talaria.commands.custom import custom_folders, load_custom
+from talaria.commands.custom import load_custom
 from talaria.commands.registry import REGISTRY, resolve_command
 from talaria.testing.model_server import ModelServer, Say
 
@@ -216,11 +216,10 @@ def test_aliases_and_fields_that_do_not_fit_are_left_out_with_a_remark(folder: F
 
 
 def test_commands_of_the_profile_go_before_those_of_the_project(tmp_path: Path) -> None:
-    profile, project = custom_folders(tmp_path / "profile", tmp_path / "project")
-    mine, theirs = Folder(profile), Folder(project)
+    mine, theirs = Folder(tmp_path / "profile"), Folder(tmp_path / "project")
     first = mine.write("own.md", "Mine.")
     second = theirs.write("own.md", "Theirs.")
     theirs.write("other.md", "Theirs.")
-    commands, remarks = load_custom([profile, project, tmp_path / "nowhere"])
+    commands, remarks = load_custom([mine.path, theirs.path, tmp_path / "nowhere"])
     assert [(command.name, command.help) for command in commands] == [("own", "Mine."), ("other", "Theirs.")]
     assert remarks == (f"{second}: `/own` is a command of {first} already; give the file another name.",)

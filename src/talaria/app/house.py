@@ -41,6 +41,7 @@ _PLATFORM_SECRETS = {
 class House(Struct, frozen=True, kw_only=True):
     """Implements `commands.House`; ``notes`` are sentences about the opening that the person should read."""
 
+    identity: Identity
     settings_rack: ProfileSettings
     profile: Profile
     secrets: Secrets
@@ -50,18 +51,6 @@ class House(Struct, frozen=True, kw_only=True):
     mask: Callable[[str], str]
     shell: LocalShell
     notes: tuple[str, ...] = ()
-
-    @property
-    def identity(self) -> Identity:
-        """Which Talaria this is."""
-        kind = "PostgreSQL" if self.settings.store.url else "SQLite"
-        return Identity(
-            version=version(),
-            profile=self.profile.name,
-            folder=self.profile.folder,
-            store=kind,
-            log_file=self.profile.logs_folder / LOG_NAME,
-        )
 
     @property
     def settings(self) -> Settings:
@@ -116,6 +105,7 @@ def open_house(
     shell = LocalShell()
     stack.callback(shell.close)
     return House(
+        identity=_identity(settings, profile),
         settings_rack=ProfileSettings(settings, profile, environment),
         profile=profile,
         secrets=secrets,
@@ -125,4 +115,14 @@ def open_house(
         mask=mask,
         shell=shell,
         notes=tuple(notes),
+    )
+
+
+def _identity(settings: Settings, profile: Profile) -> Identity:
+    return Identity(
+        version=version().removeprefix("talaria "),
+        profile=profile.name,
+        folder=profile.folder,
+        store="PostgreSQL" if settings.store.url else "SQLite",
+        log_file=profile.logs_folder / LOG_NAME,
     )

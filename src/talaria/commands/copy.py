@@ -32,7 +32,7 @@ async def _last_reply(errand: Errand) -> str:
     replies = [one.message.text for one in stored if one.message.role == "assistant" and one.message.text.strip()]
     if not replies:
         raise NotFound("There is no reply to copy yet.")
-    return replies[-1]
+    return replies[-1].strip()
 
 
 async def _chosen(errand: Errand, blocks: Sequence[str]) -> int | None:

@@ -24,11 +24,6 @@ _MOST_BYTES = 100_000
 _HELP_LENGTH = 80
 
 
-def custom_folders(profile: Path, project: Path) -> tuple[Path, ...]:
-    """Return where commands of one's own are: those of the profile, then those of the project."""
-    return profile / "commands", project / ".talaria" / "commands"
-
-
 def load_custom(folders: Sequence[Path]) -> tuple[tuple[Command, ...], tuple[str, ...]]:
     """Return the commands in these folders, and a sentence for each file with which something is wrong.
 
