@@ -65,7 +65,7 @@ def read_budget(text: str, usual: Allowance) -> Allowance:
     for item in filter(None, (part.strip() for part in re.split(r",(?!\d)|;|\band\b", text))):
         amount = _AMOUNT.fullmatch(item.replace(",", ""))
         changes = _changes(*amount.groups()) if amount else None
-        if changes is None:
+        if not changes or not all(changes.values()):
             raise Refused(
                 f"I do not understand the budget `{item}`: write for example `30 turns, 200k tokens, $2, 2h`."
             )

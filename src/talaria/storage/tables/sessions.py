@@ -165,6 +165,8 @@ _DEPENDENTS = (
     "DELETE FROM api_runs WHERE session_id = ?",
     "DELETE FROM events WHERE stream = 'session:' || ?",
     "DELETE FROM streams WHERE name = 'session:' || ?",
+    "DELETE FROM events WHERE stream = 'goal:' || ?",
+    "DELETE FROM streams WHERE name = 'goal:' || ?",
     "DELETE FROM leases WHERE name = 'session:' || ?",
 )
 

@@ -1,0 +1,36 @@
+"""A program with a goal that is to be killed: ``python -m tests.goals.crash_child STORE PORT SESSION``."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.agent.workshop import Workshop
+from tests.goals.pursuit import pursue
+
+from talaria.core.ids import SessionId
+from talaria.providers.http import HttpPool
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.model_server import ModelServer
+
+
+async def main(store_path: str, port: str, session_id: str) -> None:
+    """Go on with the goal where the last program was killed, until it is reached."""
+    store = open_sqlite_store(Path(store_path))
+    http = HttpPool()
+    shop = Workshop(ModelServer(port=int(port)), store, http, SessionId(session_id), Path(store_path).parent)
+    async with pursue(shop) as pursuit:
+        if await pursuit.manager.load() is None:
+            await pursuit.manager.set("Win the game")
+        pursuit.begin()
+        sys.stdout.write("begun\n")
+        sys.stdout.flush()
+        state = await pursuit.manager.load()
+        while state is not None and state.status != "done":
+            await asyncio.sleep(0.01)
+            state = await pursuit.manager.load()
+    await http.close()
+    await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,181 @@
+"""Whatever cuts a goal off, wherever: no step comes twice, and none is lost."""
+
+import asyncio
+import random
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from tests.agent.workshop import Workshop, workshop
+from tests.goals.pursuit import DONE, JUDGE, NOT_YET
+
+from talaria.agent.surroundings import Limits
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.turn_log import TurnLog
+from talaria.core.events import TurnEnd
+from talaria.core.messages import Usage
+from talaria.goals.following import GoalFollower
+from talaria.goals.judge import AsksModel, Judge
+from talaria.goals.standing import GoalManager
+from talaria.sessions.lane import work_off
+from talaria.testing.model_server import Answer, Received, Say
+
+T = TypeVar("T")
+STEPS = 4
+MANY_STEPS = 18
+WAIT = '{"verdict": "wait", "reason": "It builds.", "wait_seconds": 0.001}'
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path) as shop:
+        yield shop
+
+
+class Blade:
+    """A store and a model that cut off whoever waits for them, once: before the deed, or when it is done."""
+
+    def __init__(self, store: Store, at: int, *, when_done: bool) -> None:
+        self._store = store
+        self._left = at
+        self._when_done = when_done
+
+    @property
+    def fell(self) -> bool:
+        return self._left <= 0
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        return await self._guarded(partial(self._store.read, work))
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        return await self._guarded(partial(self._store.write, work))
+
+    async def close(self) -> None:
+        """Leave the store to its owner."""
+
+    async def ask(self, instructions: str, text: str, *, most_tokens: int) -> tuple[str, Usage]:
+        return await self._guarded(partial(judged, instructions, text, most_tokens=most_tokens))
+
+    async def _guarded(self, deed: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._left -= 1
+        if self._left == 0 and not self._when_done:
+            raise asyncio.CancelledError
+        result = await deed()
+        if self._left == 0:
+            raise asyncio.CancelledError
+        return result
+
+
+async def judged(instructions: str, text: str, *, most_tokens: int) -> tuple[str, Usage]:
+    """Judge by the reply alone: done behind the last step, and a wait behind the second."""
+    return DONE if f"step {STEPS}" in text else WAIT if "step 2" in text else NOT_YET, Usage(calls=1)
+
+
+def worked(received: Received, steps: int = STEPS) -> Answer:
+    """Answer by the request alone, so that one that is repeated gets the same answer."""
+    if received.json["model"] == JUDGE:
+        return Say(DONE if f"step {steps}" in received.question else NOT_YET)
+    return Say(f"step {sum(message['role'] == 'user' for message in received.json['messages'])}")
+
+
+def follower_of(shop: Workshop, store: Store, ask: AsksModel) -> GoalFollower:
+    judge = Judge(shop.session_id, store, ask)
+    return GoalFollower(shop.session_id, store=store, judge=judge, emit=shop.events.append)
+
+
+@pytest.mark.parametrize("when_done", [False, True])
+@pytest.mark.parametrize("at", range(1, 31))
+async def test_cut_off_at_any_await_the_goal_goes_on_as_if_nothing_had_happened(
+    shop: Workshop, at: int, *, when_done: bool
+) -> None:
+    shop.server.answering(worked)
+    blade = Blade(shop.store, at, when_done=when_done)
+    await GoalManager(shop.session_id, store=shop.store).set("Win the game")
+    await _turn(shop, follower_of(shop, shop.store, judged))
+    for _ in range(3 * STEPS):
+        try:
+            waits = await follower_of(shop, blade, blade.ask).follow_up()
+        except asyncio.CancelledError:
+            waits = await follower_of(shop, shop.store, judged).follow_up()
+        if not waits:
+            break
+        await _turn(shop, follower_of(shop, shop.store, judged))
+    assert blade.fell or at > 20
+    await _is_as_it_should_be(shop, ["continue", "wait", "continue", "done"])
+
+
+async def test_two_programs_that_judge_the_same_turn_take_one_step(shop: Workshop) -> None:
+    shop.server.answering(worked)
+    await GoalManager(shop.session_id, store=shop.store).set("Win the game")
+    for _ in range(STEPS):
+        await _turn(shop, follower_of(shop, shop.store, judged))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(follower_of(shop, shop.store, judged).follow_up())
+    await _is_as_it_should_be(shop, ["continue", "wait", "continue", "done"])
+
+
+async def test_killed_again_and_again_the_program_takes_each_step_once(
+    shop: Workshop, request: pytest.FixtureRequest
+) -> None:
+    shop.server.answering(partial(worked, steps=MANY_STEPS))
+    chance = random.Random(7)
+    killed = 0
+    for _ in range(100 if request.config.getoption("--long") else 12):
+        async with _program(shop) as child:
+            try:
+                async with asyncio.timeout(chance.uniform(0, 0.1)):
+                    await child.wait()
+            except TimeoutError:
+                child.kill()
+                killed += 1
+    async with _program(shop) as child, asyncio.timeout(60):
+        assert await child.wait() == 0
+    assert killed > 3
+    await _is_as_it_should_be(shop, [*["continue"] * (MANY_STEPS - 1), "done"])
+
+
+@asynccontextmanager
+async def _program(shop: Workshop) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start a program and wait until it has begun to work."""
+    words = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.goals.crash_child", *words, stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            assert await child.stdout.readline() == b"begun\n"
+        yield child
+    finally:
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+
+
+async def _turn(shop: Workshop, follower: GoalFollower) -> None:
+    agent = shop.agent()
+
+    async def take_turn(turn: TurnLog) -> TurnEnd:
+        return await agent.take_turn(turn, shop.around(), Limits())
+
+    await work_off(shop.store, shop.session_id, take_turn, finishing=follower.turn_ended)
+
+
+async def _is_as_it_should_be(shop: Workshop, verdicts: list[str]) -> None:
+    steps = len(verdicts)
+    goal = GoalManager(shop.session_id, store=shop.store)
+    state = await goal.load()
+    assert state is not None
+    assert (state.status, state.turns_used) == ("done", steps)
+    told = await shop.told()
+    assert [text for role, text in told if role == "assistant"] == [f"step {number}" for number in range(1, steps + 1)]
+    assert sum(role == "user" for role, _ in told) == steps
+    history = await goal.history()
+    assert [one.verdict for one in history] == verdicts
+    assert len({one.turn for one in history}) == steps
+    assert await shop.store.read(lambda tx: tx.inbox.unsettled(shop.session_id)) == []

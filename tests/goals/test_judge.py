@@ -1,0 +1,168 @@
+"""The judge of a turn: what it is shown, what its answers do, and what happens when it fails."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.agent.workshop import Workshop, workshop
+from tests.goals.pursuit import DONE, NOT_YET, judge_of
+
+from talaria.contracts.stores.ledger import Cap
+from talaria.core.messages import Usage
+from talaria.goals.goal import Contract, GoalState
+from talaria.goals.judge import Judge
+from talaria.goals.prompts import Evidence, RunningProcess
+from talaria.sessions.budget import StoredBudget
+from talaria.testing.model_server import Answer, Fail, Garbage, Say, Silence, Tokens
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path) as shop:
+        yield shop
+
+
+def goal(text: str = "Win the game", contract: Contract | None = None, subgoals: tuple[str, ...] = ()) -> GoalState:
+    now = datetime.now(UTC)
+    return GoalState(
+        id="1", goal=text, set_at=now, since=now, usage=Usage(), contract=contract or Contract(), subgoals=subgoals
+    )
+
+
+def verifying(*endings: Evidence) -> "Scripted":
+    return Scripted(list(endings))
+
+
+class Scripted:
+    """Runs no command, and says how it ended."""
+
+    def __init__(self, endings: list[Evidence]) -> None:
+        self._endings = endings
+        self.ran: list[tuple[str, bool]] = []
+
+    async def __call__(self, command: str, *, vouched: bool) -> Evidence:
+        self.ran.append((command, vouched))
+        return self._endings.pop(0)
+
+
+async def test_an_empty_goal_is_skipped_and_an_empty_reply_means_to_go_on_without_a_call(shop: Workshop) -> None:
+    judge = judge_of(shop)
+    assert (await judge.opinion(goal("  "), "hello")).verdict == "skipped"
+    assert (await judge.opinion(goal(), " \n")).verdict == "continue"
+    assert shop.server.received == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (DONE, "done"),
+        (NOT_YET, "continue"),
+        (f"I have looked at it.\n```json\n{DONE}\n```", "done"),
+        ('Well: {"done": "yes", "reason": "so it is"}', "done"),
+        ('{"done": "not yet", "reason": "so it is"}', "continue"),
+    ],
+)
+async def test_a_verdict_has_a_reason(shop: Workshop, answer: str, verdict: str) -> None:
+    shop.server.script(Say(answer))
+    opinion = await judge_of(shop).opinion(goal(), "I won.")
+    assert opinion.verdict == verdict
+    assert opinion.reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "part"),
+    [
+        (Say("I would rather not say."), "could not be read"),
+        (Say(""), "could not be read"),
+        (Fail(400), "could not be asked"),
+        (Fail(401), "could not be asked"),
+        (Fail(500), "could not be asked"),
+        (Garbage(), "could not be asked"),
+        (Silence(after=0), "took longer than 1 s"),
+    ],
+)
+async def test_a_judge_that_fails_never_stops_the_work(shop: Workshop, answer: Answer, part: str) -> None:
+    shop.server.otherwise(answer)
+    opinion = await judge_of(shop, seconds=1).opinion(goal(), "I won.")
+    assert opinion.verdict == "continue"
+    assert part in opinion.reason
+
+
+async def test_a_slow_judge_is_not_waited_for(shop: Workshop) -> None:
+    shop.server.script(Say("one two three four five six seven eight", pause=0.2))
+    opinion = await judge_of(shop, seconds=0.3).opinion(goal(), "I won.")
+    assert (opinion.verdict, "took longer" in opinion.reason) == ("continue", True)
+    async with asyncio.timeout(5):
+        await shop.server.gone()
+
+
+async def test_without_a_model_the_work_goes_on(shop: Workshop) -> None:
+    opinion = await Judge(shop.session_id, shop.store, None).opinion(goal(), "I won.")
+    assert (opinion.verdict, "no model" in opinion.reason) == ("continue", True)
+
+
+async def test_a_bug_in_what_asks_the_model_is_one_more_failure(shop: Workshop) -> None:
+    async def broken(instructions: str, text: str, *, most_tokens: int) -> tuple[str, Usage]:
+        raise ZeroDivisionError
+
+    opinion = await Judge(shop.session_id, shop.store, broken).opinion(goal(), "I won.")
+    assert (opinion.verdict, "ZeroDivisionError" in opinion.reason) == ("continue", True)
+
+
+async def test_the_judge_sees_everything_that_counts_and_not_the_whole_of_a_long_reply(shop: Workshop) -> None:
+    shop.server.script(Say(NOT_YET))
+    contract = Contract("make test", "no new files", "src", "it needs a key")
+    judge = judge_of(
+        shop, verify=verifying(Evidence(2, "2 failed")), running=lambda: [RunningProcess(4242, "make long")]
+    )
+    await judge.opinion(goal(contract=contract, subgoals=("be quick",)), "begin " + "x" * 100_000 + " end")
+    shown = shop.server.received[0].question
+    for part in ("Win the game", "make test", "no new files", "src", "it needs a key", "be quick", "begin", "end"):
+        assert part in shown
+    for part in ("exit code 2", "2 failed", "4242: make long"):
+        assert part in shown
+    assert len(shown) < 12_000
+
+
+async def test_a_goal_is_not_reached_while_its_command_fails_whatever_the_judge_says(shop: Workshop) -> None:
+    shop.server.otherwise(Say(DONE))
+    verify = verifying(Evidence(1, "1 failed"), Evidence(None, "stopped"), Evidence(0, "all passed"))
+    judge = judge_of(shop, verify=verify)
+    proved = goal(contract=Contract(verify="make test"))
+    failed = await judge.opinion(proved, "I won.")
+    assert (failed.verdict, failed.exit_code) == ("continue", 1)
+    assert "exit code 1: 1 failed" in failed.reason
+    endless = await judge.opinion(proved, "I won.")
+    assert (endless.verdict, endless.exit_code) == ("continue", None)
+    passed = await judge.opinion(proved, "I won.")
+    assert (passed.verdict, passed.exit_code) == ("done", 0)
+    assert verify.ran == [("make test", True)] * 3
+
+
+async def test_a_command_that_cannot_be_run_proves_nothing(shop: Workshop) -> None:
+    shop.server.otherwise(Say(DONE))
+    opinion = await judge_of(shop).opinion(goal(contract=Contract(verify="true")), "I won.")
+    assert opinion.verdict == "continue"
+
+
+async def test_stop_is_for_goals_that_say_when(shop: Workshop) -> None:
+    shop.server.otherwise(Say('{"verdict": "stop", "reason": "a key is needed"}'))
+    assert (await judge_of(shop).opinion(goal(), "x")).verdict == "continue"
+    assert (await judge_of(shop).opinion(goal(contract=Contract(stop_when="a key")), "x")).verdict == "stop"
+
+
+async def test_what_the_judge_costs_is_counted_and_under_the_caps(shop: Workshop) -> None:
+    shop.server.otherwise(Say(DONE, usage=Tokens(input=1_000, output=100)))
+    budget = StoredBudget(shop.store, [Cap("all", 38_000)])
+    judge = judge_of(shop, budget=budget)
+    assert (await judge.opinion(goal(), "x")).verdict == "done"
+    session = await shop.store.read(lambda tx: tx.sessions.get(shop.session_id))
+    assert session is not None
+    assert session.usage == Usage(calls=1, input_tokens=1_000, output_tokens=100, cost_microdollars=4_500)
+    assert await shop.store.read(lambda tx: tx.ledger.spent("all")) == 4_500
+    await judge.opinion(goal(), "x")
+    opinion = await judge.opinion(goal(), "x")
+    assert (opinion.verdict, "no money" in opinion.reason) == ("stop", True)
+    assert len(shop.server.received) == 2
