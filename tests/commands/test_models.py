@@ -92,7 +92,7 @@ async def test_nothing_is_changed_under_a_running_turn(desk: Desk, server: Model
     await server.arrived()
     for command in ("/model clever", "/provider mine", "/reasoning high", "/personality pirate", "/tools off web"):
         assert (await desk.use(command)).startswith("A turn is running: stop it first")
-    assert "answers here" in await desk.use("/model")
+    assert "What it thinks is hidden." in await desk.use("/reasoning")
     desk.seat.chat.conversation.stop()
 
 

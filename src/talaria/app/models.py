@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,6 +46,7 @@ _EMBEDDED = "talaria.providers.embedded.adapter"
 _CHECKED = "embedded-model.checked"
 _AS_KNOWN = ProviderAccount()
 _LIST_SECONDS = 8.0
+_LISTING_LASTS = timedelta(minutes=1)
 _MILLION = 1_000_000
 _PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 _NOTHING_USABLE = (
@@ -65,6 +66,7 @@ class Models:
         self._http = HttpPool()
         self._opened: dict[str, Provider] = {}
         self._local: list[LocalServer] | None = None
+        self._listed: tuple[datetime, Listing] | None = None
 
     async def chosen(self, wanted: Model | None = None) -> Chosen:
         """Return the model that answers: that of the settings, else of the first key, of a local server, our own.
@@ -135,6 +137,13 @@ class Models:
             for name in some
         ]
         return Listing((*names, *found), tuple(trouble for _, trouble in answers if trouble))
+
+    async def recent_listing(self) -> Listing:
+        """Return what `listing` found last, asking again after a minute: for completion, which asks at each key."""
+        now = SystemClock().now()
+        if self._listed is None or now - self._listed[0] > _LISTING_LASTS:
+            self._listed = now, await self.listing()
+        return self._listed[1]
 
     def catalogue(self) -> tuple[ModelInfo, ...]:
         """Return every model that is listed by its name, whether it can be used or not."""

@@ -19,7 +19,8 @@ async def prefer(errand: Errand, **changes: str) -> None:
 
     Where it cannot be opened so, everything is as before and the reason is raised.
     """
-    refuse_during_turn(errand)
+    if errand.seat.busy:
+        raise Refused("A turn is running: stop it first (`/stop`), then choose.")
     seat, session_id, wish = errand.seat, errand.seat.session_id, errand.seat.wish
     before = await preferences(errand)
     if "model" in changes:  # what the program was started with counts no longer
@@ -31,12 +32,6 @@ async def prefer(errand: Errand, **changes: str) -> None:
         seat.wish = wish
         await _keep(errand, session_id, before)
         raise
-
-
-def refuse_during_turn(errand: Errand) -> None:
-    """Raise `Refused` while a turn runs: nothing is changed under it."""
-    if errand.seat.busy:
-        raise Refused("A turn is running: stop it first (`/stop`), then change this.")
 
 
 async def _keep(errand: Errand, session_id: SessionId, chosen: Preferences) -> None:

@@ -29,6 +29,9 @@ class ModelRack(Protocol):
     async def listing(self, *, local_only: bool = False) -> Listing:
         """Ask every provider that can be used for its models."""
 
+    async def recent_listing(self) -> Listing:
+        """Return what such a question found lately."""
+
 
 class Setting(Struct, frozen=True):
     """One key of the settings; secrets in its value are masked."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from talaria.commands.choosing import prefer, preferences, refuse_during_turn
+from talaria.commands.choosing import prefer, preferences
 from talaria.commands.command import Command, Errand
 from talaria.commands.model_words import about
 from talaria.contracts.stores.sessions import SessionChanges
@@ -27,7 +27,6 @@ async def run(errand: Errand) -> None:
 
 async def choose(errand: Errand, words: str) -> None:
     """Let the model that these words mean answer in this conversation."""
-    refuse_during_turn(errand)
     chosen = await errand.house.models.find(words)
     await prefer(errand, model=f"{chosen.provider}:{chosen.model}")
     await _told(errand, "`/model default` goes back to the settings", chosen.limits)
@@ -42,7 +41,7 @@ async def _told(errand: Errand, more: str, limits: str = "") -> None:
 
 async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
     """Return every model that can be used."""
-    listing = await errand.house.models.listing()
+    listing = await errand.house.models.recent_listing()
     known = [(f"{one.provider}:{one.model}", f"{one.info.context_limit:,} tokens") for one in listing.models]
     back = [(DEFAULT, "as the settings say")] if (await preferences(errand)).model else []
     return [*back, *known]
@@ -53,6 +52,7 @@ COMMAND = Command(
     category="Model",
     help="Show which model answers here, or choose another for this conversation.",
     hint="[name|default]",
+    during_turn="refused",
     who="owner",
     run=run,
     offers=offers,

@@ -36,6 +36,7 @@ COMMAND = Command(
     category="Model",
     help="Show the personalities there are, or choose one for this conversation.",
     hint="[name|none]",
+    during_turn="refused",
     who="owner",
     run=run,
     offers=offers,

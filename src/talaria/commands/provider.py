@@ -27,7 +27,7 @@ async def run(errand: Errand) -> None:
 
 async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
     """Return every provider that can be used."""
-    listing = await errand.house.models.listing()
+    listing = await errand.house.models.recent_listing()
     counts = Counter(one.provider for one in listing.models)
     return [(name, counted(count, "model")) for name, count in counts.items()]
 
@@ -37,6 +37,7 @@ COMMAND = Command(
     category="Model",
     help="Show the providers of models, or let a good model of one answer here.",
     hint="[name]",
+    during_turn="refused",
     who="owner",
     run=run,
     offers=offers,

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from talaria.commands.choosing import refuse_during_turn
 from talaria.commands.command import Command, Errand
 from talaria.commands.words import split_words
 from talaria.contracts.tool import ToolsetState
@@ -20,7 +19,6 @@ async def run(errand: Errand) -> None:
         return
     if switch not in SWITCHES or not names:
         raise Refused("Type `/tools on NAME` or `/tools off NAME`; `/tools` lists the names.")
-    refuse_during_turn(errand)
     changed, remarks = errand.house.settings_rack.switch_tools(names, on=SWITCHES[switch])
     if changed:
         await errand.seat.renew()
@@ -51,6 +49,7 @@ COMMAND = Command(
     category="Abilities",
     help="Show what the agent can do, or switch tools on and off.",
     hint="[on|off name …]",
+    during_turn="refused",
     who="owner",
     run=run,
     offers=offers,

@@ -99,9 +99,9 @@ class Seat:
         """Open the same conversation anew, if that can be done: its model or its tools are others now."""
         wish = structs.replace(self.wish, resume=self.session_id, latest=False)
         async with AsyncExitStack() as stack:
-            chat = await self.opener.open_chat(wish, self._emit, stack, self.jobs)
-            await self._close()
-            self._stack = stack.pop_all()
+            self._chat = chat = await self.opener.open_chat(wish, self._emit, stack, self.jobs)
+            before, self._stack = self._stack, stack.pop_all()
+        await before.aclose()
         return await self._begin(chat)
 
     async def put(self, *parts: Part, steering: bool = False) -> None:
