@@ -116,7 +116,7 @@ async def test_save_is_for_the_owner(tmp_path: Path) -> None:
 async def test_compress_says_what_was_gained_or_that_there_is_nothing(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("hi")
-        assert "nothing to gain" in await desk.use("/compress")
+        assert "not enough to gain" in await desk.use("/compress")
         long = "Goal: to write much. Decisions: numbers in words. Facts: there are three. Open: what comes next."
         for number in range(3):
             server.script(Say(f"{number} " + "word and again " * 2_000))

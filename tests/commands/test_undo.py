@@ -8,7 +8,7 @@ import pytest
 from tests.commands.desk import Desk, open_desk
 
 from talaria.agent.window import Summary
-from talaria.contracts.stores.sessions import Session
+from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Message, Text
@@ -219,3 +219,16 @@ async def test_a_step_of_a_goal_counts_as_an_exchange(tmp_path: Path) -> None:
         await desk.house.store.write(lambda tx: tx.messages.append(here, [step]))
         await desk.use("/undo")
         assert await desk.transcript() == [("user", "hi"), ("assistant", "ok")]
+
+
+async def test_where_the_branch_cannot_be_opened_everything_stays(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("hi")
+        await desk.use("/title Trip")
+        here = desk.seat.session_id
+        await desk.use("/config model.provider nowhere")
+        for command in ("/undo", "/retry", "/branch"):
+            assert "nowhere" in await desk.use(command)
+        assert desk.seat.session_id == here
+        assert (await _session(desk, here)).title == "Trip"
+        assert len(await desk.house.store.read(lambda tx: tx.sessions.find(SessionFilter()))) == 1

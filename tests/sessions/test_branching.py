@@ -135,3 +135,4 @@ def test_titles_with_a_mark_stay_apart(database: Database) -> None:
         "100% Trip_ (before undo 2)",
         "100% Trip_ (before undo 3)",
     ]
+    assert database.read(lambda tx: free_title(tx, "100% Trip_ (before undo 2)", "before undo")).endswith("undo 4)")

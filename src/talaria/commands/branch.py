@@ -3,7 +3,7 @@
 from talaria.commands.command import Command, Errand
 from talaria.commands.conversations import name_of, way_back
 from talaria.commands.markdown import plain
-from talaria.commands.parting import part
+from talaria.commands.parting import go_to, part
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import Refused
@@ -15,7 +15,7 @@ async def run(errand: Errand) -> None:
     """Begin a branch that shares everything said so far, and move there."""
     seat, here = errand.seat, errand.seat.session_id
     made = await seat.store.write(lambda tx: _branch(tx, here, errand.words))
-    await seat.move_to(made.id)
+    await go_to(errand, made)
     name, back = await seat.store.read(lambda tx: (name_of(tx, made), _way_back(tx, here)))
     errand.place.show(f"This is a branch now: *{plain(name)}*. {back} goes back to where it parted.")
 

@@ -12,7 +12,10 @@ async def run(errand: Errand) -> None:
     seat, session_id = errand.seat, errand.seat.session_id
     before = await seat.store.read(lambda tx: context_estimate(tx, session_id))
     if not await seat.chat.conversation.shrink():
-        errand.place.show(f"There is nothing to gain: the conversation takes about {before:,} tokens as it is.")
+        errand.place.show(
+            f"Nothing was summarised: of about {before:,} tokens there is not enough to gain, or the model gave no"
+            " summary of use."
+        )
         return
     after = await seat.store.read(lambda tx: context_estimate(tx, session_id))
     errand.place.show(f"About {before:,} tokens became {after:,}. `/history` and `/search` still find everything.")

@@ -125,7 +125,7 @@ def _farewell(tx: Transaction, errand: Errand, platform: str) -> str:
     where = f"{platform}, in {home.called}" if home else platform
     handle = handle_of(tx, session) if session else errand.seat.session_id
     return (
-        f"The conversation goes on on {where}{' (a thread of its own)' if thread else ''}."
+        f"The conversation lives on {where}{' (a thread of its own)' if thread else ''} now."
         f" `/resume {handle}` brings it back."
     )
 

@@ -6,7 +6,7 @@ from talaria.commands.command import Errand
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import Session, SessionChanges
-from talaria.core.errors import Refused
+from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Usage
 from talaria.core.wording import counted
@@ -43,10 +43,22 @@ async def take_back(errand: Errand, count: int) -> Parted:
     """Go on in a branch that ends before the last ``count`` exchanges; raises `Refused` where there are not as many."""
     seat, before = errand.seat, errand.seat.session_id
     parted = await seat.store.write(lambda tx: _take_back(tx, before, count))
-    await seat.move_to(parted.here.id)
-    if parted.kept_in != before:
-        await seat.store.write(lambda tx: _forget_if_bare(tx, before))
+    try:
+        await go_to(errand, parted.here)
+    except TalariaError:
+        await seat.store.write(lambda tx: tx.sessions.update(before, SessionChanges(title=parted.here.title)))
+        raise
+    await seat.store.write(lambda tx: _leave_behind(tx, before, parted.here))
     return parted
+
+
+async def go_to(errand: Errand, made: Session) -> None:
+    """Move to a branch that was made just now; one that cannot be opened is dropped again."""
+    try:
+        await errand.seat.move_to(made.id)
+    except TalariaError:
+        await errand.seat.store.write(lambda tx: tx.sessions.delete(made.id))
+        raise
 
 
 def _take_back(tx: Transaction, session_id: SessionId, count: int) -> Parted:
@@ -59,7 +71,6 @@ def _take_back(tx: Transaction, session_id: SessionId, count: int) -> Parted:
         raise Refused(f"There are only {counted(len(begun), 'exchange')} here to take back.")
     upto = begun[-count].seq - 1
     made = part(tx, session, upto, session.title)
-    _pause_goal(tx, session_id, made)
     kept_in = session
     if is_bare(session) and session.parent_id is not None and (parent := tx.sessions.get(session.parent_id)):
         kept_in = parent
@@ -69,8 +80,12 @@ def _take_back(tx: Transaction, session_id: SessionId, count: int) -> Parted:
     return Parted(made, tuple(one for one in messages if one.seq > upto), kept_in.id)
 
 
-def _pause_goal(tx: Transaction, session_id: SessionId, made: Session) -> None:
-    """Let the goal rest in what was taken back, so that it does not go on in two places."""
+def _leave_behind(tx: Transaction, session_id: SessionId, made: Session) -> None:
+    """Let the goal rest in what was taken back, so that it does not go on in two places; drop a bare branch."""
+    session = tx.sessions.get(session_id)
+    if session is not None and is_bare(session) and not tx.inbox.unsettled(session_id):
+        tx.sessions.delete(session_id)
+        return
     kept = read_goal(tx, session_id)
     if kept.state is not None and kept.state.status == "active":
         withdraw(tx, session_id)
@@ -81,9 +96,3 @@ def _difference(usage: Usage, less: Usage) -> Usage:
     """Return by how much one is more than the other; a branch counts from zero what its past had used."""
     pairs = zip(structs.astuple(usage), structs.astuple(less), strict=True)
     return Usage(*(one - other for one, other in pairs))
-
-
-def _forget_if_bare(tx: Transaction, session_id: SessionId) -> None:
-    session = tx.sessions.get(session_id)
-    if session is not None and is_bare(session) and not tx.inbox.unsettled(session_id):
-        tx.sessions.delete(session_id)

@@ -39,14 +39,14 @@ async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
 
     def look(tx: Transaction) -> list[tuple[str, str]]:
         found = [one for one in find_conversations(tx, errand, limit=2 * _CHOICES) if one.id != here]
-        return [(handle_of(tx, one), _about(tx, one) + facts(one, now)) for one in found]
+        return [(handle := handle_of(tx, one), _about(tx, one, handle) + facts(one, now)) for one in found]
 
     return await errand.seat.store.read(look)
 
 
-def _about(tx: Transaction, session: Session) -> str:
-    """Return what to say of a conversation that is found by its id."""
-    return f"{name_of(tx, session)}, " if handle_of(tx, session) == session.id else ""
+def _about(tx: Transaction, session: Session, handle: str) -> str:
+    """Return what a conversation is called, where it is found by its id."""
+    return f"{name_of(tx, session)}, " if handle == session.id else ""
 
 
 async def _chosen(errand: Errand) -> Session | None:

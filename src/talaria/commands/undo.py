@@ -6,6 +6,7 @@ from talaria.commands.markdown import plain, shortened
 from talaria.commands.parting import take_back
 from talaria.core.messages import Image, Text
 from talaria.core.wording import counted
+from talaria.goals.keeping import KIND
 
 _LONGEST_QUOTE = 80
 _MOST = 1_000
@@ -17,7 +18,7 @@ async def run(errand: Errand) -> None:
     parted = await take_back(errand, count)
     first = parted.removed[0].message
     words = "\n".join(part.text for part in first.parts if isinstance(part, Text))
-    if errand.screen is not None:
+    if errand.screen is not None and first.author != KIND:
         errand.screen.fill_in(words)
         for picture in first.parts:
             if isinstance(picture, Image):

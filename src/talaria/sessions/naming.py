@@ -1,5 +1,7 @@
 """What to call a conversation, so that people know which one is meant."""
 
+import re
+
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
 
@@ -18,6 +20,7 @@ def opening(tx: Transaction, session: Session) -> str:
 
 def free_title(tx: Transaction, title: str, mark: str) -> str:
     """Return a title with a remark behind it, numbered where another conversation is called so already."""
+    title = re.sub(rf" \({re.escape(mark)}(?: \d+)?\)$", "", title)
     number = 1
     while True:
         wanted = f"{title} ({mark} {number})" if number > 1 else f"{title} ({mark})"

@@ -1,0 +1,202 @@
+"""A conversation is handed over to a chat: the side of the terminal, with a second process on the same store."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.commands.desk import Desk, open_desk
+
+from talaria.commands.handoff import Handoff
+from talaria.commands.registry import REGISTRY
+from talaria.contracts.store import Store, Transaction
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.sessions.homes import GATEWAY, Home, gateway_alive, read_home, write_home
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.model_server import ModelServer, Say
+
+_LIVING = """
+import asyncio, sys
+from datetime import timedelta
+from pathlib import Path
+from talaria.storage.sqlite.store import open_sqlite_store
+
+async def main():
+    store = open_sqlite_store(Path(sys.argv[1]))
+    await store.write(lambda tx: tx.leases.acquire(sys.argv[2], timedelta(hours=1)))
+    print("held", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+TOKEN = "TELEGRAM_BOT_TOKEN=123456:abcdefghijklmnop\n"
+HOME = Home(Address("telegram", "77", "group"), "Family")
+THREAD = Address("telegram", "77", "thread", "5")
+SECONDS = timedelta(seconds=1)
+
+
+@asynccontextmanager
+async def _gateway(home: Path) -> AsyncIterator[Store]:
+    """Open the store once more, as the process of a gateway that is alive."""
+    store = open_sqlite_store(home / "home/profiles/default/talaria.db")
+    try:
+        lease = await store.write(lambda tx: tx.leases.acquire(GATEWAY, timedelta(minutes=1)))
+        assert lease is not None
+        yield store
+        await store.write(lambda tx: tx.leases.release(lease))
+    finally:
+        await store.close()
+
+
+async def _claimed(store: Store) -> SessionId:
+    """Wait for a request and claim it."""
+    async with asyncio.timeout(20):
+        while True:
+            claimed = await store.write(_claim)
+            if claimed is not None:
+                return claimed
+            await asyncio.sleep(0.01)
+
+
+def _claim(tx: Transaction) -> SessionId | None:
+    pending = tx.handoffs.list_pending_handoffs()
+    return pending[0].session_id if pending and tx.handoffs.claim_handoff(pending[0].session_id) else None
+
+
+async def _prepare(desk: Desk) -> None:
+    await desk.say("hi")
+    await desk.use("/title Trip")
+    await desk.house.store.write(lambda tx: write_home(tx, HOME))
+
+
+def _with_patience(desk: Desk, patience: timedelta, remark: timedelta = 10 * SECONDS) -> None:
+    own = Handoff(patience=patience, pause=timedelta(milliseconds=10), remark=remark).command
+    desk.commands = tuple(own if one.name == "handoff" else one for one in REGISTRY)
+
+
+async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk:
+        server.script(Say("one two three", pause=30))
+        await desk.seat.put()
+        await server.arrived()
+        assert await desk.use("/handoff") == (
+            "Where to? `/handoff <platform>`, with one of telegram, discord, slack, matrix."
+        )
+        assert await desk.use("/handoff pigeon") == (
+            "There is no platform `pigeon`; there are telegram, discord, slack, matrix."
+        )
+        assert "`talaria setup`" in await desk.use("/handoff discord")
+        assert "`/sethome`" in await desk.use("/handoff Telegram")
+        await desk.house.store.write(lambda tx: write_home(tx, HOME))
+        assert "`/stop`" in await desk.use("/handoff telegram")
+        await desk.use("/stop")
+        await desk.seat.chat.conversation.settled()
+        assert "start one with `talaria gateway`" in await desk.use("/handoff telegram")
+        here = desk.seat.session_id
+        state = await desk.house.store.read(lambda tx: tx.handoffs.get_handoff_state(here))
+        assert state == {"state": None, "platform": None, "error": None}
+        assert desk.screen is not None
+        assert not desk.screen.left
+
+
+async def test_a_completed_handoff_says_where_it_went_and_ends_the_program(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
+        await _prepare(desk)
+        async with asyncio.TaskGroup() as group:
+            using = group.create_task(desk.use("/handoff telegram"))
+            session_id = await _claimed(other)
+            await desk.place.told("is moving it")
+
+            def complete(tx: Transaction) -> None:
+                tx.bindings.bind("telegram:77:5", session_id, THREAD)
+                assert tx.handoffs.complete_handoff(session_id)
+
+            await other.write(complete)
+        assert session_id == desk.seat.session_id
+        assert using.result().endswith(
+            "The conversation lives on telegram, in Family (a thread of its own) now. `/resume Trip` brings it back."
+        )
+        assert desk.screen is not None
+        assert desk.screen.left
+
+
+async def test_a_failed_handoff_says_why_and_the_conversation_goes_on(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
+        await _prepare(desk)
+        async with asyncio.TaskGroup() as group:
+            using = group.create_task(desk.use("/handoff telegram"))
+            session_id = await _claimed(other)
+            await other.write(lambda tx: tx.handoffs.fail_handoff(session_id, "the bot is not in that chat"))
+        assert using.result().endswith("The conversation stays here: the bot is not in that chat.")
+        assert desk.screen is not None
+        assert not desk.screen.left
+        await desk.say("still here")
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+async def test_a_request_that_nobody_fulfils_in_time_is_withdrawn(tmp_path: Path, claimed: bool) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
+        await _prepare(desk)
+        _with_patience(desk, 0.4 * SECONDS, remark=0.1 * SECONDS)
+        async with asyncio.TaskGroup() as group:
+            using = group.create_task(desk.use("/handoff telegram"))
+            if claimed:
+                await _claimed(other)
+        shown = using.result()
+        assert "Still waiting" in shown
+        assert shown.endswith("The conversation stays here: no gateway was done with it within 0.4 s.")
+        here = desk.seat.session_id
+        assert await other.read(lambda tx: tx.handoffs.list_pending_handoffs()) == []
+        assert not await other.write(lambda tx: tx.handoffs.complete_handoff(here))
+        assert desk.screen is not None
+        assert not desk.screen.left
+
+
+async def test_whoever_gives_up_waiting_takes_the_request_back(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
+        await _prepare(desk)
+        async with asyncio.TaskGroup() as group:
+            using = group.create_task(desk.use("/handoff telegram"))
+            await desk.place.told("Handing over")
+            using.cancel()
+        assert await other.read(lambda tx: tx.handoffs.list_pending_handoffs()) == []
+        here = desk.seat.session_id
+        assert await desk.house.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
+        assert "being handed over already" in await desk.use("/handoff telegram")
+
+
+async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
+    secrets = TOKEN + "SLACK_BOT_TOKEN=xoxb-1\n"
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
+        assert desk.house.platforms == {"telegram": True, "discord": False, "slack": False, "matrix": False}
+        assert await desk.offers("/handoff") == [("telegram", "configured")]
+
+
+async def test_sethome_keeps_the_address_of_the_chat(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, chat=HOME.address) as desk:
+        assert "home on telegram" in await desk.use("/sethome Family")
+        assert await desk.house.store.read(lambda tx: read_home(tx, "telegram")) == HOME
+        await desk.use("/sethome")
+        unnamed = await desk.house.store.read(lambda tx: read_home(tx, "telegram"))
+        assert unnamed is not None
+        assert unnamed.called == "the group chat 77"
+        assert await desk.house.store.read(lambda tx: read_home(tx, "discord")) is None
+
+
+async def test_a_gateway_that_was_killed_is_not_alive(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        assert not await desk.house.store.read(gateway_alive)
+        file = tmp_path / "home/profiles/default/talaria.db"
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _LIVING, str(file), GATEWAY, stdout=asyncio.subprocess.PIPE
+        )
+        assert child.stdout is not None
+        assert await child.stdout.readline() == b"held\n"
+        assert await desk.house.store.read(gateway_alive)
+        child.kill()
+        await child.wait()
+        assert not await desk.house.store.read(gateway_alive)
