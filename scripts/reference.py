@@ -7,6 +7,8 @@ from pathlib import Path
 
 from talaria.app.command_line import read_command_line
 from talaria.cli.command_tree import Argument, Command
+from talaria.commands.command import Command as SlashCommand
+from talaria.commands.registry import REGISTRY
 from talaria.settings.fields import Field, Model
 
 ROOT = Path(__file__).parent.parent
@@ -16,6 +18,12 @@ SETTINGS_INTRODUCTION = """\
 Settings stand in `config.toml` in the profile's folder; `talaria config path` says where that is. An environment
 variable overrides each of them: `TALARIA__STORE__URL` the setting `store.url`. Running processes take over at once
 what is marked as live; the rest needs a restart."""
+
+SLASH_INTRODUCTION = """\
+What can be typed in a conversation, in the terminal and in chats alike. The beginning of a name will do where it fits
+one command only. `/help` shows what works where you are; [commands of your own](../how-to/commands-of-your-own.md)
+join these."""
+WHERE = {"terminal": "The terminal only.", "chat": "Chats only.", "everywhere": ""}
 
 
 def main() -> int:
@@ -43,9 +51,16 @@ def settings() -> str:
     return _page("Settings", [SETTINGS_INTRODUCTION, *(_section(name, fields) for name in sections)])
 
 
+def slash_commands() -> str:
+    """Return the reference of the slash commands."""
+    categories = dict.fromkeys(command.category for command in REGISTRY)
+    return _page("Slash commands", [SLASH_INTRODUCTION, *map(_category, categories)])
+
+
 REFERENCES: tuple[tuple[str, Callable[[], str]], ...] = (
     ("docs/reference/commands.md", commands),
     ("docs/reference/settings.md", settings),
+    ("docs/reference/slash-commands.md", slash_commands),
 )
 
 
@@ -73,6 +88,22 @@ def _command(command: Command, program: Command) -> str:
     if command.positionals or own:
         parts.append(_arguments([*command.positionals, *own], "Argument"))
     return "\n\n".join(parts)
+
+
+def _category(category: str) -> str:
+    rows = ((f"`{one.usage}`", _about(one)) for one in REGISTRY if one.category == category)
+    return f"## {category}\n\n" + _table(("Command", "Meaning"), rows)
+
+
+def _about(command: SlashCommand) -> str:
+    parts = [
+        _sentence(command.help),
+        f"Also {', '.join(f'`/{alias}`' for alias in command.aliases)}." if command.aliases else "",
+        WHERE[command.where],
+        "For the owner." if command.who == "owner" else "",
+        "Not while a turn runs." if command.during_turn == "refused" else "",
+    ]
+    return " ".join(filter(None, parts))
 
 
 def _usage(command: Command, own: list[Argument]) -> str:

@@ -60,7 +60,7 @@ COMMAND = Command(
     name="image",
     category="Turn",
     help="Show the model a picture with the next message.",
-    hint="file",
+    hint="<file>",
     where="terminal",
     run=run,
 )

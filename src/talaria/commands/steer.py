@@ -19,6 +19,6 @@ COMMAND = Command(
     name="steer",
     category="Turn",
     help="Say something to the running turn, without stopping it.",
-    hint="text",
+    hint="<text>",
     run=run,
 )
