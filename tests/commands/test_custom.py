@@ -146,6 +146,18 @@ async def test_a_line_that_is_given_up_leaves_nothing_behind(desk: Desk, folder:
     assert not process.exists()
 
 
+async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder) -> None:
+    folder.write("own.md", "---\nrun: echo begun; touch here; sleep 600\n---\n")
+    take_up(desk, folder)
+    async with asyncio.TaskGroup() as group, asyncio.timeout(10):
+        running = group.create_task(desk.use("/own"))
+        while not (desk.seat.chat.workspace.folder / "here").exists():  # noqa: ASYNC110 (another process makes it)
+            await asyncio.sleep(0.005)
+        assert await desk.use("/stop") == ""
+        assert (await running).endswith("```\nbegun\n```\n\nEnded by SIGKILL.")
+    assert await desk.use("/stop") == "Nothing is running."
+
+
 async def test_a_line_runs_beside_a_turn_and_a_prompt_behind_it(
     desk: Desk, folder: Folder, server: ModelServer
 ) -> None:

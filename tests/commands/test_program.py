@@ -135,7 +135,8 @@ async def test_what_a_file_holds_says_whether_it_is_a_picture(desk: Desk, screen
     await desk.use("/image really.txt")
     assert screen.attached == [Image(str(folder / "really.txt"), "image/webp")]
     assert "is no picture that a model can see" in await desk.use("/image not.png")
-    assert "There is no file" in await desk.use("/image nowhere.png")
+    for typed in ("nowhere.png", "~nobody-here/x.png", "x" * 5_000, "a\0b", "'open"):
+        assert "There is no file" in await desk.use(f"/image {typed}")
     assert "Name a file" in await desk.use("/image")
 
 

@@ -20,6 +20,7 @@ class LocalShell:
 
     def __init__(self) -> None:
         self._processes = Processes()
+        self._running: dict[Child, Workspace] = {}
 
     async def run(self, line: str, words: Sequence[str], workspace: Workspace, *, seconds: float) -> Ran:
         """Run a line there, with ``words`` as its positional parameters; long output is cut in its middle."""
@@ -33,14 +34,23 @@ class LocalShell:
             )
         except (OSError, ValueError) as error:
             raise Refused(f"`{line}` could not be started in {workspace.folder}: {error}.") from error
+        self._running[child] = workspace
         try:
             code = await _ended(child, seconds)
         except asyncio.CancelledError:
             await child.end(_GRACE)
             raise
         finally:
+            del self._running[child]
             self._processes.finish(child)
         return Ran(code, ends.text())
+
+    def stop(self, workspace: Workspace) -> bool:
+        """Kill what is run there; ``False`` when nothing is."""
+        found = [child for child, place in self._running.items() if place is workspace]
+        for child in found:
+            child.kill()
+        return bool(found)
 
     def close(self) -> None:
         """Kill all that runs."""

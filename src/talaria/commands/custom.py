@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import signal
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -124,5 +125,5 @@ async def _run_line(line: str, errand: Errand) -> None:
     if ran.code is None:
         parts.append(f"It was stopped after {SECONDS:.0f} s.")
     elif ran.code:
-        parts.append(f"Exit code {ran.code}.")
+        parts.append(f"Exit code {ran.code}." if ran.code > 0 else f"Ended by {signal.Signals(-ran.code).name}.")
     errand.place.show("\n\n".join(parts) or "Done; it printed nothing.")

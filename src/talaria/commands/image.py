@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 from talaria.commands.command import Command, Errand
 from talaria.commands.screens import screen_of
 from talaria.commands.words import split_words
+from talaria.contracts.tool import Workspace
 from talaria.core.errors import NotFound, Refused
 from talaria.core.messages import Image
 
@@ -50,10 +51,18 @@ def _file(errand: Errand) -> Path:
     if errand.words.startswith("file://"):
         candidates.append(unquote(urlsplit(errand.words).path))
     for candidate in candidates:
-        file = workspace.resolve(candidate)
-        if file.is_file():
+        file = _resolved(candidate, workspace)
+        if file is not None:
             return file
-    raise NotFound(f"There is no file `{workspace.resolve(candidates[-1])}`.")
+    raise NotFound(f"There is no file `{candidates[-1]}`.")
+
+
+def _resolved(path: str, workspace: Workspace) -> Path | None:
+    try:
+        file = workspace.resolve(path)
+        return file if file.is_file() else None
+    except (OSError, RuntimeError, ValueError):  # too long, in the home of nobody, with a character that none has
+        return None
 
 
 COMMAND = Command(

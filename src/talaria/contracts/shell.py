@@ -23,3 +23,6 @@ class Shell(Protocol):
 
         Nothing that it started outlives it, and cancelling ends it at once. Raises `Refused` where it cannot begin.
         """
+
+    def stop(self, workspace: Workspace) -> bool:
+        """Kill what is run there; ``False`` when nothing is."""
