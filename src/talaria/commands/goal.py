@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from talaria.commands.command import Command, Errand
+from talaria.core.errors import Refused
 from talaria.goals.goal import Judged
 from talaria.goals.prompts import described, standing
 from talaria.goals.standing import GoalManager
@@ -22,7 +23,14 @@ def goal_of(errand: Errand) -> GoalManager:
 
 
 async def run(errand: Errand) -> None:
-    """Set a goal, or do with it what a single word says."""
+    """Set a goal, or do with it what a single word says; whoever it is reads why that cannot be."""
+    try:
+        await _do(errand)
+    except Refused as refusal:
+        errand.place.show(str(refusal))
+
+
+async def _do(errand: Errand) -> None:
     match errand.words.strip().lower():
         case "" | "status":
             await _show(errand)
@@ -39,8 +47,6 @@ async def run(errand: Errand) -> None:
 
 
 async def _set(errand: Errand) -> None:
-    if _refused_during_a_turn(errand):
-        return
     state = await goal_of(errand).set(errand.words, vouched=errand.author.owner)
     errand.place.show(f"{standing(state)}\n\n`/goal pause` stops it, `/goal clear` drops it.")
     _go_on(errand)
@@ -59,8 +65,6 @@ async def _pause(errand: Errand) -> None:
 
 
 async def _resume(errand: Errand) -> None:
-    if _refused_during_a_turn(errand):
-        return
     errand.place.show(standing(await goal_of(errand).resume()))
     _go_on(errand)
 
@@ -80,12 +84,6 @@ def _go_on(errand: Errand) -> None:
     conversation = errand.seat.chat.conversation
     conversation.wake()
     conversation.follow()
-
-
-def _refused_during_a_turn(errand: Errand) -> bool:
-    if errand.seat.busy:
-        errand.place.show("A turn is running: stop it first (`/stop`).")
-    return errand.seat.busy
 
 
 def _line(judged: Judged) -> str:

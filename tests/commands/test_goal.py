@@ -1,0 +1,206 @@
+"""`/goal` and `/subgoal` as a person uses them, in a terminal and in a chat."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from tests.commands.desk import Desk, open_desk
+
+from talaria.commands.command import Author
+from talaria.core.addresses import Address
+from talaria.core.events import ApprovalAsked, Noticed
+from talaria.testing.model_server import Answer, Ask, ModelServer, Received, Say
+
+CHAT = Address("telegram", "7")
+DONE = Say('{"verdict": "done", "reason": "It is shown."}')
+NOT_YET = Say('{"verdict": "continue", "reason": "One part is missing."}')
+
+
+class Models:
+    """The model that works and the one that judges: the same, told apart by what it is asked."""
+
+    def __init__(self, server: ModelServer) -> None:
+        self.replies: list[Answer] = []
+        self.verdicts: list[Answer] = []
+        self.judged: list[str] = []
+        self.asked = 0
+        self.hold = asyncio.Event()
+        self.hold.set()
+        server.answering(self._answer)
+
+    async def _answer(self, received: Received) -> Answer:
+        if "You judge whether" in received.json["messages"][0]["content"]:
+            self.judged.append(received.question)
+            return self.verdicts.pop(0) if self.verdicts else DONE
+        self.asked += 1
+        await self.hold.wait()
+        return self.replies.pop(0) if self.replies else Say("a step")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+def models(server: ModelServer) -> Models:
+    return Models(server)
+
+
+@pytest.fixture(params=["terminal", "chat"])
+async def desk(
+    request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer, models: Models
+) -> AsyncIterator[Desk]:
+    place = CHAT if request.param == "chat" else None
+    async with open_desk(tmp_path, server, chat=place, key="telegram:7" if place else "") as desk:
+        yield desk
+
+
+async def noticed(desk: Desk, part: str) -> str:
+    found: list[str] = []
+
+    def happened() -> bool:
+        found[:] = [event.text for event in desk.events if isinstance(event, Noticed) and part in event.text]
+        return bool(found)
+
+    await until(happened)
+    return found[-1]
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not happened():  # noqa: ASYNC110 (events have no bell of their own)
+            await asyncio.sleep(0.005)
+
+
+async def test_a_goal_is_worked_at_until_it_is_reached(desk: Desk, models: Models) -> None:
+    models.verdicts = [NOT_YET]
+    shown = await desk.use("/goal Win the game")
+    assert "Goal (active, 0 of 20 turns): Win the game" in shown
+    assert await noticed(desk, "not reached yet") == "Goal: not reached yet (1 of 20 turns): One part is missing."
+    await noticed(desk, "Goal reached (2 of 20 turns)")
+    told = await desk.transcript()
+    assert [role for role, _ in told] == ["user", "assistant"] * 2
+    assert told[0] == ("user", "Win the game")
+    assert "Goal reached (2 of 20 turns): Win the game" in await desk.use("/goal status")
+    history = await desk.use("/goal history")
+    assert "**continue**: One part is missing." in history
+    assert "**done**: It is shown." in history
+
+
+async def test_without_a_goal_every_word_says_so(desk: Desk) -> None:
+    for words in ("/goal", "/goal status", "/goal pause", "/goal clear", "/subgoal"):
+        assert "There is no goal" in await desk.use(words)
+    for words in ("/goal resume", "/subgoal be quick", "/subgoal remove 1"):
+        assert "There is no goal" in await desk.use(words)
+    assert "No turn has been judged yet" in await desk.use("/goal history")
+
+
+async def test_during_a_turn_it_can_be_seen_paused_and_dropped_but_not_replaced(desk: Desk, models: Models) -> None:
+    models.hold.clear()
+    await desk.use("/goal Win the game")
+    await until(lambda: models.asked > 0)
+    assert "stop it first (`/stop`)" in await desk.use("/goal Lose the game")
+    assert "Win the game" in await desk.use("/goal")
+    assert "paused" in await desk.use("/goal pause")
+    assert "stop it first (`/stop`)" in await desk.use("/goal resume")
+    assert "dropped" in await desk.use("/goal clear")
+    models.hold.set()
+    await desk.seat.chat.conversation.settled()
+    assert models.judged == []
+
+
+async def test_somebody_who_is_not_the_owner_reads_the_same_refusal(desk: Desk, models: Models) -> None:
+    models.hold.clear()
+    await desk.use("/goal Win the game")
+    await until(lambda: models.asked > 0)
+    assert "stop it first" in await desk.use("/goal Lose the game", author=Author("ann", owner=False))
+    models.hold.set()
+
+
+async def test_resume_starts_a_turn_by_itself(desk: Desk, models: Models) -> None:
+    models.verdicts = [NOT_YET]
+    await desk.use("/goal Win the game | budget: 1 turn")
+    assert "its budget of 1 turns is used up" in await noticed(desk, "Goal paused")
+    assert "(active, 0 of 1 turns)" in await desk.use("/goal resume")
+    await noticed(desk, "Goal reached")
+
+
+async def test_criteria_are_added_listed_and_removed(desk: Desk, models: Models) -> None:
+    models.verdicts = [NOT_YET]
+    await desk.use("/goal Win the game | budget: 1 turn")
+    await noticed(desk, "Goal paused")
+    await desk.use("/subgoal be quick")
+    assert await desk.use("/subgoal remove the rust") == "1. be quick\n2. remove the rust"
+    assert await desk.use("/subgoal remove 1") == "1. remove the rust"
+    assert "no criterion 9" in await desk.use("/subgoal remove 9")
+    assert "Which one?" in await desk.use("/subgoal remove")
+    assert "Criterion 1: remove the rust" in await desk.use("/goal")
+    await desk.use("/goal resume")
+    await noticed(desk, "Goal reached")
+    assert "remove the rust" in models.judged[-1]
+
+
+async def test_a_command_proves_a_goal_in_the_folder_of_the_conversation(
+    desk: Desk, models: Models, tmp_path: Path
+) -> None:
+    write = Ask("write_file", {"path": "proof.txt", "content": "here"})
+    models.replies = [Say("I am done."), Say(calls=[write]), Say("Now I am.")]
+    await desk.use("/goal Write it\nverify: echo looking; test -f proof.txt")
+    await noticed(desk, "Goal reached (2 of 20 turns)")
+    history = await desk.use("/goal history")
+    assert "(exit code 1): `echo looking; test -f proof.txt` ended with exit code 1: looking" in history
+    assert "(exit code 0): It is shown." in history
+    assert (tmp_path / "work" / "proof.txt").read_text() == "here"
+    assert desk.seat.chat.workspace.folder == tmp_path / "work"
+
+
+async def test_the_command_of_somebody_else_is_under_the_rules_of_the_agents_own(desk: Desk, models: Models) -> None:
+    models.verdicts = [DONE]
+    await desk.use("/goal Win | verify: cat ~/.ssh/id_ed25519", author=Author("ann", owner=False))
+    await until(lambda: any(isinstance(event, ApprovalAsked) for event in desk.events))
+    asked = next(event for event in desk.events if isinstance(event, ApprovalAsked))
+    assert ".ssh" in asked.summary
+    desk.seat.chat.questions.answer(asked.id, "no")
+    assert "It was not allowed to run" in await noticed(desk, "not reached yet")
+    await desk.use("/goal clear")
+
+
+async def test_a_goal_goes_on_in_the_next_program(tmp_path: Path, server: ModelServer, models: Models) -> None:
+    models.hold.clear()
+    async with open_desk(tmp_path, server) as desk:
+        await desk.use("/goal Win the game")
+        await until(lambda: bool(server.received))
+    models.hold.set()
+    async with open_desk(tmp_path, server, latest=True) as desk:
+        await noticed(desk, "Goal reached")
+        assert [text for role, text in await desk.transcript() if role == "user"] == ["Win the game"]
+
+
+async def test_budgets_come_from_the_settings(tmp_path: Path, server: ModelServer, models: Models) -> None:
+    settings = "[goals]\nmax_turns = 7\nmax_tokens = 200000\nmax_dollars = 1.5\nmax_minutes = 90\n"
+    async with open_desk(tmp_path, server, settings) as desk:
+        await desk.use("/goal Win the game")
+        await noticed(desk, "Goal reached")
+        assert "- Budget: 7 turns, 200,000 tokens, $1.50, 1.5 h" in await desk.use("/goal")
+
+
+async def test_a_verification_that_takes_too_long_is_ended_with_all_it_started(
+    tmp_path: Path, server: ModelServer, models: Models
+) -> None:
+    async with open_desk(tmp_path, server, "[goals]\nverify_seconds = 1\n") as desk:
+        await desk.use("/goal Win | verify: echo begun; sleep 60 & echo $! > pid; wait | budget: 1 turn")
+        await noticed(desk, "Goal paused")
+        assert "[stopped after 1 s]" in await desk.use("/goal history")
+        pid = int((tmp_path / "work" / "pid").read_text())
+        await until(lambda: not _is_running(pid))
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
