@@ -65,6 +65,9 @@ async def test_a_theme_is_chosen_and_kept(desk: Desk, screen: RecordingScreen) -
     await desk.use("/theme light")
     assert screen.theme == "light"
     assert desk.house.settings.cli.theme == "light"
+    assert "From the next start on" in await desk.use("/theme auto")
+    assert (screen.theme, desk.house.settings.cli.theme) == ("light", "auto")
+    await desk.use("/theme light")
     assert "There is no theme `pink`" in await desk.use("/theme pink")
     assert desk.house.settings.cli.theme == "light"
 

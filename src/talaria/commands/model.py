@@ -20,7 +20,7 @@ async def run(errand: Errand) -> None:
         )
     elif errand.words == DEFAULT:
         await prefer(errand, model="")
-        await _told(errand, "as the settings say")
+        await _told(errand, ", as the settings say")
     else:
         await choose(errand, errand.words)
 
@@ -29,13 +29,13 @@ async def choose(errand: Errand, words: str) -> None:
     """Let the model that these words mean answer in this conversation."""
     chosen = await errand.house.models.find(words)
     await prefer(errand, model=f"{chosen.provider}:{chosen.model}")
-    await _told(errand, "`/model default` goes back to the settings", chosen.limits)
+    await _told(errand, "; `/model default` goes back to the settings", chosen.limits)
 
 
 async def _told(errand: Errand, more: str, limits: str = "") -> None:
     chat, session_id = errand.seat.chat, errand.seat.session_id
     await errand.seat.store.write(lambda tx: tx.sessions.update(session_id, SessionChanges(model=chat.model)))
-    sentences = (f"From now on `{chat.provider}:{chat.model}` answers here, {more}.", about(chat.info), limits)
+    sentences = (f"From now on `{chat.provider}:{chat.model}` answers here{more}.", about(chat.info), limits)
     errand.place.show(" ".join(filter(None, sentences)))
 
 

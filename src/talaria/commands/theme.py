@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from talaria.commands.command import Command, Errand
 from talaria.commands.screens import screen_of
 
+AUTO = "auto"
 THEMES = {
-    "auto": "as the terminal is",
+    AUTO: "as the terminal is",
     "dark": "for a dark background",
     "light": "for a light background",
     "mono": "without colours",
@@ -19,9 +20,11 @@ async def run(errand: Errand) -> None:
     if not errand.words:
         errand.place.show(f"The theme is `{screen.theme}`; there are {', '.join(f'`{name}`' for name in THEMES)}.")
         return
-    screen.change_theme(errand.words)
+    if errand.words != AUTO:
+        screen.change_theme(errand.words)
     errand.house.settings_rack.change("cli.theme", errand.words)
-    errand.place.show(f"The theme is `{errand.words}`, and will be.")
+    when = "From the next start on the theme is" if errand.words == AUTO else "From now on the theme is"
+    errand.place.show(f"{when} `{errand.words}`.")
 
 
 async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
