@@ -147,9 +147,10 @@ def _rows(file: Path) -> dict[str, list[list[object]]]:
         return {name: [json.loads(line) for line in archive.read(name).splitlines()] for name in members}
 
 
-def test_identity_memories_and_skills_come_along(program: Program, tmp_path: Path) -> None:
+def test_what_the_person_and_the_agent_have_written_comes_along(program: Program, tmp_path: Path) -> None:
     own = program.home / "profiles" / "default"
-    for name in ("SOUL.md", "memory/MEMORY.md", "skills/tea/SKILL.md"):
+    written = ("SOUL.md", "commands/tea.md", "memory/MEMORY.md", "personalities/duke.md", "skills/tea/SKILL.md")
+    for name in written:
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         (own / name).write_text(f"{name} of mine\n")
     _talk(program, "Old", "before")
@@ -157,8 +158,8 @@ def test_identity_memories_and_skills_come_along(program: Program, tmp_path: Pat
     program.run("backup", str(file))
     other = Program(tmp_path / "other")
     assert other.run("restore", str(file)).code == 0
-    restored = other.home / "profiles" / "default" / "skills" / "tea" / "SKILL.md"
-    assert restored.read_text() == "skills/tea/SKILL.md of mine\n"
+    restored = other.home / "profiles" / "default"
+    assert [(restored / name).read_text() for name in written] == [f"{name} of mine\n" for name in written]
 
 
 def test_a_backup_cannot_write_outside_of_the_profile(program: Program, tmp_path: Path) -> None:
