@@ -72,6 +72,12 @@ async def test_an_environment_that_wins_is_named(tmp_path: Path, server: ModelSe
         assert "TALARIA__TOOLS__TOOLSETS is set" in rack.change("tools.toolsets", "web")
 
 
+async def test_a_list_of_the_place_itself_that_wins_is_named(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server, '[surfaces.cli]\ntoolsets = ["files"]\n') as desk:
+        shown = await desk.use("/tools off web")
+        assert shown.endswith("But `surfaces.cli.toolsets` is set, and decides about groups in this place.")
+
+
 async def test_skills_are_listed_and_shown(desk: Desk) -> None:
     assert "There are no skills yet" in await desk.use("/skills")
     folder = desk.house.profile.folder / "skills" / "bake-bread"

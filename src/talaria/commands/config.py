@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from talaria.commands.command import Command, Errand
 from talaria.commands.house import Setting
 from talaria.core.errors import NotFound, Refused
+from talaria.sessions.transcripts import code
 
 DEFAULT = "default"
 
@@ -43,7 +44,7 @@ def _described(setting: Setting) -> str:
 
 
 def _valued(setting: Setting) -> str:
-    return f"`{setting.key}` = `{setting.value}`" if setting.value else f"`{setting.key}` is empty"
+    return f"`{setting.key}` = {code(setting.value)}" if setting.value else f"`{setting.key}` is empty"
 
 
 async def offers(errand: Errand) -> Sequence[tuple[str, str]]:

@@ -22,8 +22,16 @@ async def run(errand: Errand) -> None:
     changed, remarks = errand.house.settings_rack.switch_tools(names, on=SWITCHES[switch])
     if changed:
         await errand.seat.renew()
+        remarks = [*remarks, *_own_list(errand)]
     listed = ", ".join(f"`{name}`" for name in changed or names)
     errand.place.show(" ".join([f"{switch.capitalize()} {'now' if changed else 'already'}: {listed}.", *remarks]))
+
+
+def _own_list(errand: Errand) -> list[str]:
+    """Return a sentence where this place has a list of groups of its own, which the switches do not touch."""
+    key = f"surfaces.{errand.place.name}.toolsets"
+    wins = any(one.key == key and one.value for one in errand.house.settings_rack.list())
+    return [f"But `{key}` is set, and decides about groups in this place."] if wins else []
 
 
 def _described(group: ToolsetState) -> str:

@@ -1,13 +1,14 @@
 """`/whoami`: who the agent takes somebody for, and where."""
 
 from talaria.commands.command import Command, Errand
+from talaria.commands.markdown import plain
 
 
 async def run(errand: Errand) -> None:
     """Say who, where, and in which conversation."""
     author, place, seat = errand.author, errand.place, errand.seat
     lines = [
-        f"- You are {author.name or 'somebody without a name'}, {_standing(owner=author.owner)}.",
+        f"- You are {plain(author.name) or 'somebody without a name'}, {_standing(owner=author.owner)}.",
         f"- This place is `{place.name}`{_where(errand)}.",
         f"- The conversation is `{seat.session_id}`" + (f", bound to `{seat.key}`." if seat.key else "."),
     ]
