@@ -12,17 +12,22 @@ from typing import Any, TypeVar
 import pytest
 from tests.agent.workshop import Workshop, workshop
 from tests.goals.pursuit import DONE, JUDGE, NOT_YET
+from tests.storage.engines import Place
 
 from talaria.agent.surroundings import Limits
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.turn_log import TurnLog
+from talaria.core.errors import StoreBusy
 from talaria.core.events import TurnEnd
 from talaria.core.messages import Usage
 from talaria.goals.following import GoalFollower
 from talaria.goals.judge import AsksModel, Judge
 from talaria.goals.standing import GoalManager
+from talaria.providers.http import HttpPool
 from talaria.sessions.lane import work_off
-from talaria.testing.model_server import Answer, Received, Say
+from talaria.testing.clock import SettableClock
+from talaria.testing.model_server import Answer, ModelServer, Received, Say
 
 T = TypeVar("T")
 STEPS = 4
@@ -34,6 +39,39 @@ WAIT = '{"verdict": "wait", "reason": "It builds.", "wait_seconds": 0.001}'
 async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
     async with workshop(tmp_path) as shop:
         yield shop
+
+
+@pytest.fixture
+async def shop_on_any_engine(store: Store, tmp_path: Path) -> AsyncIterator[Workshop]:
+    http = HttpPool()
+    async with ModelServer() as server:
+        session = await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
+        yield Workshop(server, store, http, session.id, tmp_path)
+    await http.close()
+
+
+class Faulty:
+    """A store that is out of reach for the first few times."""
+
+    def __init__(self, store: Store, faults: int) -> None:
+        self._store = store
+        self._faults = faults
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        self._fail()
+        return await self._store.read(work)
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        self._fail()
+        return await self._store.write(work)
+
+    async def close(self) -> None:
+        """Leave the store to its owner."""
+
+    def _fail(self) -> None:
+        self._faults -= 1
+        if self._faults >= 0:
+            raise StoreBusy("somebody else has it")
 
 
 class Blade:
@@ -108,15 +146,27 @@ async def test_cut_off_at_any_await_the_goal_goes_on_as_if_nothing_had_happened(
     await _is_as_it_should_be(shop, ["continue", "wait", "continue", "done"])
 
 
-async def test_two_programs_that_judge_the_same_turn_take_one_step(shop: Workshop) -> None:
+async def test_two_programs_that_judge_the_same_turn_take_one_step(
+    shop_on_any_engine: Workshop, place: Place, clock: SettableClock
+) -> None:
+    shop, other = shop_on_any_engine, place.open_store(clock, "worker-2")
     shop.server.answering(worked)
     await GoalManager(shop.session_id, store=shop.store).set("Win the game")
     for _ in range(STEPS):
         await _turn(shop, follower_of(shop, shop.store, judged))
         async with asyncio.TaskGroup() as group:
-            for _ in range(3):
-                group.create_task(follower_of(shop, shop.store, judged).follow_up())
+            for store in (shop.store, other, shop.store, other):
+                group.create_task(follower_of(shop, store, judged).follow_up())
+    await other.close()
     await _is_as_it_should_be(shop, ["continue", "wait", "continue", "done"])
+
+
+async def test_a_store_that_is_out_of_reach_for_a_while_does_not_end_the_work(shop: Workshop) -> None:
+    shop.server.answering(worked)
+    await GoalManager(shop.session_id, store=shop.store).set("Win the game")
+    await _turn(shop, follower_of(shop, shop.store, judged))
+    async with asyncio.timeout(20):
+        assert await follower_of(shop, Faulty(shop.store, 1), judged).follow_up()
 
 
 async def test_killed_again_and_again_the_program_takes_each_step_once(

@@ -16,6 +16,7 @@ from tests.goals.pursuit import NOT_YET, Court, pursue
 from talaria.contracts.clock import SystemClock
 from talaria.core.ids import new_turn_id
 from talaria.goals.goal import Parked, Watched
+from talaria.goals.keeping import withdraw
 from talaria.goals.verdicts import Opinion
 from talaria.goals.waiting import until_over, watch, with_process
 from talaria.testing.clock import SettableClock
@@ -129,6 +130,15 @@ async def test_a_goal_that_was_left_without_a_next_step_goes_on_behind_the_last_
         pursuit.begin()
         await pursuit.told("Goal reached")
         assert (await pursuit.state()).turns_used == 2
+
+
+async def test_a_goal_where_no_turn_was_ever_taken_waits_for_the_first(shop: Workshop, court: Court) -> None:
+    async with pursue(shop) as pursuit:
+        await pursuit.manager.set("Win")
+        await shop.store.write(lambda tx: withdraw(tx, shop.session_id))
+        assert not await pursuit.follower.follow_up()
+        await pursuit.say("Begin, please.", "1")
+        await pursuit.told("Goal reached")
 
 
 async def test_another_process_with_the_same_number_is_not_waited_for() -> None:

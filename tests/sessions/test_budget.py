@@ -46,6 +46,20 @@ async def test_what_was_refused_takes_nothing_from_any_account(store: Store) -> 
     assert await StoredBudget(store, [ALL]).reserve(1_000)
 
 
+async def test_caps_that_come_and_go_are_looked_at_before_each_call(store: Store) -> None:
+    caps: list[Cap] = []
+    budget = StoredBudget(store, lambda tx: caps)
+    assert await budget.reserve(10_000) is None
+    caps.append(ANN)
+    with pytest.raises(OverBudget):
+        await budget.reserve(401)
+    hold = await budget.reserve(400)
+    caps.clear()
+    await budget.settle(hold, 300)
+    assert await budget.reserve(10_000) is None
+    assert await spent(store, "person:ann") == 300
+
+
 async def test_64_turns_at_once_in_two_processes_never_pass_a_cap(
     place: Place, clock: SettableClock, store: Store
 ) -> None:

@@ -47,7 +47,7 @@ def what_is_next(tx: Transaction, session_id: SessionId, now: datetime) -> Next:
     """Return what a goal needs next.
 
     Nothing is judged while somebody's message waits or is worked on: the turn for it will be judged. A goal that was
-    left without anything that leads on goes on behind the last turn.
+    left without anything that leads on goes on behind the last turn, or waits for the first.
     """
     state = read_goal(tx, session_id).state
     if state is None:
@@ -59,7 +59,10 @@ def what_is_next(tx: Transaction, session_id: SessionId, now: datetime) -> Next:
         return Nothing(waits=any(item.kind == KIND and item.state == "waiting" for item in unsettled))
     if state.pending is not None:
         return ToJudge(state, state.pending)
-    return ToWait(state.parked or Parked(_last_turn(tx, session_id), now, ""))
+    if state.parked is not None:
+        return ToWait(state.parked)
+    turns = tx.turns.find(session_id, limit=1)
+    return ToWait(Parked(turns[-1].id, now, "")) if turns else Nothing()
 
 
 def note_ending(tx: Transaction, ending: Ending, now: datetime) -> None:
@@ -184,8 +187,3 @@ def _what(parked: Parked, now: datetime) -> str:
     if parked.process is not None:
         return f"process {parked.process.pid}"
     return in_words((parked.until - now).total_seconds())
-
-
-def _last_turn(tx: Transaction, session_id: SessionId) -> TurnId:
-    turns = tx.turns.find(session_id, limit=1)
-    return turns[-1].id if turns else TurnId("")
