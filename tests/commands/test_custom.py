@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.app.test_shell import is_dead
 from tests.commands.desk import Desk, open_desk
 
 from talaria.commands.command import Author, Command
 from talaria.commands.custom import load_custom
 from talaria.commands.registry import REGISTRY, resolve_command
-from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server import Ask, ModelServer, Say
 
 
 @pytest.fixture
@@ -142,8 +143,7 @@ async def test_a_line_that_is_given_up_leaves_nothing_behind(desk: Desk, folder:
             while not (pid.exists() and pid.read_text().strip()):  # noqa: ASYNC110 (another process writes it)
                 await asyncio.sleep(0.005)
         running.cancel()
-    process = Path("/proc") / pid.read_text().strip()
-    assert not process.exists()
+    assert is_dead(pid)
 
 
 async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder) -> None:
@@ -164,11 +164,15 @@ async def test_a_line_runs_beside_a_turn_and_a_prompt_behind_it(
     folder.write("own.md", "---\nrun: echo hi\n---\n")
     folder.write("ask.md", "And then?")
     take_up(desk, folder)
-    server.script(Say("slow " * 10, pause=0.02))
+    server.script(Say(calls=[Ask("clarify", {"question": "Where?"})]))
     await desk.use("/queue go")
-    await server.arrived()
+    questions = desk.seat.chat.questions
+    async with asyncio.timeout(10):
+        while not questions.waiting:  # noqa: ASYNC110 (questions have no bell of their own)
+            await asyncio.sleep(0.005)
     assert await desk.use("/own") == "```\nhi\n```"
     await desk.use("/ask")
+    questions.answer(questions.waiting[0], "here")
     await desk.seat.chat.conversation.settled()
     assert [text for role, text in await desk.transcript() if role == "user"] == ["go", "And then?"]
 

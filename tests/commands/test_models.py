@@ -11,7 +11,7 @@ from tests.commands.desk import Desk, open_desk
 from talaria.commands.command import Author
 from talaria.core.events import TextAdded
 from talaria.sessions.prefix import BREAK
-from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server import ModelServer, Silence
 
 PRICED = """
 [models.clever]
@@ -87,7 +87,7 @@ async def test_an_unknown_model_changes_nothing(desk: Desk, server: ModelServer)
 
 
 async def test_nothing_is_changed_under_a_running_turn(desk: Desk, server: ModelServer) -> None:
-    server.script(Say("one two three four five six seven eight", pause=0.2))
+    server.script(Silence())
     await desk.use("/queue go")
     await server.arrived()
     for command in ("/model clever", "/provider mine", "/reasoning high", "/personality pirate", "/tools off web"):

@@ -28,13 +28,14 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
 
 
 async def test_what_is_queued_waits_for_the_running_turn(desk: Desk, server: ModelServer) -> None:
-    server.script(Say("slow " * 20, pause=0.02))
+    server.script(Say(calls=[DANGEROUS]))
     assert await desk.use("/queue first") == ""
-    await server.arrived()
+    await _asked(desk)
     assert await desk.use("/queue second *thing*") == "Waiting behind the running turn:\n\n1. second \\*thing\\*"
     shown = await desk.use("/queue third")
     assert shown.endswith("2. third")
     assert await desk.use("/queue") == shown
+    await desk.use("/deny")
     await desk.seat.chat.conversation.settled()
     said = [text for role, text in await desk.transcript() if role == "user"]
     assert said == ["first", "second *thing*", "third"]
