@@ -123,7 +123,7 @@ async def test_somebody_who_is_not_the_owner_reads_the_same_refusal(desk: Desk, 
 async def test_resume_starts_a_turn_by_itself(desk: Desk, models: Models) -> None:
     models.verdicts = [NOT_YET]
     await desk.use("/goal Win the game | budget: 1 turn")
-    assert "its budget of 1 turns is used up" in await noticed(desk, "Goal paused")
+    assert "its budget of 1 turn is used up" in await noticed(desk, "Goal paused")
     assert "(active, 0 of 1 turns)" in await desk.use("/goal resume")
     await noticed(desk, "Goal reached")
 
@@ -196,6 +196,16 @@ async def test_a_verification_that_takes_too_long_is_ended_with_all_it_started(
         assert "[stopped after 1 s]" in await desk.use("/goal history")
         pid = int((tmp_path / "work" / "pid").read_text())
         await until(lambda: not _is_running(pid))
+
+
+async def test_pause_ends_a_verification_that_is_running(tmp_path: Path, server: ModelServer, models: Models) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        await desk.use("/goal Win | verify: sleep 60 & echo $! > pid.new; mv pid.new pid; wait")
+        file = tmp_path / "work" / "pid"
+        await until(file.exists)
+        await desk.use("/goal pause")
+        await until(lambda: not _is_running(int(file.read_text())))
+        assert models.judged == []
 
 
 def _is_running(pid: int) -> bool:

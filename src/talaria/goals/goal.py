@@ -7,6 +7,7 @@ from msgspec import Struct, structs
 
 from talaria.core.ids import TurnId
 from talaria.core.messages import Usage
+from talaria.core.wording import counted
 
 Status = Literal["active", "paused", "done"]
 Verdict = Literal["done", "continue", "wait", "stop", "skipped", "failed", "inactive"]
@@ -133,7 +134,7 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
         tokens = tokens_of(usage) - tokens_of(self.usage)
         money = usage.cost_microdollars - self.usage.cost_microdollars
         if most.turns and self.turns_used >= most.turns:
-            return f"its budget of {most.turns} turns is used up"
+            return f"its budget of {counted(most.turns, 'turn')} is used up"
         if most.tokens and tokens >= most.tokens:
             return f"its budget of {most.tokens:,} tokens is used up"
         if most.microdollars and money >= most.microdollars:

@@ -108,7 +108,6 @@ def _unjudged(why: str) -> Opinion:
 
 
 def _unproved(command: str, evidence: Evidence) -> str:
-    if evidence.exit_code is None:
-        return f"`{command}` did not end: {evidence.output.strip()[-_SHOWN_OUTPUT:]}"
-    tail = evidence.output.strip()[-_SHOWN_OUTPUT:]
-    return f"`{command}` ended with exit code {evidence.exit_code}" + (f": {tail}" if tail else ".")
+    how = "did not end" if evidence.exit_code is None else f"ended with exit code {evidence.exit_code}"
+    tail = " ".join(evidence.output[-_SHOWN_OUTPUT:].split())
+    return f"`{command}` {how}" + (f": {tail}" if tail else ".")

@@ -113,7 +113,7 @@ def standing(state: GoalState | None) -> str:
         case "active":
             return f"Goal ({'waiting' if state.parked else 'active'}, {state.progress}): {goal}"
         case "paused":
-            return f"Goal (paused, {state.progress}): {goal}. Paused because {state.paused_reason}."
+            return f"Goal (paused, {state.progress}): {goal}. Paused because {state.paused_reason.rstrip('.')}."
         case "done":
             return f"Goal reached ({state.progress}): {goal}"
 
