@@ -2,20 +2,17 @@
 
 import asyncio
 import json
-import os
 import signal
 import stat
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.app.program import TALARIA, Outcome, Program, read_all, terminal_pair
+from tests.app.program import TALARIA, Outcome, Program
 from tests.sessions.collector import Collector, listening
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say, bad_key
 
-CTRL_C = "\x03"
 DANGEROUS = "echo true | sh && touch done"
 
 
@@ -104,22 +101,6 @@ async def test_dangerous_commands_do_not_run_where_nobody_can_allow_them(program
     assert "nobody was there" in server.received[1].body.decode()
 
 
-async def test_a_person_at_the_terminal_is_asked(program: Program, server: ModelServer) -> None:
-    server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("It is done."))
-    shown = await asyncio.to_thread(_type, program, ["clean up\n", "o\n", "\x04"], ["> ", "[N]o: ", "It is done.\n> "])
-    assert "It is done." in shown
-    assert (program.home / "work" / "done").exists()
-
-
-async def test_ctrl_c_stops_the_answer_and_the_next_line_is_answered(program: Program, server: ModelServer) -> None:
-    server.script(Say("one two three four five six seven eight nine ten", pause=0.3), Say("fine"))
-    shown = await asyncio.to_thread(
-        _type, program, ["go\n", CTRL_C, "again\n", "\x04"], ["> ", "one", "\n> ", "fine\n> "]
-    )
-    assert "fine" in shown
-    assert "ten" not in shown
-
-
 async def test_a_killed_turn_goes_on_where_it_was(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("list_files", {})]), Say("slow " * 50, pause=0.1))
     process = await asyncio.create_subprocess_exec(
@@ -154,27 +135,6 @@ async def _run(program: Program, *words: str, typed: str = "") -> Outcome:
     )
     out, err = await process.communicate(typed.encode())
     return Outcome(process.returncode or 0, out.decode(), err.decode())
-
-
-def _type(program: Program, lines: list[str], prompts: list[str]) -> str:
-    """Type each line when the screen shows what it answers, and return all that was shown."""
-    shown = ""
-    with terminal_pair() as (person, screen):
-        process = subprocess.Popen(
-            [TALARIA], env=program.environment(), cwd=program.home / "work", stdin=screen, stdout=screen, stderr=screen
-        )
-        os.close(screen)
-        for prompt, line in zip(prompts, lines, strict=True):
-            seen = len(shown)
-            while prompt not in shown[seen:]:
-                shown += os.read(person, 65536).decode().replace("\r\n", "\n")
-            if line == CTRL_C:  # no shell has made this terminal the program's own, so the key alone does nothing
-                process.send_signal(signal.SIGINT)
-            else:
-                os.write(person, line.encode())
-        shown += read_all(person)
-        process.wait()
-    return shown
 
 
 async def test_the_folder_of_a_conversation_is_found_again_by_another_process(

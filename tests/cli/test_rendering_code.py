@@ -1,16 +1,14 @@
 """Code in its colours while it arrives."""
 
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from talaria.cli.rendering.code import Highlighter, prepare
+from talaria.cli.rendering.code import Highlighter
 from talaria.cli.rendering.document import render
 from talaria.cli.rendering.runs import ansi
-from talaria.cli.rendering.stream import MarkdownStream
 from talaria.cli.rendering.themes import THEMES
 
 DARK, MONO = THEMES["dark"], THEMES["mono"]
@@ -115,19 +113,3 @@ def test_a_fence_without_an_end_ends_with_the_reply() -> None:
 def test_changes_are_told_apart() -> None:
     added, removed = styles("diff", "+new", "-old")
     assert (added, removed) == ({DARK.added}, {DARK.removed})
-
-
-def test_twice_the_code_takes_about_twice_the_time() -> None:
-    prepare(DARK, "python")
-    lines = ['def f(a):\n    """Text\n    more"""\n    return [a, 1]\n'] * 500
-
-    def seconds(parts: list[str]) -> float:
-        stream = MarkdownStream(DARK, lambda: 80)
-        begin = time.process_time()
-        for part in ["```python\n", *parts]:
-            for piece in re.findall(r"\s*\S+|\s+", part):
-                stream.feed(piece)
-        return time.process_time() - begin
-
-    short = min(seconds(lines[:125]) for _ in range(3))
-    assert seconds(lines) < 4 * 3 * short

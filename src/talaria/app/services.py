@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from talaria.settings.environment import process_environment
 from talaria.settings.profiles import Profile, Profiles, find_home
 
 if TYPE_CHECKING:  # loaded by name, each by the first subcommand that asks for it
+    from collections.abc import Callable
     from contextlib import AsyncExitStack
 
     from talaria.cli.command_tree import Command
@@ -108,18 +109,14 @@ class ProcessServices:
         outputs = load("talaria.tools.output").FullOutputs(self.profile.outputs_folder)
         outputs.forget(session_id)
 
-    def prepare_house(self) -> None:
-        """Load all that `open_house` needs, in a thread if one likes."""
-        load("talaria.settings.secrets")
-        load("talaria.app.house")
-
-    def open_house(self, stack: "AsyncExitStack") -> "House":
-        """What conversations share, and what opens them; leaving ``stack`` closes it."""
+    def load_house(self) -> "Callable[[AsyncExitStack], House]":
+        """What opens all that conversations share, and closes it with a stack; loading may be left to a thread."""
         secrets = load("talaria.settings.secrets").read_secrets(self.profile, self.environment)
-        opened: House = load("talaria.app.house").open_house(
-            self.settings(), self.profile, secrets, self.environment, stack
+        opening = load("talaria.app.house").open_house
+        opener: Callable[[AsyncExitStack], House] = partial(
+            opening, self.settings(), self.profile, secrets, self.environment
         )
-        return opened
+        return opener
 
     def command_line(self) -> "Command":
         """Everything that may be typed after `talaria`; loads every subcommand."""

@@ -35,7 +35,7 @@ def open_plain(arguments: argparse.Namespace, services: Services) -> int:
 
 async def _run(arguments: argparse.Namespace, services: Services) -> None:
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
-        house = services.open_house(stack)
+        house = services.load_house()(stack)
         face = PlainFace(services, house, jobs, await read_display(house))
         shown = Transcribed(services.terminal)
         sitting = Sitting(house, jobs, face, shown.event, lambda: services.settings().cli.busy)

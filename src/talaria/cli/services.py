@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:  # nothing of this is loaded before a subcommand asks for it
+    from collections.abc import Callable
     from contextlib import AbstractContextManager, AsyncExitStack
 
     from talaria.cli.command_tree import Command
@@ -83,11 +84,8 @@ class Services(Protocol):
     def forget_outputs(self, session_id: "SessionId") -> None:
         """Remove the files that a deleted session has left behind."""
 
-    def prepare_house(self) -> None:
-        """Load all that `open_house` needs, in a thread if one likes."""
-
-    def open_house(self, stack: "AsyncExitStack") -> "House":
-        """What conversations share, and what opens them; leaving ``stack`` closes it."""
+    def load_house(self) -> "Callable[[AsyncExitStack], House]":
+        """What opens all that conversations share, and closes it with a stack; loading may be left to a thread."""
 
     def command_line(self) -> "Command":
         """Everything that may be typed after `talaria`; loads every subcommand."""

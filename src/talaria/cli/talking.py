@@ -47,7 +47,7 @@ async def _ask_once(arguments: argparse.Namespace, services: Services, question:
     show: Show = EventLines(services.terminal) if arguments.json else Transcribed(services.terminal)
     parts: list[Part] = [Text(question), *map(picture, arguments.image)]
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
-        house = services.open_house(stack)
+        house = services.load_house()(stack)
         listener = _Listener(show, LineReader(services.terminal) if wish.attended else None, jobs)
         listener.chat = chat = await house.open_chat(wish, listener.event, stack, jobs)
         show.opened(chat, house.notes)

@@ -252,8 +252,7 @@ class Activity:
             doing = "answering" if self._replying else "thinking"
             line = f"{frame} {doing} {now - self._began:.0f} s  (Ctrl-C stops)"
             parts.append(self._styled(line, self._theme.dim))
-        for said in self._waiting:
-            parts.append(self._styled(self._fitting(f"  waits: {said}", ""), self._theme.dim))
+        parts += [self._styled(self._fitting(f"  waits: {said}", ""), self._theme.dim) for said in self._waiting]
         return "\n".join(part.rstrip("\n") for part in parts if part)
 
     def _block(self, text: str, most: int = 0) -> str:

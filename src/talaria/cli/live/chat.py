@@ -16,6 +16,7 @@ from talaria.cli.live.front import Front
 from talaria.cli.live.place import TerminalPlace
 from talaria.cli.live.status import Situation, read_situation, status_line
 from talaria.cli.mentions import picture
+from talaria.cli.rendering.code import prepare
 from talaria.cli.rendering.themes import THEMES
 from talaria.cli.services import Services
 from talaria.cli.sitting import Sitting, is_first_time, keep_display, read_display
@@ -28,6 +29,7 @@ from talaria.core.messages import Image
 from talaria.sessions.chat import Chat
 
 _SURFACE = "You are in a terminal that shows Markdown: headings, lists, tables and highlighted code."
+_USUAL_LANGUAGES = ("python", "bash")
 _FRAME = 0.05
 _LOOK_AGAIN = 5.0
 _TWICE = 2.0
@@ -35,12 +37,13 @@ _TWICE = 2.0
 
 async def serve(front: Front, arguments: argparse.Namespace, services: Services) -> None:
     """Open the conversation and serve the person until cancelled."""
-    await asyncio.to_thread(services.prepare_house)
+    open_house = await asyncio.to_thread(services.load_house)
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
-        house = services.open_house(stack)
+        house = open_house(stack)
         chat = LiveChat(front, house, services, jobs, await read_display(house))
         stack.push_async_callback(chat.close)
         await chat.open(arguments)
+        jobs.create_task(asyncio.to_thread(prepare, THEMES[front.theme], *_USUAL_LANGUAGES))
         await chat.work()
 
 

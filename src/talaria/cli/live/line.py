@@ -45,6 +45,7 @@ class InputLine:
             self.buffer,
             input_processors=[ConditionalProcessor(AfterInput(hint, style="class:hint"), empty)],
             search_buffer_control=search.control,
+            preview_search=True,
         )
         self.window = Window(
             control,
