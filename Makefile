@@ -1,6 +1,6 @@
 # make run    set up and open the agent        make check  everything CI runs
 # make test   set up and run the whole suite   make bench  figures beside a floor
-# make docs   regenerate the references        make lock   resolve versions anew
+# make docs   references and picture anew        make lock   resolve versions anew
 
 PYTHON ?= python3
 VENV := .venv
@@ -29,6 +29,7 @@ bench: $(VENV)/dev.stamp
 
 docs: $(VENV)/dev.stamp
 	@$(BIN)/python scripts/reference.py
+	@$(BIN)/python scripts/picture.py
 
 lock:
 	@sh scripts/lock.sh

@@ -2,7 +2,7 @@
 
 import mimetypes
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from talaria.core.errors import Refused
@@ -45,6 +45,14 @@ def path_typed(text: str, folder: Path) -> Path:
     if len(bare) > 1 and bare[0] == bare[-1] and bare[0] in "'\"":
         bare = bare[1:-1]
     return folder / Path(bare.removeprefix("file://").replace("\\ ", " ")).expanduser()
+
+
+def from_home(folder: Path, environment: Mapping[str, str]) -> str:
+    """Return a folder as it is usually written, with ``~`` for the person's own."""
+    home = environment.get("HOME", "")
+    if not home or not folder.is_relative_to(home):
+        return str(folder)
+    return f"~/{folder.relative_to(home)}".removesuffix("/.")
 
 
 def _mentioned(text: str, folder: Path) -> Iterator[Path]:

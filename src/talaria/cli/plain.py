@@ -63,7 +63,7 @@ async def _settled(sitting: Sitting) -> None:
 
 
 def _stop(sitting: Sitting) -> None:
-    if not sitting.seat.busy or not sitting.seat.chat.conversation.stop():
+    if not sitting.stop():
         raise KeyboardInterrupt
 
 

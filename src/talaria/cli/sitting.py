@@ -81,6 +81,13 @@ class Sitting:
         except TalariaError as error:
             self._face.show(str(error))
 
+    def stop(self) -> bool:
+        """End the running turn, and what a command of the person's own runs; ``False`` when nothing was running."""
+        if not self.seat.is_open:
+            return False
+        lines = self._house.shell.stop(self.seat.chat.workspace)
+        return self.seat.chat.conversation.stop() or lines
+
     def is_urgent(self, text: str) -> bool:
         """Tell whether a line is a command that need not wait for those before it."""
         found = matching(text.partition(" ")[0], self._commands) if is_command(text) else []

@@ -87,7 +87,7 @@ class Cli(Section, frozen=True):
 
     theme: Annotated[
         Literal["auto", "dark", "light", "mono"],
-        Meta(description="The colours of the chat; auto asks the terminal, mono has none.", extra=_LIVE),
+        Meta(description="The colours of the chat; auto goes by COLORFGBG, else dark; mono has none.", extra=_LIVE),
     ] = "auto"
     plain: Annotated[
         bool,

@@ -15,7 +15,7 @@ from talaria.cli.live.completing import Named
 from talaria.cli.live.front import Front
 from talaria.cli.live.place import TerminalPlace
 from talaria.cli.live.status import Situation, read_situation, status_line
-from talaria.cli.mentions import picture
+from talaria.cli.mentions import from_home, picture
 from talaria.cli.rendering.code import prepare
 from talaria.cli.rendering.themes import THEMES
 from talaria.cli.services import Services
@@ -104,8 +104,7 @@ class LiveChat:
             self._front.leave()
             return
         self._interrupted = now
-        seat = self._sitting.seat
-        if seat.busy and seat.chat.conversation.stop():
+        if self._sitting.stop():
             return
         if self._front.line.buffer.text:
             self._front.line.buffer.reset()
@@ -135,7 +134,8 @@ class LiveChat:
 
     async def _greeting(self, chat: Chat) -> list[str]:
         identity = self._house.identity
-        lines = [f"**Talaria** {identity.version.removeprefix('talaria ')} · {chat.model} · {chat.workspace.folder}"]
+        folder = from_home(chat.workspace.folder, self._services.environment)
+        lines = [f"**Talaria** {identity.version.removeprefix('talaria ')} · {chat.model} · {folder}"]
         if await is_first_time(self._house):
             lines += ["\n".join(f"- {line}" for line in await asyncio.to_thread(discoveries, self._services))]
         if chat.title:
@@ -199,7 +199,8 @@ class LiveChat:
         self._front.canvas.app.invalidate()
 
     def _footer(self) -> str:
-        situation, folder = self._situation, self._sitting.seat.chat.workspace.folder
+        situation = self._situation
+        folder = from_home(self._sitting.seat.chat.workspace.folder, self._services.environment)
         cost = f"${situation.cost_microdollars / 1_000_000:.4f}"
         return harmless(f"{situation.model} · {situation.context_percent} % of the context · {cost} · {folder}")
 
