@@ -50,6 +50,7 @@ Shall I change the file?
 """,
         usage=Tokens(input=212, output=164, cache_read=5258),
     ),
+    Say("Tides that come too early"),
 )
 FIRST_VISIT = (("wait", "talaria setup"),)  # a welcome, which is given once
 SECOND_VISIT = (

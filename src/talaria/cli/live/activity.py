@@ -89,6 +89,7 @@ class Activity:
         self._replying = False
         self._thought = ""
         self._waiting: list[str] = []
+        self._spaced = True
         self._changed = False
 
     def change_theme(self, theme: Theme) -> None:
@@ -110,8 +111,15 @@ class Activity:
 
     def add(self, text: str) -> None:
         """Print whole lines that are final; a reply that is being written goes on below them."""
-        self._final.append(text)
+        if text:
+            self._final.append(text)
+            self._spaced = text.endswith("\n\n") or text == "\n"
         self._changed = True
+
+    def space(self) -> None:
+        """Leave a line free, unless one is."""
+        if not self._spaced:
+            self.add("\n")
 
     def add_dim(self, text: str) -> None:
         """Print a line that stands back."""
@@ -124,6 +132,7 @@ class Activity:
         if waits:
             self._waiting.append(said)
         else:
+            self.space()
             self.add(self._own(said))
         self._changed = True
 
@@ -140,7 +149,7 @@ class Activity:
             case PersonJoined(text):
                 self._end_reply()
                 self._waiting = [said for said in self._waiting if said != text]
-                self.add(self._own(text))
+                self.add_own(text)
             case Noticed(text):
                 self.add_dim(text)
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
@@ -186,6 +195,7 @@ class Activity:
                 self.add_dim("Stopped.")
             case TurnFailed(text) | TurnOutOfBudget(text=text):
                 self.add(self._styled(f"{text}\n", self._theme.error))
+        self.space()
         if self._waiting:
             self.add(self._own(self._waiting.pop(0)))
 
@@ -194,31 +204,31 @@ class Activity:
         if len(rest) > _OWN_LINES:
             rest = [*rest[:_OWN_LINES], f"… {len(rest) - _OWN_LINES} more lines"]
         lines = "\n".join([f"❯ {first}", *(f"  {line}" for line in rest)])
-        return "\n" + self._styled(f"{lines}\n", self._theme.bold)
+        return self._styled(f"{lines}\n", self._theme.bold)
 
     def _add_reply(self, text: str) -> None:
         if not self._replying:
             self._end_thought()
-            self._final.append("\n")
+            self.space()
             self._replying = True
-        self._final.append(self._stream.feed(text))
+        self.add(self._stream.feed(text))
 
     def _end_reply(self) -> None:
         self._end_thought()
         if self._replying:
-            self._final.append(self._stream.end() + "\n")
-            self._stream.reset()
+            self.add(self._stream.end())
             self._replying = False
+            self.space()
 
     def _add_thought(self, text: str) -> None:
         if not self._display().reasoning:
             return
         *whole, self._thought = (self._thought + text).split("\n")
-        self._final += [self._styled(f"{line}\n", self._theme.dim) for line in whole]
+        self.add("".join(self._styled(f"{line}\n", self._theme.dim) for line in whole))
 
     def _end_thought(self) -> None:
         if self._thought:
-            self._final.append(self._styled(f"{self._thought}\n", self._theme.dim))
+            self.add(self._styled(f"{self._thought}\n", self._theme.dim))
             self._thought = ""
 
     def _finish_call(self, event: ToolAnswered) -> None:
@@ -230,11 +240,11 @@ class Activity:
             return
         mark, style = ("✗", self._theme.error) if event.result.failed else ("✓", self._theme.tool)
         line = self._fitting(f"{mark} {summary}", f"  {event.seconds:.1f} s")
-        self._final.append(self._styled(line + "\n", style))
+        self.add(self._styled(line + "\n", style))
         if progress == "verbose":
-            self._final.append(self._block(event.result.text, _UNFOLDED_LINES))
+            self.add(self._block(event.result.text, _UNFOLDED_LINES))
         elif event.result.failed:
-            self._final.append(self._block(event.result.text, 1))
+            self.add(self._block(event.result.text, 1))
 
     def _live(self) -> str:
         """Return what is not final: the end of the reply, running calls, the spinner."""

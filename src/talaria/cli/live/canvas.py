@@ -7,9 +7,10 @@ from typing import TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.key_binding import KeyBindingsBase
-from prompt_toolkit.layout import HSplit, Layout, Window
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.containers import AnyContainer
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -51,7 +52,8 @@ class Canvas:
         self._live: StyleAndTextTuples = []
         self._held_back: list[str] = []
         self._lent = False
-        live = Window(FormattedTextControl(lambda: self._live), wrap_lines=True, dont_extend_height=True)
+        drawn = Window(FormattedTextControl(lambda: self._live), wrap_lines=True, dont_extend_height=True)
+        live = ConditionalContainer(drawn, Condition(lambda: bool(self._live)))
         self.app: Application[int] = Application(
             layout=Layout(HSplit([live, *below])),
             key_bindings=keys,
