@@ -1,5 +1,6 @@
 """Branch, take back, ask again: nothing that was said is lost, and the model's cache stays warm."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.commands.desk import Desk, open_desk
 from talaria.agent.window import Summary
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.addresses import Address
+from talaria.core.events import ApprovalAsked
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Message, Text
 from talaria.goals.keeping import read_goal
@@ -232,3 +234,16 @@ async def test_where_the_branch_cannot_be_opened_everything_stays(tmp_path: Path
         assert desk.seat.session_id == here
         assert (await _session(desk, here)).title == "Trip"
         assert len(await desk.house.store.read(lambda tx: tx.sessions.find(SessionFilter()))) == 1
+
+
+async def test_outputs_of_the_shared_past_can_still_be_read(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.script(Say(calls=[Ask("terminal", {"command": "seq 20000"})]), Say("counted"))
+        await desk.say("count")
+        told = server.received[-1].json["messages"][-1]["content"]
+        (file,) = re.findall(r"/\S+/outputs/[^\s;,\]]+", told)
+        await desk.use("/branch")
+        server.script(Say(calls=[Ask("read_file", {"path": file, "first_line": 12345})]), Say("read"))
+        await desk.say("and the middle?")
+        assert "12345" in server.received[-1].json["messages"][-1]["content"]
+        assert not [event for event in desk.events if isinstance(event, ApprovalAsked)]

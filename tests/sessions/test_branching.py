@@ -15,7 +15,7 @@ from talaria.contracts.stores.sessions import NewSession, Session, SessionChange
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
-from talaria.sessions.branching import branch, exchanges, is_bare, session_account
+from talaria.sessions.branching import branch, exchanges, is_bare, lineage, session_account
 from talaria.sessions.naming import free_title
 from talaria.sessions.prefix import BREAK
 from talaria.sessions.summaries import KeptSummary, kept_summary
@@ -84,6 +84,8 @@ def test_a_branch_of_a_branch_reaches_beyond_the_point_at_which_that_one_parted(
     later = database.write(lambda tx: branch(tx, first.id, 5, ""))
     earlier = database.write(lambda tx: branch(tx, later.id, 2, ""))
     assert (later.parent_id, earlier.parent_id) == (first.id, origin.id)
+    assert database.read(lambda tx: lineage(tx, later)) == (first.id, origin.id)
+    assert database.read(lambda tx: lineage(tx, earlier)) == (origin.id,)
     assert words(database, later.id)[-1] == (5, "three")
     assert words(database, earlier.id) == [(1, "one"), (2, "first")]
     database.write(lambda tx: tx.sessions.delete(origin.id))

@@ -35,7 +35,7 @@ from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.goals.keeping import goal_caps
 from talaria.sessions.approvals import SessionApprover
-from talaria.sessions.branching import session_account
+from talaria.sessions.branching import lineage, session_account
 from talaria.sessions.budget import StoredBudget
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.conversation import Conversation, Desk
@@ -77,6 +77,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         closing=stack,
         model=_info(chain),
         seer=_seer(helpers),
+        past=await store.read(lambda tx: lineage(tx, session)),
     )
     tools, remarks = await _tools(house, bench, wish, jobs)
     calls = ModelCalls(chain)
@@ -226,7 +227,7 @@ async def _desk(
         mode=approval.mode,
         allowed=(*map(allow_listed, approval.allowed), *vouched),
         protected=(house.profile.folder,),
-        readable=(bench.outputs.place(session.id),),
+        readable=bench.output_places,
     )
     return Desk(
         emit=emit,

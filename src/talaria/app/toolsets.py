@@ -50,7 +50,10 @@ class Toolset(Struct, frozen=True):
 
 
 class Workbench(Struct, frozen=True, kw_only=True):
-    """What tools are made of; ``closing`` takes what has to be let go of in the end."""
+    """What tools are made of; ``closing`` takes what has to be let go of in the end.
+
+    ``past`` are the conversations from which this one branched off.
+    """
 
     settings: Settings
     profile: Profile
@@ -61,6 +64,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     closing: AsyncExitStack
     seer: tuple[Provider, str] | None = None
     model: ModelInfo
+    past: tuple[SessionId, ...] = ()
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
@@ -71,6 +75,11 @@ class Workbench(Struct, frozen=True, kw_only=True):
     def outputs(self) -> FullOutputs:
         """Where outputs are kept that are too long for the model."""
         return FullOutputs(self.profile.outputs_folder)
+
+    @property
+    def output_places(self) -> tuple[Path, ...]:
+        """The folders of outputs that are mentioned in the conversation."""
+        return tuple(map(self.outputs.place, (self.session_id, *self.past)))
 
     @property
     def memory_folder(self) -> Path:
@@ -160,7 +169,7 @@ def sandbox_of(bench: Workbench) -> Sandbox | None:
         return None
     return Sandbox(
         writable=(bench.folder,),
-        readable=(Path(sys.prefix), _PACKAGE, bench.outputs.place(bench.session_id)),
+        readable=(Path(sys.prefix), _PACKAGE, *bench.output_places),
         hidden=(bench.profile.folder,),
         network=wanted.network,
     )

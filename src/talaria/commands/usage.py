@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from talaria.commands.command import Command, Errand
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import NotFound
 from talaria.core.messages import Usage
 from talaria.core.wording import counted, money
+from talaria.sessions.branching import lineage
 from talaria.sessions.trace import total
 
 _NAMES = {"all": "everything this month", "person": "you this month", "session": "this conversation"}
@@ -23,7 +23,8 @@ def _lines(tx: Transaction, errand: Errand) -> Iterator[str]:
     if session is None:
         raise NotFound("This conversation is not there any more.")
     yield f"- This conversation: {in_words(session.usage)}"
-    before = list(_ancestors(tx, session))
+    ancestors = [tx.sessions.get(one) for one in lineage(tx, session)]
+    before = [one.usage for one in ancestors if one is not None]
     if before:
         yield f"- With what came before it branched off: {in_words(total([session.usage, *before]))}"
     for cap in errand.house.caps(session) if errand.author.owner else ():
@@ -42,15 +43,6 @@ def in_words(usage: Usage) -> str:
         f"{counted(usage.calls, 'model call')}, {usage.input_tokens:,} tokens in ({share}% from the cache),"
         f" {usage.output_tokens:,} out, {cost}."
     )
-
-
-def _ancestors(tx: Transaction, session: Session) -> Iterator[Usage]:
-    """Yield what the conversations have used from which this one branched off."""
-    here: Session | None = session
-    while here is not None and here.parent_id is not None and here.parent_seq:
-        here = tx.sessions.get(here.parent_id)
-        if here is not None:
-            yield here.usage
 
 
 COMMAND = Command(

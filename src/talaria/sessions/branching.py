@@ -41,6 +41,16 @@ def branch(tx: Transaction, session_id: SessionId, upto: int, title: str) -> Ses
     return made
 
 
+def lineage(tx: Transaction, session: Session) -> tuple[SessionId, ...]:
+    """Return the conversations in which the past of a branch was said, the nearest first."""
+    found: list[SessionId] = []
+    here: Session | None = session
+    while here is not None and here.parent_id is not None and here.parent_seq:
+        found.append(here.parent_id)
+        here = tx.sessions.get(here.parent_id)
+    return tuple(found)
+
+
 def session_account(session_id: SessionId) -> str:
     """Return where it is counted what a conversation has cost."""
     return f"session:{session_id}"
