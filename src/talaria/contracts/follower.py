@@ -5,18 +5,20 @@ from typing import ClassVar, Protocol
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
+from talaria.core.addresses import Route
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message
 
 
 class Ending(Struct, frozen=True):
-    """How a turn ended; ``reply`` is what it said last, if anything."""
+    """How a turn ended; ``reply`` is what it said last, if anything, and ``route`` where that goes."""
 
     session_id: SessionId
     turn_id: TurnId
     end: TurnEnd
     reply: Message | None
+    route: Route | None = None
 
 
 class Follower(Protocol):

@@ -15,3 +15,10 @@ class Address(Struct, frozen=True, omit_defaults=True):
     chat_type: ChatType = "private"
     thread_id: str = ""
     user_id: str = ""
+
+
+class Route(Struct, frozen=True, omit_defaults=True):
+    """Where the reply to something goes, fixed when that was admitted; ``reply_to`` is the message that it answers."""
+
+    address: Address
+    reply_to: str = ""

@@ -126,6 +126,38 @@ class ModelRefused(ProviderError):
     public = "The model declined to answer that."
 
 
+class PlatformError(TalariaError):
+    """A chat network did not do what was asked."""
+
+    public = "The chat network did not take that."
+
+
+class Unreachable(PlatformError):
+    """The network cannot be reached, or failed on its side; trying again makes sense."""
+
+    public = "I cannot reach the chat network right now."
+
+
+class SlowDown(PlatformError):
+    """The network asked us to wait for ``retry_after``."""
+
+    public = "The chat network asked me to slow down."
+
+    def __init__(self, message: str, *, retry_after: timedelta) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Rejected(PlatformError):
+    """The network will never take this: a chat that is gone, a message that it does not allow."""
+
+
+class BadCredentials(PlatformError):
+    """The network does not know the account; its owner has to look after it."""
+
+    public = "My account on the chat network is not valid any more."
+
+
 class OverBudget(TalariaError):
     """A cap on spending has too little left for what was about to be spent."""
 

@@ -1,15 +1,17 @@
 """A conversation at work: what arrives for it is worked off one turn at a time, by one owner."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any
 
 import msgspec
+from msgspec import Struct, structs
 
 from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.inbox import Arrival, SessionClaim
+from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
+from talaria.core.addresses import Route
 from talaria.core.errors import Refused
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId, is_gone, new_turn_id
@@ -20,21 +22,44 @@ from talaria.sessions.unbroken import unbroken
 
 LEASE = timedelta(seconds=15)
 TakeTurn = Callable[[StoredTurn], Coroutine[Any, Any, TurnEnd]]
-Work = tuple[TurnId, list[int]]
+
+
+class Admitted(Message, frozen=True, kw_only=True):
+    """A message as it waits in the inbox; the transcript keeps all of it but the route."""
+
+    route: Route | None = None
+
+
+class Work(Struct, frozen=True):
+    """A turn to take: what it works off, and where its reply goes."""
+
+    turn_id: TurnId
+    items: tuple[int, ...]
+    route: Route | None = None
+
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
+_decode_admitted = msgspec.json.Decoder(Admitted).decode
 
 
 def arrival(
-    session_id: SessionId, source: str, external_id: str, message: Message, *, kind: str = "message", priority: int = 0
+    session_id: SessionId,
+    source: str,
+    external_id: str,
+    message: Message,
+    *,
+    kind: str = "message",
+    priority: int = 0,
+    route: Route | None = None,
 ) -> Arrival:
-    """Return a message as something that arrives in the inbox of a conversation."""
+    """Return a message as something that arrives in the inbox of a conversation; replies follow its route."""
+    admitted = Admitted(**structs.asdict(message), route=route)
     return Arrival(
         session_id=session_id,
         source=source,
         external_id=external_id,
-        payload=_encode(message).decode(),
+        payload=_encode(admitted).decode(),
         kind=kind,
         priority=priority,
     )
@@ -64,7 +89,7 @@ async def work_off(
     end = None
     try:
         while work is not None:
-            end = await accompanied(take_turn(_log(store, claim, *work, finishing)), _hold(store, claim, lease))
+            end = await accompanied(take_turn(_log(store, claim, work, finishing)), _hold(store, claim, lease))
             work = await store.write(lambda tx: _begin_or_release(tx, claim))
     except BaseException:
         await asyncio.shield(_release(store, claim))
@@ -104,23 +129,28 @@ def _begin_or_release(tx: Transaction, claim: SessionClaim) -> Work | None:
 def _begin(tx: Transaction, claim: SessionClaim) -> Work | None:
     """Return the turn to take and what it works off: one that was cut off, else a new one for what waits."""
     for turn in tx.turns.find(claim.session_id, running=True):
-        taken = tx.inbox.unsettled(claim.session_id)
-        return turn.id, [item.id for item in taken if item.turn_id == turn.id]
+        taken = [item for item in tx.inbox.unsettled(claim.session_id) if item.turn_id == turn.id]
+        return _work(turn.id, taken)
     turn_id = new_turn_id()
     items = tx.inbox.take(claim, turn_id)
     if not items:
         return None
     tx.turns.begin(claim.session_id, turn_id)
     tx.messages.append(claim.session_id, [_decode(item.payload) for item in items])
-    return turn_id, [item.id for item in items]
+    return _work(turn_id, items)
 
 
-def _log(store: Store, claim: SessionClaim, turn_id: TurnId, settled: list[int], finishing: Finishing) -> StoredTurn:
+def _work(turn_id: TurnId, items: Sequence[InboxItem]) -> Work:
+    routes = [_decode_admitted(item.payload).route for item in items]
+    return Work(turn_id, tuple(item.id for item in items), routes[-1] if routes else None)
+
+
+def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) -> StoredTurn:
     def finish(tx: Transaction, ending: Ending) -> None:
-        tx.inbox.settle(settled)
-        finishing(tx, ending)
+        tx.inbox.settle(work.items)
+        finishing(tx, structs.replace(ending, route=work.route))
 
-    return StoredTurn(store, claim, turn_id, finish)
+    return StoredTurn(store, claim, work.turn_id, finish)
 
 
 async def _hold(store: Store, claim: SessionClaim, lease: timedelta) -> None:

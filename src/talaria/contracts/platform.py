@@ -1,0 +1,125 @@
+"""What a chat network is to us: what it can do, what arrives from it, what is sent to it."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from talaria.core.addresses import Address
+from talaria.core.messages import File, Image
+
+Unit = Literal["characters", "utf16", "bytes"]
+Markup = Literal["markdown", "plain"]
+
+
+class Abilities(Struct, frozen=True, kw_only=True):
+    """What a network can do. Delivery adapts to it; adapters never pretend.
+
+    ``text_limit`` is the longest text of one message, counted in ``text_unit``. ``idempotent`` says that sending the
+    same key twice posts one message. ``exclusive`` says that one connection at a time may receive for an account.
+    ``edit_pace`` is how often a message may be edited at most.
+    """
+
+    text_limit: int
+    text_unit: Unit = "characters"
+    markup: Markup = "markdown"
+    edits: bool = False
+    edit_pace: timedelta = timedelta(seconds=1)
+    typing: bool = False
+    buttons: bool = False
+    threads: bool = False
+    idempotent: bool = False
+    exclusive: bool = False
+    file_limit: int = 0
+
+
+class Sender(Struct, frozen=True, omit_defaults=True):
+    """Who wrote something."""
+
+    id: str
+    name: str = ""
+
+
+class Attachment(Struct, frozen=True, omit_defaults=True):
+    """A file of a message that is still at the network; ``reference`` is what `Platform.fetch` takes."""
+
+    reference: str
+    kind: Literal["picture", "voice", "document", "sticker"]
+    name: str = ""
+    media_type: str = ""
+    size: int = 0
+
+
+class Incoming(Struct, frozen=True, kw_only=True):
+    """Something that a person did on a network.
+
+    ``external_id`` is the network's own id of it: the same one again is a redelivery. ``addressed`` says that it is
+    meant for us: a private chat, a mention, a reply to one of our messages. ``button`` is the value of a button that
+    was pressed, with ``message_id`` the message that it hangs on.
+    """
+
+    external_id: str
+    address: Address
+    sender: Sender
+    at: datetime
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    message_id: str = ""
+    reply_to: str = ""
+    chat_name: str = ""
+    addressed: bool = True
+    button: str = ""
+
+
+class Button(Struct, frozen=True):
+    """A choice below a message."""
+
+    label: str
+    value: str
+
+
+class Content(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message to post: Markdown text, files and choices; ``reply_to`` is the message that it answers."""
+
+    text: str = ""
+    files: tuple[File | Image, ...] = ()
+    buttons: tuple[Button, ...] = ()
+    reply_to: str = ""
+
+
+class MessageRef(Struct, frozen=True):
+    """A message that was posted."""
+
+    address: Address
+    message_id: str
+
+
+class Platform(Protocol):
+    """One account on one chat network. Raises `Unreachable`, `SlowDown`, `Rejected` or `BadCredentials`."""
+
+    name: str
+    abilities: Abilities
+
+    def connect(self) -> AbstractAsyncContextManager[AsyncIterator[Incoming]]:
+        """Log in, yield what people do, log out when the block ends.
+
+        What was yielded counts as received when the next one is asked for: the network is told no sooner.
+        """
+
+    async def send(self, to: Address, content: Content, key: str) -> MessageRef:
+        """Post one message within the limits; ``key`` makes it one where the network is idempotent."""
+
+    async def edit(self, ref: MessageRef, content: Content) -> None:
+        """Replace a posted message. Called only when ``abilities.edits``."""
+
+    async def show_typing(self, to: Address) -> None:
+        """Show for some seconds that an answer is being written. Called only when ``abilities.typing``."""
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Download a file into a folder under a safe name and return where it is."""
+
+    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
+        """Make a thread for a conversation that moves here; ``None`` where that is not possible."""
