@@ -258,6 +258,20 @@ async def test_a_place_that_does_not_stay_open_leaves_the_judgement_to_one_that_
         await pursuit.told("Goal reached")
 
 
+async def test_a_turn_that_another_program_took_in_between_is_judged_here(shop: Workshop, court: Court) -> None:
+    slow = asyncio.Event()
+    court.rules(slow, NOT_YET, DONE)
+    court.says("first step", Say("an answer over there", pause=0.2))
+    async with pursue(shop, seconds=60) as here, pursue(shop, lasting=False) as there:
+        await here.set("Win the game")
+        await court.asked()
+        await there.say("How is it going?", "1")
+        await _until(lambda: len(court.worked) == 2)
+        slow.set()
+        await here.told("Goal reached")
+    assert "an answer over there" in court.judged[-1].question
+
+
 async def test_pause_while_the_judge_thinks_holds(shop: Workshop, court: Court) -> None:
     slow = asyncio.Event()
     court.rules(slow, NOT_YET)

@@ -23,6 +23,10 @@ class Nothing(Struct, frozen=True):
     waits: bool = False
 
 
+class Busy(Struct, frozen=True):
+    """Somebody's message waits or is worked on, here or in another program: that comes first."""
+
+
 class Tell(Struct, frozen=True):
     """The person is to be told something."""
 
@@ -40,7 +44,7 @@ class ToWait(Struct, frozen=True):
     parked: Parked
 
 
-Next = Nothing | Tell | ToJudge | ToWait
+Next = Nothing | Busy | Tell | ToJudge | ToWait
 
 
 def what_is_next(tx: Transaction, session_id: SessionId, now: datetime) -> Next:
@@ -55,8 +59,12 @@ def what_is_next(tx: Transaction, session_id: SessionId, now: datetime) -> Next:
     if state.untold:
         return Tell()
     unsettled = tx.inbox.unsettled(session_id)
-    if state.status != "active" or unsettled or tx.turns.find(session_id, running=True, limit=1):
-        return Nothing(waits=any(item.kind == KIND and item.state == "waiting" for item in unsettled))
+    if any(item.kind == KIND and item.state == "waiting" for item in unsettled):
+        return Nothing(waits=True)
+    if state.status != "active":
+        return Nothing()
+    if unsettled or tx.turns.find(session_id, running=True, limit=1):
+        return Busy()
     if state.pending is not None:
         return ToJudge(state, state.pending)
     if state.parked is not None:

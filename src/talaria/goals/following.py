@@ -11,13 +11,14 @@ from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import StoreError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.ids import SessionId
-from talaria.goals.deciding import Nothing, Tell, ToJudge, ToWait, conclude, end_wait, note_ending, what_is_next
+from talaria.goals.deciding import Busy, Nothing, Tell, ToJudge, ToWait, conclude, end_wait, note_ending, what_is_next
 from talaria.goals.goal import Parked
 from talaria.goals.judge import Judge
 from talaria.goals.keeping import told
 from talaria.goals.waiting import until_over, with_process
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+_LOOK_AGAIN = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,9 @@ class GoalFollower:
         match await self._store.read(lambda tx: what_is_next(tx, self._session_id, self._clock.now())):
             case Nothing(waits):
                 return waits
+            case Busy():
+                # A turn of this program's own calls this anew; the end of another program's has to be looked for.
+                await asyncio.sleep(_LOOK_AGAIN)
             case Tell():
                 await self._tell()
             case ToJudge() as judged:
