@@ -404,3 +404,75 @@ async def test_a_model_that_cannot_be_used_ends_with_a_sentence(program: Program
         assert await screen.exit_code() == 1
         assert "nowhere" in screen.text
         assert "Traceback" not in screen.text
+
+
+async def test_a_goal_is_worked_at_until_it_is_reached(program: Program, server: ModelServer) -> None:
+    server.script(
+        Say("Step one."),
+        Say('{"verdict": "continue", "reason": "half of it is missing"}'),
+        Say("Step two."),
+        Say('{"verdict": "done", "reason": "both steps are there"}'),
+    )
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "/title Steps")
+        await screen.wait_for("is now called")
+        await say(screen, "/goal take two steps")
+        await screen.wait_for("half of it is missing")
+        await screen.wait_for("Step two.")
+        await screen.wait_for("both steps are there")
+        await say(screen, "/goal history")
+        await screen.wait_for(re.compile("half of it is missing.*both steps are there", re.DOTALL))
+    continuation = server.received[2].json["messages"][-1]
+    assert continuation["role"] == "user"
+    assert "take two steps" in continuation["content"]
+
+
+async def test_a_goal_shows_in_the_status_bar_and_outlives_the_program(program: Program, server: ModelServer) -> None:
+    server.script(Say("Step one."), Say('{"verdict": "continue", "reason": "go on"}'), Say("slow " * 500, pause=0.05))
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "/title Steps")
+        await screen.wait_for("is now called")
+        await say(screen, "/goal take two steps")
+        await screen.wait_for("slow slow")
+        await screen.wait_for("goal 1/20")
+        screen.kill()
+        await screen.exit_code()
+    server.script(Say("Step two."), Say('{"verdict": "done", "reason": "all there"}'))
+    async with opened(program, "--continue") as screen:
+        await screen.wait_for("Step two.")
+        await screen.wait_for("all there")
+        await screen.wait_until(lambda: "goal 1/20" not in screen.text)
+
+
+async def test_undo_gives_the_words_back_and_what_was_removed_is_found_again(
+    program: Program, server: ModelServer
+) -> None:
+    server.script(Say("The first answer."), Say("The second answer."))
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "/title Birds")
+        await screen.wait_for("is now called")
+        await say(screen, "about herons")
+        await screen.wait_for("The first answer.")
+        await say(screen, "about storks")
+        await screen.wait_for("The second answer.")
+        await say(screen, "/undo")
+        await screen.wait_for(re.compile("^❯ about storks", re.MULTILINE))
+        await screen.press("c-c")
+        await say(screen, "/resume")
+        await screen.wait_for("before undo")
+        await screen.press("enter")
+        await screen.wait_for(re.compile("gateway off · Birds .*before undo"))
+        await say(screen, "/history")
+        await screen.wait_for(re.compile("about storks.*The second answer.", re.DOTALL))
+
+
+async def test_keys_typed_before_all_is_loaded_are_not_lost(program: Program, server: ModelServer) -> None:
+    server.script(Say("Quick."))
+    async with opened(program) as screen:
+        await screen.wait_for(READY)
+        await say(screen, "are you there?")
+        await screen.wait_for("Quick.")
+    assert server.received[0].question == "are you there?"
