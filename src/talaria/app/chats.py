@@ -83,7 +83,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     calls = ModelCalls(chain)
     auxiliary = Auxiliary(ModelCalls(helpers))
     toolbox = Toolbox(tools)
-    prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox, kept))
+    prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox, kept, session.owner))
     agent = _agent(bench, prefix, toolbox, calls, auxiliary)
     questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
     workspace = await _workspace(house, bench)
@@ -91,7 +91,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     desk = structs.replace(
         desk,
         beforehand=lambda: keep_prefix(store, session.id, prefix),
-        followers=(*desk.followers, goal_follower(bench, desk, auxiliary, lasting=wish.lasting)),
+        followers=(*desk.followers, *wish.followers, goal_follower(bench, desk, auxiliary, lasting=wish.lasting)),
     )
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=wish.titled)
     stack.push_async_callback(conversation.close)
@@ -137,8 +137,12 @@ def _once(tx: Transaction, key: str, sentence: str) -> list[str]:
     return [sentence]
 
 
+def _new(wish: ChatWish, model: str) -> NewSession:
+    return NewSession(source=wish.source, model=model, owner=wish.owner, audience=wish.audience)
+
+
 async def _new_session(store: Store, wish: ChatWish, model: str) -> Session:
-    return await store.write(lambda tx: tx.sessions.create(NewSession(source=wish.source, model=model)))
+    return await store.write(lambda tx: tx.sessions.create(_new(wish, model)))
 
 
 def _find(tx: Transaction, wish: ChatWish) -> tuple[Session | None, Preferences]:
@@ -169,10 +173,10 @@ async def _tools(
     return [*own, *(tool for tool in others if tool.name not in house.settings.tools.disabled)], notes
 
 
-def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox, kept: Preferences) -> Prefix:
+def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox, kept: Preferences, owner: str) -> Prefix:
     model = bench.settings.model
     return Prefix(
-        instructions(_tiers(bench, wish, kept.personality)),
+        instructions(_tiers(bench, wish, kept.personality, owner)),
         hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
         bench.model.name,
         f"{model.effort} {model.temperature} {model.max_output_tokens} {kept.personality}".rstrip(),
@@ -191,7 +195,7 @@ def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls
     return Agent(calls, bench.model, toolbox, manner, window)
 
 
-def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
+def _tiers(bench: Workbench, wish: ChatWish, personality: str, owner: str) -> Tiers:
     own = (read_file(bench.profile.folder / "SOUL.md") or b"").decode(errors="replace").strip()
     identity = wish.identity or own or (DEFAULT_IDENTITY if bench.model.tools else TALKING_IDENTITY)
     manner = read_personality(bench.profile.folder, personality) if personality else ""
@@ -199,7 +203,7 @@ def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
         identity=f"{identity}\n\n{manner}".strip(),
         skills=index(bench.skill_folders),
         project=project_context(wish.folder),
-        memory=snapshot(bench.memory_folder),
+        memory=snapshot(bench.memory_folder, owner),
         surface=f"{wish.surface} Your working folder is {wish.folder}.".strip(),
     )
 
@@ -236,6 +240,7 @@ async def _desk(
         workspace=workspace,
         limits=_limits(house.settings),
         mask=house.mask,
+        owner=session.owner,
         budget=_budget(house.settings, bench.store, session),
         followers=(_WorkspaceKeeper(workspace), *await _exports(house.settings, bench, session)),
     )

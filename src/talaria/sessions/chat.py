@@ -4,6 +4,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from talaria.contracts.follower import Follower
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.tool import Tool, Workspace
 from talaria.sessions.conversation import Conversation
@@ -15,7 +16,8 @@ class ChatWish(Struct, frozen=True, kw_only=True):
 
     ``resume`` is an id, a title or a part of one; ``latest`` goes on with the last one of this source. Where nobody
     attends, questions are answered with no at once. ``lasting`` says that the place stays open behind the reply, so
-    that a goal may go on there.
+    that a goal may go on there. ``owner`` and ``audience`` are those of a new conversation; ``followers`` hear of its
+    turns as well.
     """
 
     source: str
@@ -29,6 +31,9 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     attended: bool = True
     lasting: bool = False
     tools: tuple[Tool, ...] | None = None
+    owner: str = ""
+    audience: str = ""
+    followers: tuple[Follower, ...] = ()
 
 
 class Chat(Struct, frozen=True, kw_only=True):

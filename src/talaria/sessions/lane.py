@@ -21,6 +21,7 @@ from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
 from talaria.sessions.unbroken import unbroken
 
 LEASE = timedelta(seconds=15)
+_AT_ONCE = 64
 TakeTurn = Callable[[StoredTurn], Coroutine[Any, Any, TurnEnd]]
 
 
@@ -130,19 +131,41 @@ def _begin(tx: Transaction, claim: SessionClaim) -> Work | None:
     """Return the turn to take and what it works off: one that was cut off, else a new one for what waits."""
     for turn in tx.turns.find(claim.session_id, running=True):
         taken = [item for item in tx.inbox.unsettled(claim.session_id) if item.turn_id == turn.id]
-        return _work(turn.id, taken)
+        return _work(tx, claim.session_id, turn.id, taken)
     turn_id = new_turn_id()
     items = tx.inbox.take(claim, turn_id)
     if not items:
         return None
     tx.turns.begin(claim.session_id, turn_id)
     tx.messages.append(claim.session_id, [_decode(item.payload) for item in items])
-    return _work(turn_id, items)
+    return _work(tx, claim.session_id, turn_id, items)
 
 
-def _work(turn_id: TurnId, items: Sequence[InboxItem]) -> Work:
+def _work(tx: Transaction, session_id: SessionId, turn_id: TurnId, items: Sequence[InboxItem]) -> Work:
     routes = [_decode_admitted(item.payload).route for item in items]
-    return Work(turn_id, tuple(item.id for item in items), routes[-1] if routes else None)
+    return Work(turn_id, tuple(item.id for item in items), next(filter(None, routes), None) or _home(tx, session_id))
+
+
+def _home(tx: Transaction, session_id: SessionId) -> Route | None:
+    """Return where the reply to something goes that nobody said anywhere: to the place of the conversation."""
+    bindings = tx.bindings.of_session(session_id)
+    return Route(bindings[0].address) if bindings else None
+
+
+def waiting_sessions(tx: Transaction, most: int = _AT_ONCE) -> list[SessionId]:
+    """Return conversations that have something to be worked off and no owner, longest waiting first."""
+    claims: list[SessionClaim] = []
+    while len(claims) < most and (claim := tx.inbox.claim_session(LEASE)):
+        claims.append(claim)
+    for claim in claims:
+        tx.leases.release(claim.lease)
+    cut_off = [turn.session_id for turn in tx.turns.find(running=True) if _is_ownerless(tx, turn.session_id)]
+    return list(dict.fromkeys([*cut_off, *(claim.session_id for claim in claims)]))
+
+
+def _is_ownerless(tx: Transaction, session_id: SessionId) -> bool:
+    held = tx.leases.get(f"session:{session_id}")
+    return held is None or is_gone(held.owner)
 
 
 def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) -> StoredTurn:

@@ -47,7 +47,7 @@ class SessionSearch:
 
     async def run(self, arguments: SessionSearchArguments, call: Call) -> ToolOutput:
         """Return what fits, messages around a number, or the latest conversations."""
-        owner = call.owner or None
+        owner = call.owner
         session_id = SessionId(arguments.session) if arguments.session else None
         if session_id is not None and (arguments.around or not arguments.query):
             return ToolOutput(await self._store.read(lambda tx: _read(tx, session_id, owner, arguments.around)))
