@@ -7,7 +7,6 @@ from typing import Protocol
 
 import msgspec
 
-from talaria.cli.answering import answer
 from talaria.cli.mentions import parts_of
 from talaria.cli.wishes import SOURCE
 from talaria.commands.command import Command, Display, Errand, Place, Screen
@@ -20,6 +19,7 @@ from talaria.contracts.tool import Workspace
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.messages import Image, Text
+from talaria.sessions.answering import answer
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.seat import Seat
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
-from talaria.cli.answering import answer
 from talaria.cli.line_reader import LineReader
 from talaria.cli.mentions import picture
 from talaria.cli.services import Services
@@ -25,6 +24,7 @@ from talaria.core.events import (
 )
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Text
+from talaria.sessions.answering import answer
 from talaria.sessions.chat import Chat
 from talaria.sessions.company import first_error
 

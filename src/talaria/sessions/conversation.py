@@ -121,7 +121,11 @@ class Conversation:
         """Let a message join the running turn before its next model call; where that comes too late it gets its own."""
         came = arrival(self.session_id, source, external_id, message, kind=STEERING)
         await self._store.write(lambda tx: tx.inbox.add(came))
-        self._steered = True
+        self.nudge(steered=True)
+
+    def nudge(self, *, steered: bool) -> None:
+        """Look at the inbox: something was put there, perhaps to steer the running turn."""
+        self._steered = self._steered or steered
         self.wake()
 
     def follow(self) -> None:

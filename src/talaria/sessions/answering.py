@@ -1,4 +1,4 @@
-"""Questions of a turn, put to the person at the terminal."""
+"""Questions of a turn, put to a person where they are."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _ANOTHER = "Something else: I type it"
 
 
 class Asks(Protocol):
-    """A terminal at which somebody can be asked."""
+    """A place at which somebody can be asked."""
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         """Let the person choose, and return which; ``None`` when they do not."""
@@ -26,10 +26,10 @@ class Asks(Protocol):
         """Return what the person types as the answer."""
 
 
-async def answer(event: ApprovalAsked | QuestionAsked, questions: Questions, terminal: Asks) -> None:
+async def answer(event: ApprovalAsked | QuestionAsked, questions: Questions, place: Asks) -> None:
     """Ask the person, unless the question is closed before they answer."""
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(_asked(event, terminal))
+        asking = group.create_task(_asked(event, place))
         closing = group.create_task(questions.closed(event.id))
         await asyncio.wait([asking, closing], return_when=asyncio.FIRST_COMPLETED)
         if asking.done() and not asking.cancelled():
@@ -38,15 +38,15 @@ async def answer(event: ApprovalAsked | QuestionAsked, questions: Questions, ter
         closing.cancel()
 
 
-async def _asked(event: ApprovalAsked | QuestionAsked, terminal: Asks) -> str:
+async def _asked(event: ApprovalAsked | QuestionAsked, place: Asks) -> str:
     if isinstance(event, ApprovalAsked):
         asked = f"{event.tool} wants to do this: {event.summary}\n{event.reason}"
-        chosen = await terminal.choose(asked, [words for _, words in _APPROVALS])
+        chosen = await place.choose(asked, [words for _, words in _APPROVALS])
         return "no" if chosen is None else _APPROVALS[chosen][0]
     if event.choices:
-        chosen = await terminal.choose(event.question, [*event.choices, _ANOTHER])
+        chosen = await place.choose(event.question, [*event.choices, _ANOTHER])
         if chosen is None:
             return ""
         if chosen < len(event.choices):
             return event.choices[chosen]
-    return await terminal.ask(event.question)
+    return await place.ask(event.question)
