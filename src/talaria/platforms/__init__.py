@@ -1,0 +1,1 @@
+"""Chat networks: one folder for each, all alike."""
