@@ -1,0 +1,170 @@
+"""One client of the loopback network, as the network serves it."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from talaria.testing.loopback_platform.ledger import Ledger, deed_of
+from talaria.testing.loopback_platform.wire import (
+    AccountRequest,
+    Answer,
+    Arrived,
+    Beat,
+    Confirm,
+    Done,
+    Drop,
+    Edit,
+    Failed,
+    Fault,
+    Fetch,
+    Login,
+    Look,
+    MakeThread,
+    Post,
+    Receive,
+    Request,
+    Say,
+    ShowTyping,
+    Upset,
+    decode_request,
+    line,
+)
+
+_BEAT = 1.0
+
+
+class Client:
+    """A connection of an account, or of whoever controls the network; ``drop`` hangs up on all the others."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        drop: Callable[[asyncio.StreamWriter], None],
+    ) -> None:
+        self._ledger = ledger
+        self._reader = reader
+        self._writer = writer
+        self._drop = drop
+        self._known = False
+
+    async def serve(self) -> None:
+        """Answer one request after the other until the client hangs up."""
+        while request := await self._request():
+            match request:
+                case Say() | Upset() | Drop() | Look():
+                    await self._write(await self._control(request))
+                case Confirm():
+                    pass
+                case Receive():
+                    await self._answer(request, self._may_receive())
+                    if self._writer in self._ledger.receivers:
+                        await self._feed()
+                        return
+                case Login(token):
+                    self._known = token == self._ledger.token
+                    await self._answer(request, None if self._known else Failed("bad_credentials", "who is this?"))
+                case Post() | Edit() | ShowTyping() | Fetch() | MakeThread():
+                    await self._answer(request, None if self._known else Failed("bad_credentials", "log in first"))
+
+    async def _request(self) -> Request | None:
+        read = await self._reader.readline()
+        try:
+            return decode_request(read) if read.endswith(b"\n") else None
+        except msgspec.DecodeError as error:
+            await self._write(Failed("refuse", f"that is not understood: {error}"))
+            return None
+
+    async def _write(self, answer: Answer) -> None:
+        self._writer.write(line(answer))
+        await self._writer.drain()
+
+    async def _answer(self, request: Login | AccountRequest, refusal: Failed | None) -> None:
+        """Do what is asked for, unless it is refused or goes wrong as somebody wished."""
+        if self._ledger.delay:
+            await asyncio.sleep(self._ledger.delay)
+        fault = self._ledger.trouble(*deed_of(request))
+        if fault is not None:
+            await self._go_wrong(fault, request)
+        elif refusal is not None:
+            await self._write(refusal)
+        else:
+            await self._write(self._carried_out(request))
+
+    def _carried_out(self, request: Login | AccountRequest) -> Answer:
+        if isinstance(request, Login):
+            return Done()
+        if isinstance(request, Receive):
+            self._ledger.receivers.add(self._writer)
+        answer = self._ledger.carry_out(request)
+        self._ledger.tell()
+        return answer
+
+    async def _go_wrong(self, fault: Fault, request: Login | AccountRequest) -> None:
+        match fault.trouble:
+            case "hang":
+                await asyncio.Event().wait()
+            case "disconnect":
+                self._writer.transport.abort()
+            case "lose_answer":
+                self._carried_out(request)
+                self._writer.transport.abort()
+            case trouble:
+                await self._write(Failed(trouble, f"{fault.deed}: {trouble}, as was wished", fault.seconds))
+
+    def _may_receive(self) -> Failed | None:
+        if not self._known:
+            return Failed("bad_credentials", "log in first")
+        if self._ledger.abilities.exclusive and self._ledger.receivers:
+            return Failed("unreachable", "another connection receives for this account")
+        return None
+
+    async def _feed(self) -> None:
+        """Hand over what was not confirmed, then what happens; an end of either side ends the connection."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._push())
+            group.create_task(self._take_confirmations())
+
+    async def _push(self) -> None:
+        place = self._ledger.arrivals
+        for incoming in list(self._ledger.unconfirmed.values()):
+            await self._write(Arrived(incoming))
+        while True:
+            if self._ledger.trouble("receiving") is not None:
+                await asyncio.Event().wait()
+            changed = self._ledger.changed
+            for incoming in self._ledger.since(place):
+                place += 1
+                await self._write(Arrived(incoming))
+            try:
+                async with asyncio.timeout(_BEAT):
+                    await changed.wait()
+            except TimeoutError:
+                await self._write(Beat())
+
+    async def _take_confirmations(self) -> None:
+        while True:
+            request = await self._request()
+            if not isinstance(request, Confirm):
+                raise ConnectionResetError
+            self._ledger.unconfirmed.pop(request.external_id, None)
+            self._ledger.tell()
+
+    async def _control(self, request: Say | Upset | Drop | Look) -> Answer:
+        match request:
+            case Say():
+                said = self._ledger.say(request)
+                self._ledger.tell()
+                return Done(said)
+            case Upset(faults, delay):
+                self._ledger.faults, self._ledger.delay = list(faults), delay
+                self._ledger.tell()
+                return Done()
+            case Drop():
+                self._drop(self._writer)
+                return Done()
+            case Look(since, patience):
+                await self._ledger.recorded(since, patience)
+                return Done(records=tuple(self._ledger.records[since:]), id=str(len(self._ledger.unconfirmed)))

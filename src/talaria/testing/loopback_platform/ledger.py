@@ -1,0 +1,210 @@
+"""What the loopback network knows: who said what, what was posted, and what is to go wrong."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from msgspec import structs
+
+from talaria.contracts.platform import Abilities, Incoming
+from talaria.core.addresses import Address
+from talaria.testing.loopback_platform.wire import (
+    AccountRequest,
+    Deed,
+    Done,
+    Edit,
+    Failed,
+    Fault,
+    Fetch,
+    Login,
+    MakeThread,
+    Post,
+    Receive,
+    Record,
+    Say,
+    ShowTyping,
+)
+
+_UNITS: dict[str, Callable[[str], int]] = {
+    "characters": len,
+    "utf16": lambda text: len(text.encode("utf-16-le")) // 2,
+    "bytes": lambda text: len(text.encode()),
+}
+
+
+class Ledger:
+    """One account on the network, as the network keeps it."""
+
+    def __init__(self, abilities: Abilities, token: str = "") -> None:
+        self.abilities = abilities
+        self.token = token
+        self.records: list[Record] = []
+        self.unconfirmed: dict[str, Incoming] = {}
+        self.faults: list[Fault] = []
+        self.delay = 0.0
+        self.receivers: set[asyncio.StreamWriter] = set()
+        self.changed = asyncio.Event()
+        self._deliveries: list[Incoming] = []
+        self._keys: dict[str, str] = {}
+        self._messages: dict[tuple[str, str], Record] = {}
+        self._files: dict[str, bytes] = {}
+        self._numbers = 0
+
+    def say(self, said: Say) -> str:
+        """Let something arrive for the account and return its id."""
+        external_id = said.external_id or self._next()
+        for attachment, data in zip(said.attachments, said.data, strict=True):
+            self._files[attachment.reference] = data
+        incoming = Incoming(
+            external_id=external_id,
+            address=said.address,
+            sender=said.sender,
+            at=datetime.now(UTC),
+            text=said.text,
+            attachments=said.attachments,
+            message_id=said.message_id or external_id,
+            reply_to=said.reply_to,
+            chat_name=said.address.chat_id,
+            addressed=said.addressed,
+            button=said.button,
+        )
+        self.unconfirmed[external_id] = incoming
+        self._deliveries += [incoming] * said.deliveries
+        return external_id
+
+    def tell(self) -> None:
+        """Wake whoever waits for a change."""
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    async def recorded(self, since: int, patience: float) -> None:
+        """Wait until there is a record of this number, so many seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while len(self.records) <= since:
+                    await self.changed.wait()
+
+    @property
+    def arrivals(self) -> int:
+        """How many deliveries there have been."""
+        return len(self._deliveries)
+
+    def since(self, place: int) -> list[Incoming]:
+        """Return what arrived from this delivery on."""
+        return self._deliveries[place:]
+
+    def trouble(self, deed: Deed, chat_id: str = "") -> Fault | None:
+        """Return what goes wrong with this deed now, and count it as gone wrong."""
+        for place, fault in enumerate(self.faults):
+            if fault.deed == deed and fault.chat_id in ("", chat_id):
+                if fault.times == 1:
+                    del self.faults[place]
+                elif fault.times:
+                    self.faults[place] = structs.replace(fault, times=fault.times - 1)
+                return fault
+        return None
+
+    def shown(self, chat_id: str, thread_id: str = "") -> list[Record]:
+        """Return the messages that a reader of a chat sees now, oldest first."""
+        return [
+            message
+            for (chat, _), message in self._messages.items()
+            if (chat, message.address.thread_id) == (chat_id, thread_id)
+        ]
+
+    def carry_out(self, request: AccountRequest) -> Done | Failed:
+        """Do what the account asks for."""
+        match request:
+            case Post():
+                return self._post(request)
+            case Edit():
+                return self._edit(request)
+            case ShowTyping(address):
+                self._record("typing", address)
+                return Done()
+            case Fetch(reference):
+                data = self._files.get(reference)
+                return Failed("refuse", "there is no such file") if data is None else Done(data=data)
+            case MakeThread(chat_id, name):
+                if not self.abilities.threads:
+                    return Failed("refuse", "there are no threads here")
+                made = self._next()
+                self._record("thread", Address("", chat_id, "thread", made), text=name)
+                return Done(made)
+            case Receive():
+                return Done()
+
+    def _post(self, post: Post) -> Done | Failed:
+        wrong = self._unfit(post.text) or self._too_large(post)
+        if wrong:
+            return wrong
+        known = self._keys.get(post.key) if self.abilities.idempotent else None
+        message_id = known or self._next()
+        self._keys[post.key] = message_id
+        record = self._record(
+            "repeat" if known else "post",
+            post.address,
+            message_id=message_id,
+            text=post.text,
+            key=post.key,
+            reply_to=post.reply_to,
+            buttons=post.buttons,
+            files=tuple(file.name for file in post.files),
+        )
+        if not known:
+            self._messages[post.address.chat_id, message_id] = record
+        return Done(message_id)
+
+    def _edit(self, edit: Edit) -> Done | Failed:
+        place = edit.address.chat_id, edit.message_id
+        if not self.abilities.edits or place not in self._messages:
+            return Failed("refuse", "this message cannot be edited")
+        wrong = self._unfit(edit.text)
+        if wrong:
+            return wrong
+        self._record("edit", edit.address, message_id=edit.message_id, text=edit.text, buttons=edit.buttons)
+        self._messages[place] = structs.replace(self._messages[place], text=edit.text, buttons=edit.buttons)
+        return Done(edit.message_id)
+
+    def _unfit(self, text: str) -> Failed | None:
+        if _UNITS[self.abilities.text_unit](text) > self.abilities.text_limit:
+            return Failed("refuse", "the message is too long")
+        return None
+
+    def _too_large(self, post: Post) -> Failed | None:
+        if any(len(file.data) > self.abilities.file_limit for file in post.files):
+            return Failed("refuse", "the file is too large")
+        if not post.text.strip() and not post.files:
+            return Failed("refuse", "the message is empty")
+        return None
+
+    def _record(self, kind: str, address: Address, **what: object) -> Record:
+        entry = {"number": len(self.records), "kind": kind, "at": time.time(), "address": address, **what}
+        record = Record(**entry)  # type: ignore[arg-type]
+        self.records.append(record)
+        return record
+
+    def _next(self) -> str:
+        self._numbers += 1
+        return str(self._numbers)
+
+
+def deed_of(request: Login | AccountRequest) -> tuple[Deed, str]:
+    """Return what a request is about: the name by which it goes wrong, and the chat."""
+    match request:
+        case Login():
+            return "login", ""
+        case Receive():
+            return "receive", ""
+        case Post(address=address):
+            return "post", address.chat_id
+        case Edit(address=address):
+            return "edit", address.chat_id
+        case ShowTyping(address):
+            return "typing", address.chat_id
+        case Fetch():
+            return "fetch", ""
+        case MakeThread(chat_id):
+            return "thread", chat_id

@@ -1,0 +1,192 @@
+"""What travels between the loopback network and those who use it: one JSON object on a line each."""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.platform import Attachment, Button, Incoming, Sender
+from talaria.core.addresses import Address
+
+LONGEST_LINE = 64 * 1024 * 1024
+
+Deed = Literal["login", "receive", "receiving", "post", "edit", "typing", "fetch", "thread"]
+Trouble = Literal["refuse", "slow_down", "unreachable", "bad_credentials", "hang", "disconnect", "lose_answer"]
+
+
+class Fault(Struct, frozen=True, omit_defaults=True):
+    """What goes wrong with one of the next deeds, in one chat or in all.
+
+    ``lose_answer`` does what was asked and hangs up before it says so. ``times`` is how often, 0 for ever;
+    ``seconds`` is what `slow_down` asks to wait. A fault of ``receiving`` silences an open connection for good.
+    """
+
+    deed: Deed
+    trouble: Trouble
+    times: int = 1
+    chat_id: str = ""
+    seconds: float = 1.0
+
+
+class Sent(Struct, frozen=True):
+    """A file on its way."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that was done at the network; a ``repeat`` is a post whose key had been posted before."""
+
+    number: int
+    kind: Literal["post", "repeat", "edit", "typing", "thread"]
+    at: float
+    address: Address
+    message_id: str = ""
+    text: str = ""
+    key: str = ""
+    reply_to: str = ""
+    buttons: tuple[Button, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+class Login(Struct, frozen=True, tag="login", tag_field="do"):
+    """The first line of an account's connection."""
+
+    token: str
+
+
+class Receive(Struct, frozen=True, tag="receive", tag_field="do"):
+    """From now on this connection gets `Arrived` and sends `Confirm`, nothing else."""
+
+
+class Confirm(Struct, frozen=True, tag="confirm", tag_field="do"):
+    """What has this id arrived for good."""
+
+    external_id: str
+
+
+class Post(Struct, frozen=True, tag="post", tag_field="do", kw_only=True):
+    """A message for a chat."""
+
+    address: Address
+    key: str
+    text: str = ""
+    reply_to: str = ""
+    buttons: tuple[Button, ...] = ()
+    files: tuple[Sent, ...] = ()
+
+
+class Edit(Struct, frozen=True, tag="edit", tag_field="do", kw_only=True):
+    """Another text for a message that was posted."""
+
+    address: Address
+    message_id: str
+    text: str
+    buttons: tuple[Button, ...] = ()
+
+
+class ShowTyping(Struct, frozen=True, tag="typing", tag_field="do"):
+    """An answer is being written."""
+
+    address: Address
+
+
+class Fetch(Struct, frozen=True, tag="fetch", tag_field="do"):
+    """Download what somebody attached."""
+
+    reference: str
+
+
+class MakeThread(Struct, frozen=True, tag="thread", tag_field="do"):
+    """Begin a thread in a chat."""
+
+    chat_id: str
+    name: str
+
+
+class Say(Struct, frozen=True, tag="say", tag_field="do", kw_only=True, omit_defaults=True):
+    """Control: a person writes or presses a button; with an ``external_id`` that was used it is said again."""
+
+    address: Address
+    sender: Sender
+    text: str = ""
+    external_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    data: tuple[bytes, ...] = ()
+    message_id: str = ""
+    reply_to: str = ""
+    addressed: bool = True
+    button: str = ""
+    deliveries: int = 1
+
+
+class Upset(Struct, frozen=True, tag="upset", tag_field="do"):
+    """Control: these faults instead of those before; each answer takes ``delay`` seconds."""
+
+    faults: tuple[Fault, ...] = ()
+    delay: float = 0.0
+
+
+class Drop(Struct, frozen=True, tag="drop", tag_field="do"):
+    """Control: hang up on everybody else."""
+
+
+class Look(Struct, frozen=True, tag="look", tag_field="do"):
+    """Control: what was done from this number on; waits so many seconds at most until there is something."""
+
+    since: int = 0
+    patience: float = 0.0
+
+
+AccountRequest = Receive | Post | Edit | ShowTyping | Fetch | MakeThread
+Request = Login | Confirm | AccountRequest | Say | Upset | Drop | Look
+
+
+class Done(Struct, frozen=True, tag="done", tag_field="is", omit_defaults=True):
+    """It was done; ``id`` is that of the message, the thread or the arrival."""
+
+    id: str = ""
+    data: bytes = b""
+    records: tuple[Record, ...] = ()
+
+
+class Failed(Struct, frozen=True, tag="failed", tag_field="is"):
+    """It was not."""
+
+    trouble: Trouble
+    text: str
+    seconds: float = 0.0
+
+
+class Arrived(Struct, frozen=True, tag="arrived", tag_field="is"):
+    """Somebody did something."""
+
+    incoming: Incoming
+
+
+class Beat(Struct, frozen=True, tag="beat", tag_field="is"):
+    """Nothing happened, and the connection is alive."""
+
+
+Answer = Done | Failed | Arrived | Beat
+
+_encode = msgspec.json.Encoder().encode
+_requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+
+
+def line(content: Request | Answer) -> bytes:
+    """Return something as a line."""
+    return _encode(content) + b"\n"
+
+
+def decode_request(read: bytes) -> Request:
+    """Return what a client asks for, or raise `msgspec.DecodeError`."""
+    return _requests.decode(read)
+
+
+def decode_answer(read: bytes) -> Answer:
+    """Return what the network says, or raise `msgspec.DecodeError`."""
+    return _answers.decode(read)
