@@ -8,15 +8,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 ARGS ?=
 
-.PHONY: run test check bench docs lock clean system embedded
+.PHONY: run test check bench docs lock clean system embedded homeserver
 
 run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
 
-test: $(VENV)/dev.stamp embedded system
+test: $(VENV)/dev.stamp embedded system homeserver
 	@$(BIN)/pytest $(ARGS)
 
-check: $(VENV)/dev.stamp embedded system
+check: $(VENV)/dev.stamp embedded system homeserver
 	@echo "== format"  && $(BIN)/ruff format --check .
 	@echo "== lint"    && $(BIN)/ruff check .
 	@echo "== types"   && $(BIN)/mypy
@@ -35,13 +35,16 @@ lock:
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) .homeserver .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
 
 embedded: $(VENV)/run.stamp
 	@sh scripts/embedded-model.sh $(VENV)
 
 system:
 	@sh scripts/system-packages.sh
+
+homeserver: $(VENV)/run.stamp
+	@sh scripts/homeserver.sh $(VENV)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
