@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
@@ -30,6 +31,7 @@ from talaria.sessions.chat import Chat
 
 _SURFACE = "You are in a terminal that shows Markdown: headings, lists, tables and highlighted code."
 _USUAL_LANGUAGES = ("python", "bash")
+_OBJECTS_BETWEEN_COLLECTIONS = 5_000
 _FRAME = 0.05
 _LOOK_AGAIN = 5.0
 _TWICE = 2.0
@@ -43,8 +45,15 @@ async def serve(front: Front, arguments: argparse.Namespace, services: Services)
         chat = LiveChat(front, house, services, jobs, await read_display(house))
         stack.push_async_callback(chat.close)
         await chat.open(arguments)
+        _collect_garbage_in_small_portions()
         jobs.create_task(asyncio.to_thread(prepare, THEMES[front.theme], *_USUAL_LANGUAGES))
         await chat.work()
+
+
+def _collect_garbage_in_small_portions() -> None:
+    """Look for garbage often, and not in what was loaded at the start: a key would wait 30 ms behind it."""
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
 
 class LiveChat:
