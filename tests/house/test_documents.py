@@ -71,7 +71,7 @@ def programs(path: Path) -> list[str]:
 
 def _of_any_name(key: str) -> str:
     """Return a key of a table of named things as the reference writes it."""
-    return re.sub(r"^(providers|models|surfaces|mcp)\.[^.]+\.", r"\1.<name>.", key)
+    return re.sub(r"^(providers|models|surfaces|mcp|platforms|people)\.[^.]+\.", r"\1.<name>.", key)
 
 
 def anchor(heading: str) -> str:

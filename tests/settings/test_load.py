@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from talaria.settings.chats import ChatNetwork
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.load import Loaded, interpret, load, load_settings
 from talaria.settings.model import Cli, Settings
@@ -34,7 +35,7 @@ class Window(msgspec.Struct, frozen=True):
             raise ValueError("low must not be above high.")
 
 
-SECTIONS: dict[str, Any] = {"platforms.telegram": Telegram, "providers": dict[str, Provider], "window": Window}
+SECTIONS: dict[str, Any] = {"bridges.telegram": Telegram, "providers": dict[str, Provider], "window": Window}
 
 
 @pytest.fixture
@@ -162,33 +163,53 @@ def test_invalid_settings_list_every_fault_on_a_line_of_its_own(profile: Profile
 
 
 def test_a_section_of_another_part_is_read_and_checked_like_our_own() -> None:
-    text = "[platforms.telegram]\nenabled = true\nchats = [1, 2]\n"
+    text = "[bridges.telegram]\nenabled = true\nchats = [1, 2]\n"
     loaded = read(text, SECTIONS)
     assert loaded.faults == ()
-    assert loaded.section("platforms.telegram", Telegram) == Telegram(enabled=True, chats=(1, 2))
-    assert faults("[platforms.telegram]\nenable = true\n", SECTIONS) == [
+    assert loaded.section("bridges.telegram", Telegram) == Telegram(enabled=True, chats=(1, 2))
+    assert faults("[bridges.telegram]\nenable = true\n", SECTIONS) == [
         (
-            "config.toml, line 2: `platforms.telegram.enable` is not a known key; "
-            "the nearest is `platforms.telegram.enabled`."
+            "config.toml, line 2: `bridges.telegram.enable` is not a known key; "
+            "the nearest is `bridges.telegram.enabled`."
         )
     ]
-    assert faults("[platforms.telegrm]\n", SECTIONS) == [
-        "config.toml, line 1: `platforms.telegrm` is not a known section; the nearest is `platforms.telegram`."
+    assert faults("[bridges.telegrm]\n", SECTIONS) == [
+        "config.toml, line 1: `bridges.telegrm` is not a known section; the nearest is `bridges.telegram`."
     ]
     assert len(faults(text)) == 1
 
 
+def test_the_table_of_a_network_is_shared_by_what_all_have_and_what_is_its_own() -> None:
+    sections = {"platforms.telegram": Window}
+    text = '[platforms.telegram]\nlow = 0\nallowed = ["1"]\n[platforms.matrix]\neveryone = true\n'
+    loaded = read(text, sections, TALARIA__PLATFORMS__TELEGRAM__RESET="daily")
+    assert loaded.faults == ()
+    assert loaded.section("platforms.telegram", Window) == Window(low=0)
+    assert loaded.settings.platforms == {
+        "telegram": ChatNetwork(allowed=("1",), reset="daily"),
+        "matrix": ChatNetwork(everyone=True),
+    }
+    values = {field.key: value for field, value in loaded.values()}
+    assert (values["platforms.telegram.low"], values["platforms.telegram.allowed"]) == (0, ("1",))
+    assert read(text).settings.platforms["matrix"].everyone
+    assert [fault.key for fault in read(text).faults] == ["platforms.telegram.low"]
+    assert [fault.nearest for fault in read("[platforms.telegram]\nlov = 1\nalowed = []\n", sections).faults] == [
+        "platforms.telegram.low",
+        "platforms.telegram.allowed",
+    ]
+
+
 def test_a_section_nobody_wrote_has_its_defaults() -> None:
-    assert read("", SECTIONS).section("platforms.telegram", Telegram) == Telegram()
+    assert read("", SECTIONS).section("bridges.telegram", Telegram) == Telegram()
     assert read("", SECTIONS).section("providers", dict[str, Provider]) == {}
 
 
 def test_a_section_in_another_section_belongs_to_its_own_part() -> None:
-    sections = {"platforms": Window, "platforms.telegram": Telegram}
-    loaded = read("[platforms]\nlow = 2\n[platforms.telegram]\nenabled = true\n", sections)
+    sections = {"bridges": Window, "bridges.telegram": Telegram}
+    loaded = read("[bridges]\nlow = 2\n[bridges.telegram]\nenabled = true\n", sections)
     assert loaded.faults == ()
-    assert loaded.section("platforms", Window) == Window(low=2)
-    assert loaded.section("platforms.telegram", Telegram).enabled
+    assert loaded.section("bridges", Window) == Window(low=2)
+    assert loaded.section("bridges.telegram", Telegram).enabled
 
 
 def test_the_type_of_a_section_is_looked_up_only_if_its_table_is_there() -> None:
@@ -199,9 +220,9 @@ def test_the_type_of_a_section_is_looked_up_only_if_its_table_is_there() -> None
             asked.append(name)
             return super().__getitem__(name)
 
-    source = Source(Path("config.toml"), "[platforms.telegram]\nenabled = true\n[log]\nlevel = 'debug'\n")
+    source = Source(Path("config.toml"), "[bridges.telegram]\nenabled = true\n[log]\nlevel = 'debug'\n")
     assert interpret(source, {}, Lazy(SECTIONS)).faults == ()
-    assert SECTIONS.keys() & asked == {"platforms.telegram"}
+    assert SECTIONS.keys() & asked == {"bridges.telegram"}
 
 
 def test_named_tables_are_checked_each_by_its_name() -> None:
@@ -233,17 +254,17 @@ def test_values_that_do_not_fit_together_are_a_fault_of_their_section() -> None:
     ("text", "chats"), [("1, 2", (1, 2)), ("[1,2]", (1, 2)), ("7", (7,)), ("", ()), (" 1 ,,2,", (1, 2))]
 )
 def test_a_list_in_the_environment_is_written_with_commas_or_as_json(text: str, chats: tuple[int, ...]) -> None:
-    loaded = read("", SECTIONS, TALARIA__PLATFORMS__TELEGRAM__CHATS=text)
+    loaded = read("", SECTIONS, TALARIA__BRIDGES__TELEGRAM__CHATS=text)
     assert loaded.faults == ()
-    assert loaded.section("platforms.telegram", Telegram).chats == chats
+    assert loaded.section("bridges.telegram", Telegram).chats == chats
 
 
 @pytest.mark.parametrize(
     ("text", "enabled"), [("true", True), ("Yes", True), ("1", True), ("off", False), ("0", False)]
 )
 def test_a_truth_in_the_environment_has_many_spellings(text: str, *, enabled: bool) -> None:
-    loaded = read("", SECTIONS, TALARIA__PLATFORMS__TELEGRAM__ENABLED=text)
-    assert loaded.section("platforms.telegram", Telegram).enabled is enabled
+    loaded = read("", SECTIONS, TALARIA__BRIDGES__TELEGRAM__ENABLED=text)
+    assert loaded.section("bridges.telegram", Telegram).enabled is enabled
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from importlib import import_module
 from urllib.parse import urlsplit
 
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_ID = re.compile(r"[a-z][a-z0-9_-]*:\S(?:.*\S)?")
 _PASSWORD_OF_USER = re.compile(r"(?<=://)([^:/@]*):.*@")
 _PASSWORD_IN_QUERY = re.compile(r"(?<=password=)[^&]*")
 _HEADER_VALUE = re.compile(r"=.*?(?=, [^=,]+=|\Z)", re.DOTALL)
@@ -47,6 +48,21 @@ def is_web_address(text: str) -> bool:
 def name_models(texts: tuple[str, ...]) -> bool:
     """Whether each text names a provider and a model, as in ``openai:gpt-5``."""
     return all(all(text.partition(":")[::2]) for text in texts)
+
+
+def are_ids(texts: tuple[str, ...]) -> bool:
+    """Whether each text is an id on a network, as in ``telegram:12345``; the id itself may have colons."""
+    return all(_ID.fullmatch(text) for text in texts)
+
+
+def are_names(texts: tuple[str, ...]) -> bool:
+    """Whether each text is an id on a network, or could be a person's name."""
+    return all(_ID.fullmatch(text) or (text.strip() and ":" not in text) for text in texts)
+
+
+def are_access_rules(rules: dict[str, tuple[str, ...]]) -> bool:
+    """Whether each command has a list of people or of kinds of people."""
+    return all(are_names(names) for names in rules.values())
 
 
 def mask_header_values(text: str) -> str:

@@ -77,12 +77,16 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Branch:
-    """A table: what may stand in it is looked up when it is first asked for."""
+    """A table: what may stand in it is looked up when it is first asked for.
 
-    def __init__(self, path: Key, sections: Sections, model: Any = None) -> None:
+    ``shared`` is the type of all named tables here, where one of them has a type of its own as well.
+    """
+
+    def __init__(self, path: Key, sections: Sections, model: Any = None, shared: Any = None) -> None:
         self.path = path
         self._sections = sections
         self._model = model
+        self._shared = shared
 
     @property
     def key(self) -> str:
@@ -97,7 +101,8 @@ class Branch:
     @cached_property
     def own(self) -> dict[str, Field | Branch]:
         """What the type of the table names, without sections that others put into it."""
-        return dict(_children(self.path, self.model)) if self.model else {}
+        types = [one for one in (self._shared, self.model) if one]
+        return {name: child for one in types for name, child in _children(self.path, one)}
 
     @cached_property
     def children(self) -> dict[str, Field | Branch]:
@@ -110,9 +115,10 @@ class Branch:
         """What ``name`` stands for in this table, if anything."""
         found = self.children.get(name)
         named = self.children.get(ANY_NAME)
-        if found is None and isinstance(named, Branch):
-            return Branch((*self.path, name), NO_SECTIONS, named.model)
-        return found
+        if not isinstance(named, Branch) or isinstance(found, Field):
+            return found
+        path = (*self.path, name)
+        return Branch(path, self._sections, shared=named.model) if found else Branch(path, NO_SECTIONS, named.model)
 
     def fields(self) -> Iterator[Field]:
         """Every key in this table and in those below it."""
@@ -159,6 +165,11 @@ class Model:
     def nearest(self, key: str) -> str:
         """The known key most like ``key``; empty if none is close."""
         return nearest(key, [field.key for field in self.fields()])
+
+
+def named_type(kind: Any) -> Any:
+    """The type of each table in a table of named tables; None if ``kind`` is no such."""
+    return _named_tables(inspect.type_info(kind))
 
 
 def _children(path: Key, model: Any) -> Iterator[tuple[str, Field | Branch]]:

@@ -7,7 +7,7 @@ import msgspec
 
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.faults import Fault, Place, missing_key, unknown, wrong_value
-from talaria.settings.fields import NO_SECTIONS, Branch, Field, Model, Sections
+from talaria.settings.fields import NO_SECTIONS, Branch, Field, Model, Sections, named_type
 from talaria.settings.keys import Key, dotted
 from talaria.settings.model import Settings
 from talaria.settings.overrides import Overrides, read_overrides
@@ -145,9 +145,8 @@ class _Reading:
             table = table.get(part, {})
         if not table:
             return None
-        kind, below = self._model.sections[name], _below(name, self._model.sections)
         try:
-            return msgspec.convert({key: value for key, value in table.items() if key not in below}, kind)
+            return msgspec.convert(_share(name, table, self._model.sections), self._model.sections[name])
         except msgspec.ValidationError as error:
             self._blame_section(path, str(error))
             return None
@@ -174,6 +173,25 @@ def _merged(table: Table, over: Table) -> Table:
         old = merged.get(name)
         merged[name] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return merged
+
+
+def _share(section: str, table: Table, sections: Sections) -> Table:
+    """The part of ``table`` that is of the type of ``section``.
+
+    The table of one network is shared: by the type of all networks, and by that of its own part of the program.
+    """
+    below, each = _below(section, sections), named_type(sections[section])
+    share = {key: value for key, value in table.items() if key not in below}
+    for key in below & table.keys() if each else ():
+        theirs = _keys(sections.get(f"{section}.{key}"))
+        share[key] = {name: value for name, value in table[key].items() if name in _keys(each) - theirs}
+    above = sections.get(section.rpartition(".")[0])
+    not_ours = _keys(named_type(above)) - _keys(sections[section]) if above else set()
+    return {key: value for key, value in share.items() if key not in not_ours}
+
+
+def _keys(kind: Any) -> set[str]:
+    return set(getattr(kind, "__struct_fields__", ()))
 
 
 def _below(section: str, sections: Sections) -> set[str]:

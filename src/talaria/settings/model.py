@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from talaria.settings.chats import Access, ChatNetwork, Person
 from talaria.settings.checks import (
     is_identifier,
     is_store_url,
@@ -438,3 +439,6 @@ class Settings(Section, frozen=True):
     approval: Approval = Approval()
     sandbox: Sandbox = Sandbox()
     telemetry: Telemetry = Telemetry()
+    access: Access = Access()
+    platforms: dict[str, ChatNetwork] = {}
+    people: dict[str, Person] = {}

@@ -1,0 +1,89 @@
+"""Settings of chats: who may speak, who is who, and when a conversation begins anew.
+
+Somebody is written as ``platform:id``, such as ``telegram:12345``, or by the name that ``people`` gives them.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from talaria.settings.checks import are_access_rules, are_ids, are_names
+
+_NAMES = {"live": True, "check": are_names, "expected": "a list, each item PLATFORM:ID or a name of people"}
+_CHATS = {"live": True, "check": are_ids, "expected": "a list, each item PLATFORM:ID"}
+_LIVE: dict[str, Any] = {"live": True}
+
+
+class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who may speak to the agent in chats: nobody, unless these say so or the owner has let them in."""
+
+    owners: Annotated[
+        tuple[str, ...],
+        Meta(description="Whose agent this is; what is remembered in the terminal is theirs.", extra=_NAMES),
+    ] = ()
+    allowed: Annotated[tuple[str, ...], Meta(description="People who may speak to it.", extra=_NAMES)] = ()
+    chats: Annotated[
+        tuple[str, ...], Meta(description="Groups and channels in which everybody may speak to it.", extra=_CHATS)
+    ] = ()
+    blocked: Annotated[
+        tuple[str, ...], Meta(description="People who get no answer, whatever else is said here.", extra=_NAMES)
+    ] = ()
+    pairing: Annotated[
+        bool,
+        Meta(
+            description="Whether strangers get a code in a private chat, with which you can let them in.", extra=_LIVE
+        ),
+    ] = True
+    everyone: Annotated[
+        bool, Meta(description="Whether everybody may speak to it, strangers too: you pay for them.", extra=_LIVE)
+    ] = False
+    slash_access: Annotated[
+        dict[str, tuple[str, ...]],
+        Meta(
+            description="Who may use a command, by its name: `owner`, `allowed` (whoever may speak), or somebody.",
+            extra={
+                "live": True,
+                "check": are_access_rules,
+                "expected": "a table of lists, each item owner, allowed, PLATFORM:ID or a name of people",
+            },
+        ),
+    ] = {}
+
+
+class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One chat network: who may speak there, and how its conversations are cut."""
+
+    allowed: Annotated[
+        tuple[str, ...], Meta(description="People of this network who may speak, by their ids there.", extra=_LIVE)
+    ] = ()
+    chats: Annotated[
+        tuple[str, ...],
+        Meta(description="Groups and channels of it in which everybody may speak, by their ids.", extra=_LIVE),
+    ] = ()
+    everyone: Annotated[
+        bool, Meta(description="Whether everybody on it may speak, strangers too: you pay for them.", extra=_LIVE)
+    ] = False
+    group_sessions_per_user: Annotated[
+        bool, Meta(description="Whether each person in a group has a conversation of their own.", extra=_LIVE)
+    ] = True
+    thread_sessions_per_user: Annotated[
+        bool, Meta(description="Whether each person in a thread has a conversation of their own.", extra=_LIVE)
+    ] = False
+    reset: Annotated[
+        Literal["never", "idle", "daily", "both"],
+        Meta(
+            description="When a conversation begins anew: after a pause, at an hour of the day, or both.", extra=_LIVE
+        ),
+    ] = "never"
+    reset_idle_minutes: Annotated[
+        int, Meta(ge=1, le=5_256_000, description="How many minutes of silence are such a pause.", extra=_LIVE)
+    ] = 1440
+    reset_hour: Annotated[
+        int, Meta(ge=0, le=23, description="The hour of the day, in the zone of cli.time_zone.", extra=_LIVE)
+    ] = 4
+
+
+class Person(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Somebody with several ids: memory and conversations are theirs, whichever they write from."""
+
+    ids: Annotated[tuple[str, ...], Meta(description="Every id of theirs.", extra=_CHATS)] = ()
