@@ -1,8 +1,13 @@
 """Replies on their way."""
 
+import subprocess
+import sys
+from collections.abc import Callable
 from datetime import timedelta
 
-from talaria.contracts.store import Transaction
+from tests.storage.engines import one_by_one
+
+from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.outbox import OutboxItem, Outgoing
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, TurnId
@@ -127,6 +132,18 @@ def test_an_item_whose_sender_died_comes_again_and_is_doubtful(
     clock.advance(MINUTE)
     [item] = theirs.outbox.claim("telegram", MINUTE)
     assert (item.key, item.doubtful, item.attempts) == ("a", True, 2)
+
+
+def test_an_item_whose_sender_is_surely_dead_comes_again_at_once(
+    open_database: Callable[[str], Database], mine: Transaction
+) -> None:
+    say_worker = "from talaria.core.ids import new_worker_id; print(new_worker_id())"
+    dead = subprocess.run([sys.executable, "-c", say_worker], capture_output=True, text=True, check=True).stdout.strip()
+    queue(mine, "a")
+    queue(mine, "b", THERE)
+    assert claimed(one_by_one(open_database(dead)), count=1) == ["a"]
+    found = mine.outbox.claim("telegram", MINUTE)
+    assert [(item.key, item.doubtful) for item in found] == [("a", True), ("b", False)]
 
 
 def test_a_worker_cannot_settle_what_another_has_taken_over(

@@ -47,7 +47,8 @@ class Outbox(Protocol):
     def claim(self, platform: str, duration: timedelta, count: int = 16) -> list[OutboxItem]:
         """Mark due items as being sent by this worker and return them.
 
-        An item whose sender died comes again after ``duration`` and is ``doubtful``: it may have gone out.
+        An item whose sender died comes again and is ``doubtful``: it may have gone out. It comes at once if the
+        sender is surely dead, a process of this machine that is gone, and else after ``duration``.
         """
 
     def sent(self, item_id: int, reference: str) -> bool:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from talaria.contracts.stores.outbox import OutboxItem, Outgoing
 from talaria.core.addresses import Address
-from talaria.core.ids import SessionId
+from talaria.core.ids import SessionId, WorkerId, is_gone
 from talaria.storage.sql import Row, Sql, Value, from_stamp, to_span, to_stamp
 
 _encode = msgspec.json.Encoder().encode
@@ -40,12 +40,14 @@ class OutboxTable:
 
     def claim(self, platform: str, duration: timedelta, count: int = 16) -> list[OutboxItem]:
         """Mark due items as being sent by this worker and return them."""
+        gone = self._gone_senders(platform)
+        theirs = f" OR (state = 'sending' AND claimed_by IN ({', '.join('?' * len(gone))}))" if gone else ""
         due = self._sql.rows(
             f"SELECT {_COLUMNS} FROM outbox WHERE platform = ? AND ((state = 'waiting' AND not_before <= ?)"
-            " OR (state = 'sending' AND claimed_until <= ?)) AND NOT EXISTS (SELECT 1 FROM outbox AS earlier"
+            f" OR (state = 'sending' AND claimed_until <= ?){theirs}) AND NOT EXISTS (SELECT 1 FROM outbox AS earlier"
             " WHERE earlier.address = outbox.address AND earlier.id < outbox.id"
             f" AND earlier.state IN ('waiting', 'sending')) ORDER BY id LIMIT ?{self._sql.skip_locked}",
-            (platform, self._sql.now, self._sql.now, count),
+            (platform, self._sql.now, self._sql.now, *gone, count),
         )
         self._sql.run_many(
             "UPDATE outbox SET state = 'sending', attempts = attempts + 1, claimed_by = ?, claimed_until = ?"
@@ -74,6 +76,14 @@ class OutboxTable:
         where, values = ("AND session_id = ?", (session_id,)) if session_id else ("", ())
         rows = self._sql.rows(f"SELECT {_COLUMNS} FROM outbox WHERE state <> 'sent' {where} ORDER BY id", values)
         return [_item(row) for row in rows]
+
+    def _gone_senders(self, platform: str) -> list[WorkerId]:
+        """Return the workers that are surely dead and have left something half sent."""
+        rows = self._sql.rows(
+            "SELECT DISTINCT claimed_by FROM outbox WHERE platform = ? AND state = 'sending' AND claimed_by <> ?",
+            (platform, self._sql.worker),
+        )
+        return [worker for (worker,) in rows if is_gone(worker)]
 
     def _settle(self, item_id: int, assignments: str, values: tuple[Value, ...]) -> bool:
         settled = self._sql.count(
