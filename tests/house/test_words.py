@@ -11,8 +11,11 @@ CATCHES_EVERYTHING = {
     "src/talaria/agent/dispatch.py",  # a bug in a tool ends the call, not the turn
     "src/talaria/agent/loop.py",  # a bug ends the turn, not the process
     "src/talaria/app/main.py",  # ends in a sentence for whoever typed the command
+    "src/talaria/gateway/delivery.py",  # a bug in an adapter holds up one message, not the others
     "src/talaria/gateway/network.py",  # a network that fails is tried again, and no other with it
+    "src/talaria/gateway/streaming.py",  # what is shown while a turn runs never fails the turn
     "src/talaria/goals/judge.py",  # a judge that fails never stops the work that it judges
+    "src/talaria/sessions/agent_cache.py",  # what cannot be let go of must not end the conversations of others
     "src/talaria/storage/crew.py",  # goes to the one who asked for that piece of work
     "src/talaria/storage/database.py",  # the same, so that one bad piece of a group commit spares the others
 }

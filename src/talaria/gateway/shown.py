@@ -1,0 +1,47 @@
+"""Which messages of a network stand for a reply: while it grows, and while its pieces go out one by one."""
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.store import Transaction
+from talaria.core.addresses import Address
+from talaria.core.ids import WorkerId
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Shown(Struct, frozen=True, omit_defaults=True):
+    """The messages of a reply so far, by their ids; an empty id was being posted and may be there or not.
+
+    ``let_go`` were posted before them and stay as they are. ``done`` of ``messages`` have their final text.
+    ``live`` is the worker that may still be changing them.
+    """
+
+    address: Address
+    messages: tuple[str, ...] = ()
+    let_go: int = 0
+    done: int = 0
+    live: WorkerId = WorkerId("")
+
+    def key(self, reply: str, place: int) -> str:
+        """Return the key on the network of the message at a place, for the reply of this key."""
+        return f"{reply}:{self.let_go + place + 1}"
+
+
+_decoder = msgspec.json.Decoder(Shown)
+
+
+def read_shown(tx: Transaction, reply: str) -> Shown | None:
+    """Return what stands for a reply, if anything does; ``reply`` is its key in the outbox."""
+    entry = tx.state.get(f"preview:{reply}")
+    return _decoder.decode(entry.value) if entry else None
+
+
+def keep_shown(tx: Transaction, reply: str, shown: Shown) -> None:
+    """Record what stands for a reply."""
+    tx.state.put(f"preview:{reply}", _encode(shown).decode())
+
+
+def forget_shown(tx: Transaction, reply: str) -> None:
+    """Forget it: the reply is there."""
+    tx.state.delete(f"preview:{reply}")
