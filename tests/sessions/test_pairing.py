@@ -1,0 +1,87 @@
+"""Codes for strangers."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from msgspec import structs
+
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.pairing import PairingRules, Person
+from talaria.core.errors import Refused
+from talaria.sessions.pairing import MOST_WAITING, RULES, approve_code, code_words, offer_code
+from talaria.testing.clock import NOON, SettableClock
+
+ANN = Person("telegram", "1", "Ann")
+
+
+def offered(database: Database, person: Person = ANN) -> str:
+    code = database.write(lambda tx: offer_code(tx, person))
+    assert code is not None
+    return code
+
+
+def approved(database: Database, code: str, platform: str = "telegram") -> Person | None:
+    return database.write(lambda tx: approve_code(tx, platform, code))
+
+
+def test_a_code_is_easy_to_read_out_and_lets_its_holder_in(database: Database, other: Database) -> None:
+    code = offered(database)
+    assert re.fullmatch(r"[A-HJ-NP-Z2-9]{8}", code)
+    assert approved(other, f" {code[:4].lower()}-{code[4:]} ") == structs.replace(ANN, since=NOON)
+    assert database.read(lambda tx: tx.pairing.is_paired("telegram", "1"))
+    assert approved(database, code) is None
+
+
+def test_a_code_is_good_on_its_own_network_and_for_an_hour(database: Database, clock: SettableClock) -> None:
+    code = offered(database)
+    assert approved(database, code, "discord") is None
+    clock.advance(timedelta(hours=1))
+    assert approved(database, code) is None
+    assert offered(database) != code
+
+
+def test_nobody_gets_a_second_code_while_the_first_is_good(database: Database, clock: SettableClock) -> None:
+    offered(database)
+    assert database.write(lambda tx: offer_code(tx, ANN)) is None
+    clock.advance(RULES.code_life)
+    assert offered(database)
+
+
+def test_a_crowd_of_strangers_does_not_fill_the_store(mine: Transaction) -> None:
+    strangers = [Person("telegram", str(number)) for number in range(MOST_WAITING)]
+    for one in strangers:
+        assert mine.pairing.offer(one, one.user_id, PairingRules())
+    assert offer_code(mine, Person("telegram", "one more")) is None
+    assert offer_code(mine, Person("discord", "one more")) is not None
+
+
+def test_the_code_itself_is_kept_nowhere(database: Database) -> None:
+    code = offered(database)
+    kept = database.read(lambda tx: [str(row) for name in tx.archive.tables() for row in tx.archive.rows(name)])
+    assert any("pairing:salt" in row for row in kept)
+    assert not any(code in row for row in kept)
+
+
+@pytest.mark.parametrize("text", ["", "ABC", "ABCDEFGHJ", "ABCDEFG0", "ABCDEFGI", "ÄBCDEFGH"])
+def test_what_cannot_be_a_code_is_refused_and_is_no_failure(database: Database, text: str) -> None:
+    code = offered(database)
+    for _ in range(RULES.failures + 1):
+        with pytest.raises(Refused, match="is no code"):
+            approved(database, text)
+    assert approved(database, code) is not None
+
+
+def test_guessing_locks_the_network(database: Database, clock: SettableClock) -> None:
+    code = offered(database)
+    assert [approved(database, "AAAAAAAA") for _ in range(RULES.failures)] == [None] * RULES.failures
+    with pytest.raises(Refused, match="Too many wrong codes"):
+        approved(database, code)
+    clock.advance(RULES.lockout)
+    assert approved(database, offered(database)) is not None
+
+
+def test_a_stranger_is_told_what_to_do() -> None:
+    words = code_words("telegram", "ABCD2345")
+    assert "`talaria pairing approve telegram ABCD2345`" in words
+    assert "60 minutes" in words
