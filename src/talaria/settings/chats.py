@@ -76,7 +76,7 @@ class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         ),
     ] = "never"
     reset_idle_minutes: Annotated[
-        int, Meta(ge=1, le=5_256_000, description="How many minutes of silence are such a pause.", extra=_LIVE)
+        int, Meta(ge=1, le=525_600, description="How many minutes of silence are such a pause.", extra=_LIVE)
     ] = 1440
     reset_hour: Annotated[
         int, Meta(ge=0, le=23, description="The hour of the day, in the zone of cli.time_zone.", extra=_LIVE)
