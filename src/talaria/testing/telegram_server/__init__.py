@@ -1,0 +1,33 @@
+"""A strict Telegram Bot API server on loopback, with the people who write to the bot."""
+
+from talaria.testing.telegram_server.chat import Chat
+from talaria.testing.telegram_server.files import Document, Photo, Sticker, Upload, Voice, picture
+from talaria.testing.telegram_server.messages import Message, Topic, Version
+from talaria.testing.telegram_server.office import Press
+from talaria.testing.telegram_server.parts import InlineKeyboardButton, MessageEntity
+from talaria.testing.telegram_server.places import User
+from talaria.testing.telegram_server.server import TOKEN, Call, TelegramServer
+from talaria.testing.telegram_server.updates import Update
+from talaria.testing.telegram_server.webhook import Delivered
+
+__all__ = [
+    "TOKEN",
+    "Call",
+    "Chat",
+    "Delivered",
+    "Document",
+    "InlineKeyboardButton",
+    "Message",
+    "MessageEntity",
+    "Photo",
+    "Press",
+    "Sticker",
+    "TelegramServer",
+    "Topic",
+    "Update",
+    "Upload",
+    "User",
+    "Version",
+    "Voice",
+    "picture",
+]

@@ -1,0 +1,22 @@
+"""Wait until something holds, without polling."""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Changes:
+    """Something that changes now and then, and those who wait for it."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def happened(self) -> None:
+        """Wake everyone who waits, to look again."""
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def until(self, holds: Callable[[], bool], *, within: float) -> None:
+        """Return as soon as ``holds()``; raise `TimeoutError` after so many seconds."""
+        async with asyncio.timeout(within):
+            while not holds():
+                await self._next.wait()

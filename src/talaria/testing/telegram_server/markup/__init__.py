@@ -1,0 +1,32 @@
+"""Telegram's two markups, read as strictly as Telegram reads them."""
+
+from collections.abc import Sequence
+
+from talaria.testing.telegram_server.markup.entities import checked, tidy, with_found
+from talaria.testing.telegram_server.markup.html import parse_html
+from talaria.testing.telegram_server.markup.markdown import parse_markdown
+from talaria.testing.telegram_server.markup.text import Broken
+from talaria.testing.telegram_server.parts import MessageEntity
+from talaria.testing.telegram_server.refusals import bad_request
+
+__all__ = ["read_text"]
+
+_PARSERS = {"markdownv2": parse_markdown, "html": parse_html}
+
+
+def read_text(
+    text: str, parse_mode: str | None, entities: Sequence[MessageEntity] | None
+) -> tuple[str, tuple[MessageEntity, ...]]:
+    """Return text and entities as they will be shown, or refuse what is broken."""
+    if parse_mode:
+        parser = _PARSERS.get(parse_mode.lower())
+        if parser is None:
+            raise bad_request("unsupported parse_mode")
+        try:
+            text, entities = parser(text)
+        except Broken as error:
+            raise bad_request(f"can't parse entities: {error}") from error
+    else:
+        entities = checked(text, entities or ())
+    text, entities = tidy(text, entities)
+    return text, with_found(text, entities)

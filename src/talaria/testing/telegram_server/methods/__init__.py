@@ -1,0 +1,14 @@
+"""The methods of the Bot API, in groups."""
+
+from talaria.testing.telegram_server.methods.account import ACCOUNT
+from talaria.testing.telegram_server.methods.chats import CHATS
+from talaria.testing.telegram_server.methods.gestures import GESTURES
+from talaria.testing.telegram_server.methods.media import MEDIA
+from talaria.testing.telegram_server.methods.method import Method
+from talaria.testing.telegram_server.methods.texts import TEXTS
+
+METHODS: dict[str, Method] = {
+    method.name.lower(): method for group in (ACCOUNT, TEXTS, MEDIA, GESTURES, CHATS) for method in group
+}
+
+__all__ = ["METHODS", "Method"]

@@ -1,0 +1,151 @@
+"""The bot itself: who it is, how it gets its updates, its menu of commands."""
+
+import re
+
+import msgspec
+
+from talaria.testing.telegram_server.checks import Parameters
+from talaria.testing.telegram_server.files import Upload
+from talaria.testing.telegram_server.methods.method import Method
+from talaria.testing.telegram_server.parts import BotCommand, BotCommandScope
+from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.refusals import bad_request, conflict
+from talaria.testing.telegram_server.world import World
+
+_MOST_COMMANDS = 100
+_LONGEST_POLL = 50
+
+
+class GetMe(Parameters, frozen=True, kw_only=True):
+    """No parameters."""
+
+
+class GetUpdates(Parameters, frozen=True, kw_only=True):
+    """What is asked for; ``timeout`` is in seconds."""
+
+    offset: int = 0
+    limit: int = 100
+    timeout: int = 0
+    allowed_updates: list[str] | None = None
+
+
+class SetWebhook(Parameters, frozen=True, kw_only=True):
+    """Where updates are to go."""
+
+    url: str = ""
+    certificate: Upload | str | None = None
+    ip_address: str | None = None
+    max_connections: int = 40
+    allowed_updates: list[str] | None = None
+    drop_pending_updates: bool = False
+    secret_token: str = ""
+
+
+class DeleteWebhook(Parameters, frozen=True, kw_only=True):
+    """Whether to forget what waits."""
+
+    drop_pending_updates: bool = False
+
+
+class SetMyCommands(Parameters, frozen=True, kw_only=True):
+    """A menu."""
+
+    commands: list[BotCommand]
+    scope: BotCommandScope | None = None
+    language_code: str = ""
+
+
+class GetMyCommands(Parameters, frozen=True, kw_only=True):
+    """Which menu."""
+
+    scope: BotCommandScope | None = None
+    language_code: str = ""
+
+
+def get_me(world: World, _: GetMe) -> Wire:
+    """Return the bot."""
+    return world.office.me()
+
+
+async def get_updates(world: World, asked: GetUpdates) -> list[Wire]:
+    """Wait for updates; an offset confirms those before it."""
+    updates = world.office.updates
+    if world.webhook.url:
+        raise conflict(
+            "can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first"
+        )
+    updates.confirm(asked.offset)
+    updates.allow(asked.allowed_updates)
+    limit = asked.limit if 1 <= asked.limit <= 100 else 100
+    found = await updates.poll(limit=limit, timeout=min(max(asked.timeout, 0), _LONGEST_POLL))
+    return [update.wire() for update in found]
+
+
+def set_webhook(world: World, asked: SetWebhook) -> bool:
+    """Deliver updates to an address; an empty one ends that."""
+    if asked.url and not re.match(r"https?://[^/\s]+", asked.url):
+        raise bad_request("bad webhook: An HTTPS URL must be provided for webhook")
+    if asked.secret_token and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", asked.secret_token):
+        raise bad_request("secret token contains unallowed characters")
+    if not 1 <= asked.max_connections <= 100:
+        raise bad_request("max_connections must be between 1 and 100")
+    updates = world.office.updates
+    if asked.drop_pending_updates:
+        updates.forget()
+    updates.allow(asked.allowed_updates)
+    world.webhook.point(asked.url, asked.secret_token, asked.max_connections)
+    return True
+
+
+def delete_webhook(world: World, asked: DeleteWebhook) -> bool:
+    """Let updates wait until they are asked for."""
+    return set_webhook(world, SetWebhook(drop_pending_updates=asked.drop_pending_updates))
+
+
+def get_webhook_info(world: World, _: GetMe) -> Wire:
+    """Return what is known of the webhook."""
+    return world.webhook.wire()
+
+
+def set_my_commands(world: World, asked: SetMyCommands) -> bool:
+    """Keep a menu of commands."""
+    if len(asked.commands) > _MOST_COMMANDS:
+        raise bad_request("BOT_COMMANDS_TOO_MUCH")
+    for one in asked.commands:
+        if not re.fullmatch(r"[a-z0-9_]{1,32}", one.command.removeprefix("/")):
+            raise bad_request("BOT_COMMAND_INVALID")
+        if not 1 <= len(one.description.strip()) <= 256:
+            raise bad_request("BOT_COMMAND_DESCRIPTION_INVALID")
+    world.menus[_menu(asked)] = [
+        BotCommand(command=one.command.removeprefix("/"), description=one.description.strip()) for one in asked.commands
+    ]
+    world.office.changes.happened()
+    return True
+
+
+def get_my_commands(world: World, asked: GetMyCommands) -> list[Wire]:
+    """Return a menu of commands."""
+    return [msgspec.to_builtins(one) for one in world.menus.get(_menu(asked), [])]
+
+
+def delete_my_commands(world: World, asked: GetMyCommands) -> bool:
+    """Forget a menu of commands."""
+    world.menus.pop(_menu(asked), None)
+    return True
+
+
+def _menu(asked: SetMyCommands | GetMyCommands) -> tuple[object, str]:
+    scope = asked.scope or BotCommandScope(type="default")
+    return (scope.type, scope.chat_id, scope.user_id), asked.language_code
+
+
+ACCOUNT = [
+    Method("getMe", GetMe, get_me),
+    Method("getUpdates", GetUpdates, get_updates),
+    Method("setWebhook", SetWebhook, set_webhook),
+    Method("deleteWebhook", DeleteWebhook, delete_webhook),
+    Method("getWebhookInfo", GetMe, get_webhook_info),
+    Method("setMyCommands", SetMyCommands, set_my_commands),
+    Method("getMyCommands", GetMyCommands, get_my_commands),
+    Method("deleteMyCommands", GetMyCommands, delete_my_commands),
+]

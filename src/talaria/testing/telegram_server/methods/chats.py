@@ -1,0 +1,158 @@
+"""Chats: what they are, who is in them, their topics."""
+
+from talaria.testing.telegram_server.checks import Parameters
+from talaria.testing.telegram_server.methods.method import Method
+from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.refusals import bad_request
+from talaria.testing.telegram_server.room import COLOURS, Room
+from talaria.testing.telegram_server.world import World
+
+_LONGEST_NAME = 128
+
+
+class GetChat(Parameters, frozen=True, kw_only=True):
+    """Which chat."""
+
+    chat_id: int | str
+
+
+class GetChatMember(Parameters, frozen=True, kw_only=True):
+    """Who, and where."""
+
+    chat_id: int | str
+    user_id: int
+
+
+class CreateForumTopic(Parameters, frozen=True, kw_only=True):
+    """A topic to open."""
+
+    chat_id: int | str
+    name: str
+    icon_color: int | None = None
+    icon_custom_emoji_id: str = ""
+
+
+class EditForumTopic(Parameters, frozen=True, kw_only=True):
+    """What changes of a topic."""
+
+    chat_id: int | str
+    message_thread_id: int
+    name: str = ""
+    icon_custom_emoji_id: str = ""
+
+
+class OneTopic(Parameters, frozen=True, kw_only=True):
+    """Which topic."""
+
+    chat_id: int | str
+    message_thread_id: int
+
+
+def get_chat(world: World, asked: GetChat) -> Wire:
+    """Return all that is known of a chat."""
+    room = world.writable(asked.chat_id)
+    gifts = ("unlimited_gifts", "limited_gifts", "unique_gifts", "premium_subscription", "gifts_from_channels")
+    return room.place.wire() | {
+        "accent_color_id": abs(room.place.id) % 7,
+        "max_reaction_count": 11,
+        "accepted_gift_types": dict.fromkeys(gifts, False),
+    }
+
+
+def get_chat_member(world: World, asked: GetChatMember) -> Wire:
+    """Return what someone is in a chat."""
+    room = world.writable(asked.chat_id)
+    user = world.people.get(asked.user_id)
+    if user is None:
+        raise bad_request("user not found" if room.place.type == "private" else "member not found")
+    return room.member(user)
+
+
+def leave_chat(world: World, asked: GetChat) -> bool:
+    """Let the bot go."""
+    room = world.writable(asked.chat_id)
+    if room.place.type == "private":
+        raise bad_request("chat member status can't be changed in private chats")
+    room.gone = f"bot is not a member of the {room.place.type} chat"
+    world.office.changes.happened()
+    return True
+
+
+def create_forum_topic(world: World, asked: CreateForumTopic) -> Wire:
+    """Open a topic in a forum, or in a private chat of a bot with topics."""
+    room = _forum(world, asked.chat_id, "create a topic")
+    if not 1 <= len(asked.name.strip()) <= _LONGEST_NAME:
+        raise bad_request("TOPIC_TITLE_EMPTY" if not asked.name.strip() else "topic name is too long")
+    if asked.icon_color is not None and asked.icon_color not in COLOURS:
+        raise bad_request("invalid icon color specified")
+    topic, _ = room.add_topic(world.office.bot, asked.name.strip(), asked.icon_color)
+    return topic.wire()
+
+
+def edit_forum_topic(world: World, asked: EditForumTopic) -> bool:
+    """Give a topic another name."""
+    room = _forum(world, asked.chat_id, "edit the topic")
+    topic = room.topic(asked.message_thread_id)
+    assert topic is not None
+    if len(asked.name) > _LONGEST_NAME:
+        raise bad_request("topic name is too long")
+    if asked.name in ("", topic.name) and not asked.icon_custom_emoji_id:
+        raise bad_request("TOPIC_NOT_MODIFIED")
+    if asked.name:
+        topic.name = asked.name
+        service = {"forum_topic_edited": {"name": asked.name}}
+        room.add(world.office.bot, service=service, thread=topic.id, in_topic=True)
+    return True
+
+
+def close_forum_topic(world: World, asked: OneTopic) -> bool:
+    """Let only administrators write in a topic."""
+    return _mark(world, asked, closed=True, deleted=False)
+
+
+def reopen_forum_topic(world: World, asked: OneTopic) -> bool:
+    """Let everyone write in a topic again."""
+    return _mark(world, asked, closed=False, deleted=False)
+
+
+def delete_forum_topic(world: World, asked: OneTopic) -> bool:
+    """Take a topic away with all that is in it."""
+    return _mark(world, asked, closed=True, deleted=True)
+
+
+def _mark(world: World, asked: OneTopic, *, closed: bool, deleted: bool) -> bool:
+    room = _forum(world, asked.chat_id, "manage the topic")
+    topic = room.topic(asked.message_thread_id)
+    assert topic is not None
+    if topic.closed == closed and not deleted:
+        raise bad_request("TOPIC_NOT_MODIFIED")
+    topic.closed, topic.deleted = closed, deleted
+    for message in room.log if deleted else ():
+        message.deleted = message.deleted or message.thread == topic.id
+    world.office.changes.happened()
+    return True
+
+
+def _forum(world: World, chat_id: int | str, deed: str) -> Room:
+    room = world.writable(chat_id)
+    if room.place.type == "private":
+        if not world.office.topics:
+            raise bad_request("the chat is not a forum")
+        return room
+    if not room.place.is_forum:
+        raise bad_request("the chat is not a forum")
+    if not room.admin:
+        raise bad_request(f"not enough rights to {deed}")
+    return room
+
+
+CHATS = [
+    Method("getChat", GetChat, get_chat),
+    Method("getChatMember", GetChatMember, get_chat_member),
+    Method("leaveChat", GetChat, leave_chat),
+    Method("createForumTopic", CreateForumTopic, create_forum_topic),
+    Method("editForumTopic", EditForumTopic, edit_forum_topic),
+    Method("closeForumTopic", OneTopic, close_forum_topic),
+    Method("reopenForumTopic", OneTopic, reopen_forum_topic),
+    Method("deleteForumTopic", OneTopic, delete_forum_topic),
+]

@@ -1,0 +1,107 @@
+"""Files: sent by upload or by id, alone or in an album, and fetched."""
+
+from typing import Any
+
+from talaria.testing.telegram_server.checks import Parameters
+from talaria.testing.telegram_server.files import LARGEST_DOWNLOAD, Kind, Upload
+from talaria.testing.telegram_server.methods.method import Method
+from talaria.testing.telegram_server.methods.sending import (
+    AnySending,
+    Captioned,
+    Sending,
+    post,
+    read_caption,
+)
+from talaria.testing.telegram_server.parts import InputMedia
+from talaria.testing.telegram_server.places import Wire
+from talaria.testing.telegram_server.refusals import bad_request
+from talaria.testing.telegram_server.world import World
+
+
+class SendPhoto(Captioned, frozen=True, kw_only=True):
+    """A picture."""
+
+    photo: Upload | str
+    show_caption_above_media: bool = False
+    has_spoiler: bool = False
+
+
+class SendDocument(Captioned, frozen=True, kw_only=True):
+    """A file."""
+
+    document: Upload | str
+    thumbnail: Upload | str | None = None
+    disable_content_type_detection: bool = False
+
+
+class SendVoice(Captioned, frozen=True, kw_only=True):
+    """A voice message; ``duration`` is in seconds."""
+
+    voice: Upload | str
+    duration: int = 0
+
+
+class SendSticker(Sending, frozen=True, kw_only=True):
+    """A sticker."""
+
+    sticker: Upload | str
+    emoji: str = ""
+
+
+class SendMediaGroup(AnySending, frozen=True, kw_only=True):
+    """An album."""
+
+    media: list[InputMedia]
+
+
+class GetFile(Parameters, frozen=True, kw_only=True):
+    """Which file."""
+
+    file_id: str
+
+
+def send_photo(world: World, asked: SendPhoto) -> Wire:
+    """Post a picture."""
+    return _send(world, asked, "photo", asked.photo)
+
+
+def send_document(world: World, asked: SendDocument) -> Wire:
+    """Post a file."""
+    return _send(world, asked, "document", asked.document)
+
+
+def send_voice(world: World, asked: SendVoice) -> Wire:
+    """Post a voice message."""
+    return _send(world, asked, "voice", asked.voice, duration=asked.duration)
+
+
+def send_sticker(world: World, asked: SendSticker) -> Wire:
+    """Post a sticker."""
+    return _send(world, asked, "sticker", asked.sticker, emoji=asked.emoji)
+
+
+def get_file(world: World, asked: GetFile) -> Wire:
+    """Return where a file can be fetched."""
+    file = world.office.files.find(asked.file_id)
+    if file is None:
+        raise bad_request("invalid file_id")
+    if len(file.data) > LARGEST_DOWNLOAD:
+        raise bad_request("file is too big")
+    return file.wire() | {"file_path": file.path}
+
+
+def _send(world: World, asked: Sending, kind: Kind, given: Upload | str, **more: Any) -> Wire:
+    world.writable(asked.chat_id)
+    files = world.office.files
+    text, entities = read_caption(asked) if isinstance(asked, Captioned) else ("", ())
+    media = files.media(kind, files.given(kind, given), **more)
+    return post(world, asked, media=media, text=text, entities=entities).wire()
+
+
+MEDIA = [
+    Method("sendPhoto", SendPhoto, send_photo),
+    Method("sendDocument", SendDocument, send_document),
+    Method("sendVoice", SendVoice, send_voice),
+    Method("sendSticker", SendSticker, send_sticker),
+    Method("getFile", GetFile, get_file),
+]

@@ -1,0 +1,57 @@
+"""What all chats of the bot share: its account, its updates, the files, numbers and the clock."""
+
+import itertools
+import time
+
+from talaria.testing.telegram_server.changes import Changes
+from talaria.testing.telegram_server.files import Files
+from talaria.testing.telegram_server.places import User, Wire
+from talaria.testing.telegram_server.updates import Updates
+
+
+class Office:
+    """The bot's account at Telegram.
+
+    ``privacy`` keeps from it what is not meant for it in groups; ``topics`` lets it have topics in private chats.
+    """
+
+    def __init__(self, bot: User, *, privacy: bool, topics: bool) -> None:
+        self.bot = bot
+        self.privacy = privacy
+        self.topics = topics
+        self.changes = Changes()
+        self.updates = Updates(self.changes)
+        self.files = Files()
+        self.presses: dict[str, Press] = {}
+        self.numbers = itertools.count(1)
+
+    def now(self) -> int:
+        """Return the time as Telegram dates things."""
+        return int(time.time())
+
+    def me(self) -> Wire:
+        """Return the ``User`` that getMe gives."""
+        return self.bot.wire() | {
+            "can_join_groups": True,
+            "can_read_all_group_messages": not self.privacy,
+            "supports_inline_queries": False,
+            "can_connect_to_business": False,
+            "has_main_web_app": False,
+            "has_topics_enabled": self.topics,
+        }
+
+
+class Press:
+    """A button that someone pressed; ``answer`` and ``alert`` are what the bot showed for it."""
+
+    def __init__(self, query_id: str, office: Office) -> None:
+        self.query_id = query_id
+        self.is_answered = False
+        self.answer = ""
+        self.alert = False
+        self._office = office
+
+    async def answered(self, *, within: float = 10) -> str:
+        """Wait until the bot has answered, and return the text that it showed."""
+        await self._office.changes.until(lambda: self.is_answered, within=within)
+        return self.answer

@@ -1,0 +1,168 @@
+"""The objects that requests carry inside their parameters."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+EntityType = Literal[
+    "mention", "hashtag", "cashtag", "bot_command", "url", "email", "phone_number", "bold", "italic", "underline",
+    "strikethrough", "spoiler", "blockquote", "expandable_blockquote", "code", "pre", "text_link", "text_mention",
+    "custom_emoji", "date_time",
+]  # fmt: skip
+
+
+class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An object inside a request; fields that the Bot API does not know are refused."""
+
+
+class MessageEntity(Part, frozen=True, kw_only=True):
+    """A stretch of text with a meaning; offset and length count UTF-16 code units."""
+
+    type: EntityType
+    offset: int
+    length: int
+    url: str | None = None
+    user: dict[str, object] | None = None
+    language: str | None = None
+    custom_emoji_id: str | None = None
+    unix_time: int | None = None
+    date_time_format: str | None = None
+
+    @property
+    def end(self) -> int:
+        """Where the stretch is over."""
+        return self.offset + self.length
+
+
+class LinkPreviewOptions(Part, frozen=True, kw_only=True):
+    """How a link in the text is shown."""
+
+    is_disabled: bool | None = None
+    url: str | None = None
+    prefer_small_media: bool | None = None
+    prefer_large_media: bool | None = None
+    show_above_text: bool | None = None
+
+
+class ReplyParameters(Part, frozen=True, kw_only=True):
+    """Which message is answered."""
+
+    message_id: int
+    chat_id: int | str | None = None
+    allow_sending_without_reply: bool | None = None
+    quote: str | None = None
+    quote_parse_mode: str | None = None
+    quote_entities: list[MessageEntity] | None = None
+    quote_position: int | None = None
+    checklist_task_id: int | None = None
+    poll_option_id: str | None = None
+
+
+class InlineKeyboardButton(Part, frozen=True, kw_only=True):
+    """A button below a message."""
+
+    text: str
+    icon_custom_emoji_id: str | None = None
+    style: str | None = None
+    url: str | None = None
+    callback_data: str | None = None
+    web_app: dict[str, object] | None = None
+    login_url: dict[str, object] | None = None
+    switch_inline_query: str | None = None
+    switch_inline_query_current_chat: str | None = None
+    switch_inline_query_chosen_chat: dict[str, object] | None = None
+    copy_text: dict[str, object] | None = None
+    callback_game: dict[str, object] | None = None
+    pay: bool | None = None
+
+
+class InlineKeyboardMarkup(Part, frozen=True, kw_only=True):
+    """Rows of buttons below a message."""
+
+    inline_keyboard: list[list[InlineKeyboardButton]]
+
+
+class ReplyKeyboardMarkup(Part, frozen=True, kw_only=True):
+    """A keyboard in place of the person's own."""
+
+    keyboard: list[list[dict[str, object] | str]]
+    is_persistent: bool | None = None
+    resize_keyboard: bool | None = None
+    one_time_keyboard: bool | None = None
+    input_field_placeholder: str | None = None
+    selective: bool | None = None
+
+
+class ReplyKeyboardRemove(Part, frozen=True, kw_only=True):
+    """The person's own keyboard again."""
+
+    remove_keyboard: bool
+    selective: bool | None = None
+
+
+class ForceReply(Part, frozen=True, kw_only=True):
+    """The person is asked to reply."""
+
+    force_reply: bool
+    input_field_placeholder: str | None = None
+    selective: bool | None = None
+
+
+class ReactionTypeEmoji(Part, frozen=True, kw_only=True, tag_field="type", tag="emoji"):
+    """A reaction by an emoji."""
+
+    emoji: str
+
+
+class ReactionTypeCustomEmoji(Part, frozen=True, kw_only=True, tag_field="type", tag="custom_emoji"):
+    """A reaction by a sticker."""
+
+    custom_emoji_id: str
+
+
+class ReactionTypePaid(Part, frozen=True, kw_only=True, tag_field="type", tag="paid"):
+    """A reaction that costs something."""
+
+
+class BotCommand(Part, frozen=True, kw_only=True):
+    """A line in the menu of commands."""
+
+    command: str
+    description: str
+
+
+ScopeType = Literal[
+    "default",
+    "all_private_chats",
+    "all_group_chats",
+    "all_chat_administrators",
+    "chat",
+    "chat_administrators",
+    "chat_member",
+]
+
+
+class BotCommandScope(Part, frozen=True, kw_only=True):
+    """Where a menu of commands is shown."""
+
+    type: ScopeType
+    chat_id: int | str | None = None
+    user_id: int | None = None
+
+
+class InputMedia(Part, frozen=True, kw_only=True):
+    """One file of an album: a photo or a document."""
+
+    type: Literal["photo", "document"]
+    media: str
+    thumbnail: str | None = None
+    caption: str | None = None
+    parse_mode: str | None = None
+    caption_entities: list[MessageEntity] | None = None
+    show_caption_above_media: bool | None = None
+    has_spoiler: bool | None = None
+    disable_content_type_detection: bool | None = None
+
+
+Reaction = ReactionTypeEmoji | ReactionTypeCustomEmoji | ReactionTypePaid
+ReplyMarkup = InlineKeyboardMarkup | ReplyKeyboardMarkup | ReplyKeyboardRemove | ForceReply

@@ -1,0 +1,53 @@
+"""What the Bot API answers when it does not do what it was asked."""
+
+from msgspec import Struct
+
+
+class Refusal(Exception):
+    """An answer that is an error: its code, its description and, for a flood, how many seconds to wait."""
+
+    def __init__(self, code: int, description: str, *, retry_after: int | None = None) -> None:
+        super().__init__(description)
+        self.code = code
+        self.description = description
+        self.retry_after = retry_after
+
+    def body(self) -> dict[str, object]:
+        """Return the answer in Telegram's shape."""
+        answer: dict[str, object] = {"ok": False, "error_code": self.code, "description": self.description}
+        if self.retry_after is not None:
+            answer["parameters"] = {"retry_after": self.retry_after}
+        return answer
+
+
+class Fail(Struct, frozen=True):
+    """An error that a test asks for; its description follows from the status unless given."""
+
+    status: int
+    description: str = ""
+
+    def refusal(self) -> Refusal:
+        """Return the error as the server raises it."""
+        usual = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 409: "Conflict"}
+        usual |= {429: "Too Many Requests", 500: "Internal Server Error", 502: "Bad Gateway"}
+        return Refusal(self.status, self.description or usual.get(self.status, "Error"))
+
+
+def bad_request(what: str) -> Refusal:
+    """Return a 400."""
+    return Refusal(400, f"Bad Request: {what}")
+
+
+def forbidden(what: str) -> Refusal:
+    """Return a 403."""
+    return Refusal(403, f"Forbidden: {what}")
+
+
+def conflict(what: str) -> Refusal:
+    """Return a 409."""
+    return Refusal(409, f"Conflict: {what}")
+
+
+def flooded(seconds: int) -> Refusal:
+    """Return a 429 that says how long to wait."""
+    return Refusal(429, f"Too Many Requests: retry after {seconds}", retry_after=seconds)

@@ -1,0 +1,201 @@
+"""A Bot API server on loopback: real HTTP, strict, with the people of a test behind it."""
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from talaria.testing.telegram_server.chat import Chat
+from talaria.testing.telegram_server.faults import Broken, Faults
+from talaria.testing.telegram_server.files import LARGEST_UPLOAD
+from talaria.testing.telegram_server.messages import Message
+from talaria.testing.telegram_server.methods import METHODS, Method
+from talaria.testing.telegram_server.office import Office
+from talaria.testing.telegram_server.parts import BotCommand
+from talaria.testing.telegram_server.places import ChatType, Place, User
+from talaria.testing.telegram_server.refusals import Fail, Refusal
+from talaria.testing.telegram_server.requests import read_request, shown
+from talaria.testing.telegram_server.updates import Update
+from talaria.testing.telegram_server.webhook import Delivered
+from talaria.testing.telegram_server.world import World
+
+TOKEN = "7000000001:AAH-loopback-token-for-tests-only-000000"  # noqa: S105 - of a bot that exists in tests only
+
+
+class Call(Struct, frozen=True):
+    """One request that has been answered: what was asked and the whole answer."""
+
+    method: str
+    parameters: dict[str, Any]
+    status: int
+    answer: Any
+
+
+class TelegramServer:
+    """A Bot API server at a free port of loopback; ``async with`` starts and ends it.
+
+    ``privacy`` is Telegram's privacy mode: in groups the bot sees only what is meant for it. ``topics`` lets it open
+    topics in private chats. ``calls`` has all requests that were answered, in order,
+    ``deliveries`` all attempts to reach the webhook, ``menus`` the commands that were set, by scope and language.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str = TOKEN,
+        username: str = "talaria_bot",
+        privacy: bool = False,
+        topics: bool = False,
+        port: int = 0,
+    ) -> None:
+        self.token = token
+        self.bot = User(id=int(token.partition(":")[0]), first_name="Talaria", username=username, is_bot=True)
+        self.calls: list[Call] = []
+        self._faults = Faults()
+        self._port = port
+        self._office = Office(self.bot, privacy=privacy, topics=topics)
+        self._world = World(self._office)
+        self.deliveries: list[Delivered] = self._world.webhook.attempts
+        self.menus: dict[tuple[object, str], list[BotCommand]] = self._world.menus
+        self._arrived: list[str] = []
+        self._group = asyncio.TaskGroup()
+        self._delivery: asyncio.Task[None] | None = None
+        application = web.Application(client_max_size=2 * LARGEST_UPLOAD)
+        application.router.add_route("*", "/bot{token}/{method}", self._answer)
+        application.router.add_get("/file/bot{token}/{path:.+}", self._download)
+        self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=0.01)
+
+    @property
+    def url(self) -> str:
+        """Where to reach it."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def base_url(self) -> str:
+        """What stands before the token in the addresses of methods."""
+        return f"{self.url}/bot"
+
+    @property
+    def base_file_url(self) -> str:
+        """What stands before the token in the addresses of files."""
+        return f"{self.url}/file/bot"
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        self._port = self._runner.addresses[0][1]
+        await self._group.__aenter__()
+        self._delivery = self._group.create_task(self._world.webhook.deliver())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._delivery is not None:
+            self._delivery.cancel()
+        await self._group.__aexit__(None, None, None)
+        await self._runner.cleanup()
+
+    def user(self, name: str, *, username: str = "") -> User:
+        """Return the person of that name."""
+        return self._world.person(name, username or f"{name.lower()}_of_tests")
+
+    def private(self, user: User) -> Chat:
+        """Return the chat of a person with the bot; it has been started."""
+        place = Place(id=user.id, type="private", first_name=user.first_name, username=user.username)
+        return Chat(self._world.rooms.get(user.id) or self._world.add(place, [user], admin=False))
+
+    def group(
+        self, title: str, *members: User, kind: ChatType = "group", admin: bool = False, username: str = ""
+    ) -> Chat:
+        """Open a group, a supergroup or a channel with the bot in it; its first member owns it."""
+        number = self._world.free_id(large=kind != "group")
+        place = Place(id=number, type=kind, title=title, username=username)
+        return Chat(self._world.add(place, members, admin=admin or kind == "channel"))
+
+    def forum(self, title: str, *members: User, admin: bool = True) -> Chat:
+        """Open a supergroup with topics; as an administrator the bot may make topics too."""
+        place = Place(id=self._world.free_id(large=True), type="supergroup", title=title, is_forum=True)
+        return Chat(self._world.add(place, members, admin=admin))
+
+    def redeliver(self, update: Update | Message, *, times: int = 2) -> None:
+        """Deliver an update, or the one that a message came with, so many times more."""
+        found = update.update if isinstance(update, Message) else update
+        if found is None:
+            raise LookupError("The bot was never told of this message.")
+        self._office.updates.put_again(found, times)
+
+    def flood(self, *, after: int, retry_after: int) -> None:
+        """Let so many messages and edits pass, then refuse them with 429 for so many seconds."""
+        self._faults.flood(after=after, retry_after=retry_after)
+
+    def fail(self, method: str, status: int, times: int = 1, *, description: str = "") -> None:
+        """Answer so many calls with an error; the method ``*`` is any."""
+        self._faults.add(Broken(method, times, fail=Fail(status, description)))
+
+    def hang(self, method: str, *, times: float = float("inf"), done: bool = False) -> None:
+        """Accept calls and never answer; with ``done`` they take effect all the same. `recover` ends it."""
+        self._faults.add(Broken(method, times, loss="hang", done=done))
+
+    def lose(self, method: str, *, times: float = 1, done: bool = True) -> None:
+        """Break the connection in place of an answer, by default after the call has taken effect."""
+        self._faults.add(Broken(method, times, loss="drop", done=done))
+
+    def recover(self) -> None:
+        """End all faults; what hangs already hangs on."""
+        self._faults.clear()
+
+    def drop_connections(self) -> None:
+        """Break all connections that clients have open now."""
+        for connection in self._runner.server.connections if self._runner.server else []:
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    async def called(self, method: str, times: int = 1, *, within: float = 10) -> None:
+        """Wait until a method has been called so many times, answered or not."""
+        await self._office.changes.until(lambda: self._arrived.count(method) >= times, within=within)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["method"]
+        method = METHODS.get(name.lower())
+        parameters: dict[str, object] = {}
+        try:
+            parameters = await read_request(request)
+            self._arrived.append(method.name if method else name)
+            self._office.changes.happened()
+            result = await self._do(request, method, parameters)
+            status, answer = 200, {"ok": True, "result": result}
+        except Refusal as refusal:
+            status, answer = refusal.code, refusal.body()
+        body = msgspec.json.encode(answer)
+        self.calls.append(Call(method.name if method else name, shown(parameters), status, msgspec.json.decode(body)))
+        self._office.changes.happened()
+        return web.Response(status=status, body=body, content_type="application/json")
+
+    async def _do(self, request: web.Request, method: Method | None, parameters: dict[str, object]) -> object:
+        """Run a method, unless a fault is in its way."""
+        if request.match_info["token"] != self.token:
+            raise Refusal(401, "Unauthorized")
+        if method is None:
+            raise Refusal(404, "Not Found")
+        broken = self._faults.take(method.name)
+        if broken is None or broken.done:
+            self._faults.check_flood(method.name)
+            result = await method.call(self._world, parameters)
+        if broken is None:
+            return result
+        if broken.fail is not None:
+            raise broken.fail.refusal()
+        if broken.loss == "drop" and request.transport is not None:
+            request.transport.abort()
+        return await asyncio.Event().wait()
+
+    async def _download(self, request: web.Request) -> web.Response:
+        file = self._office.files.at(request.match_info["path"])
+        if request.match_info["token"] != self.token or file is None:
+            refusal = Refusal(404, "Not Found") if file is None else Refusal(401, "Unauthorized")
+            return web.json_response(refusal.body(), status=refusal.code)
+        return web.Response(body=file.data, content_type="application/octet-stream")

@@ -1,0 +1,75 @@
+"""Everything that the bot's account can reach."""
+
+from collections.abc import Iterable
+
+from talaria.testing.telegram_server.messages import Message
+from talaria.testing.telegram_server.office import Office
+from talaria.testing.telegram_server.parts import BotCommand
+from talaria.testing.telegram_server.places import Place, User
+from talaria.testing.telegram_server.refusals import bad_request
+from talaria.testing.telegram_server.room import Room
+from talaria.testing.telegram_server.webhook import Webhook
+
+_FIRST_PERSON = 5_000_000_001
+_FIRST_GROUP = -4_000_000_001
+_FIRST_SUPERGROUP = -1_002_000_000_001
+
+
+class World:
+    """People, chats, the webhook and the menus of commands."""
+
+    def __init__(self, office: Office) -> None:
+        self.office = office
+        self.people: dict[int, User] = {office.bot.id: office.bot}
+        self.rooms: dict[int, Room] = {}
+        self.webhook = Webhook(office)
+        self.menus: dict[tuple[object, str], list[BotCommand]] = {}
+
+    def person(self, name: str, username: str) -> User:
+        """Return the person of that name; the first time they are made."""
+        for user in self.people.values():
+            if user.first_name == name and not user.is_bot:
+                return user
+        # Ids of people are larger than 32 bits nowadays; clients that store them must know.
+        user = User(id=_FIRST_PERSON + len(self.people), first_name=name, username=username)
+        self.people[user.id] = user
+        return user
+
+    def add(self, place: Place, members: Iterable[User], *, admin: bool) -> Room:
+        """Open a chat."""
+        room = self.rooms[place.id] = Room(self.office, place, members, admin=admin)
+        return room
+
+    def free_id(self, *, large: bool) -> int:
+        """Return an id for a new group; supergroups and channels have larger ones."""
+        return (_FIRST_SUPERGROUP if large else _FIRST_GROUP) - len(self.rooms)
+
+    def room(self, chat_id: int | str) -> Room:
+        """Return the chat that a request names, by number or by ``@name``."""
+        room = self.rooms.get(chat_id) if isinstance(chat_id, int) else None
+        if isinstance(chat_id, str) and chat_id.startswith("@"):
+            wanted = chat_id[1:].lower()
+            room = next(
+                (
+                    one
+                    for one in self.rooms.values()
+                    if one.place.type != "private" and one.place.username.lower() == wanted
+                ),
+                None,
+            )
+        if room is None:
+            raise bad_request("chat not found")
+        return room
+
+    def writable(self, chat_id: int | str) -> Room:
+        """Return a chat in which the bot may write."""
+        room = self.room(chat_id)
+        room.let_in()
+        return room
+
+    def message(self, room: Room, message_id: int, purpose: str) -> Message:
+        """Return a message that a request names, or refuse it."""
+        message = room.find(message_id)
+        if message is None:
+            raise bad_request(f"message to {purpose} not found")
+        return message
