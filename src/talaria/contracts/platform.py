@@ -58,7 +58,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     ``external_id`` is the network's own id of it: the same one again is a redelivery. ``addressed`` says that it is
     meant for us: a private chat, a mention, a reply to one of our messages. ``button`` is the value of a button that
-    was pressed, with ``message_id`` the message that it hangs on.
+    was pressed, with ``message_id`` the message that it hangs on. ``edited`` says that this is the new text of a
+    message that was there before.
     """
 
     external_id: str
@@ -72,6 +73,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     chat_name: str = ""
     addressed: bool = True
     button: str = ""
+    edited: bool = False
 
 
 class Button(Struct, frozen=True):
