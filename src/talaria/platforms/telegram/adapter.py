@@ -1,0 +1,139 @@
+"""A bot on Telegram: an implementation of `Platform` over the Bot API."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from telegram import BotCommand
+
+from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
+from talaria.core.addresses import Address
+from talaria.core.errors import BadCredentials, PlatformError, Rejected
+from talaria.platforms.telegram.calls import Calls
+from talaria.platforms.telegram.downloads import DOWNLOAD_LIMIT, save
+from talaria.platforms.telegram.incoming import Account, Arrival, read_updates
+from talaria.platforms.telegram.outgoing import FILE_LIMIT, TEXT_LIMIT, menu, topic_name
+from talaria.platforms.telegram.polling import Polling
+from talaria.platforms.telegram.posting import Posting
+from talaria.platforms.telegram.settings import TelegramSettings
+from talaria.platforms.telegram.webhook import Hook
+
+_ABILITIES = Abilities(
+    text_limit=TEXT_LIMIT,
+    text_unit="utf16",
+    edits=True,
+    edit_pace=timedelta(seconds=1.5),
+    typing=True,
+    buttons=True,
+    threads=True,
+    exclusive=True,
+    file_limit=FILE_LIMIT,
+)
+_BEST_EFFORT = timedelta(seconds=5)
+
+log = logging.getLogger(__name__)
+
+
+class Telegram:
+    """One bot; ``commands`` are the names and help of what its menu offers.
+
+    Messages can be sent whether it is connected or not. Whoever made it closes it.
+    """
+
+    def __init__(self, settings: TelegramSettings, commands: Sequence[tuple[str, str]] = ()) -> None:
+        self.name = settings.name
+        self.abilities = _ABILITIES
+        self._settings = settings
+        self._commands = menu(commands)
+        self._calls = Calls(settings)
+        self._posting = Posting(self._calls, settings)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[AsyncIterator[Incoming]]:
+        """Log in and yield what people do; an update is confirmed when the next one is asked for."""
+        account = await self._log_in()
+        if self._settings.webhook is None:
+            await self._calls.ask(self._calls.bot.delete_webhook(drop_pending_updates=False))
+            polling = Polling(self._calls, self._settings)
+            try:
+                yield self._polled(polling, account)
+            finally:
+                await polling.part()
+        else:
+            hook = Hook(self._calls, self._settings.webhook, self._settings.token)
+            async with hook.serve():
+                yield self._handed(hook, account)
+
+    async def send(self, to: Address, content: Content, key: str) -> MessageRef:
+        """Post one message, further files behind it; Telegram has no use for a key."""
+        return await self._posting.send(to, content)
+
+    async def edit(self, ref: MessageRef, content: Content) -> None:
+        """Replace the text and the buttons of a posted message."""
+        await self._posting.edit(ref, content)
+
+    async def show_typing(self, to: Address) -> None:
+        """Show for five seconds that an answer is being written."""
+        thread = int(to.thread_id) if to.thread_id else None
+        await self._calls.ask(self._calls.bot.send_chat_action(to.chat_id, "typing", message_thread_id=thread))
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Download a file into a folder under a safe name and return where it is."""
+        if attachment.size > DOWNLOAD_LIMIT:
+            raise Rejected(f"Telegram gives bots files of at most {DOWNLOAD_LIMIT // 1024**2} MB")
+        file = await self._calls.ask(self._calls.bot.get_file(attachment.reference))
+        data = await self._calls.ask(file.download_as_bytearray(), self._settings.file_patience)
+        return await asyncio.to_thread(save, bytes(data), attachment.name, folder)
+
+    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
+        """Open a topic in a group with topics or in a private chat; ``None`` where Telegram does not allow it."""
+        try:
+            topic = await self._calls.ask(self._calls.bot.create_forum_topic(parent_chat_id, topic_name(name)))
+        except Rejected as error:
+            log.info("no topic in chat %s: %s", parent_chat_id, error)
+            return None
+        return str(topic.message_thread_id)
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._calls.close()
+
+    async def _log_in(self) -> Account:
+        me = await self._calls.ask(self._calls.bot.get_me())
+        if self._commands:
+            entries = [BotCommand(one.name, one.help) for one in self._commands]
+            await self._try(self._calls.bot.set_my_commands(entries))
+        return Account(self.name, me.id, me.username or "", self._settings.group_mode)
+
+    async def _polled(self, polling: Polling, account: Account) -> AsyncIterator[Incoming]:
+        async for updates in polling.batches():
+            for arrival in read_updates(updates, account):
+                if arrival.incoming is not None:
+                    await self._answer_callback(arrival)
+                    yield arrival.incoming
+                polling.confirm(arrival.last_update)
+
+    async def _handed(self, hook: Hook, account: Account) -> AsyncIterator[Incoming]:
+        async for handed in hook.updates():
+            for arrival in read_updates([handed.update], account):
+                if arrival.incoming is not None:
+                    await self._answer_callback(arrival)
+                    yield arrival.incoming
+            handed.settle(taken=True)
+
+    async def _answer_callback(self, arrival: Arrival) -> None:
+        """Let the button stop turning."""
+        if arrival.callback:
+            await self._try(self._calls.bot.answer_callback_query(arrival.callback))
+
+    async def _try(self, call: Awaitable[object]) -> None:
+        """Ask for something that a conversation can do without."""
+        try:
+            await self._calls.ask(call, _BEST_EFFORT)
+        except BadCredentials:
+            raise
+        except PlatformError as error:
+            log.warning("%s: %s", self.name, error)

@@ -1,0 +1,121 @@
+"""From our vocabulary to Telegram's: texts with marks, keyboards, names of files, menus of commands."""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Literal
+
+from msgspec import Struct
+
+from talaria.contracts.platform import Button
+from talaria.core.errors import Rejected
+from talaria.core.messages import File, Image
+from talaria.platforms.telegram.entities import Formatted, assemble, utf16_length
+from talaria.platforms.telegram.markdown import read_markdown
+
+TEXT_LIMIT = 4096
+CAPTION_LIMIT = 1024
+FILE_LIMIT = 50 * 1024 * 1024
+PICTURE_LIMIT = 10 * 1024 * 1024
+TOPIC_NAME_LIMIT = 128
+_VALUE_LIMIT = 64
+_LABEL_LIMIT = 64
+_ROW_WIDTH = 24
+_MOST_COMMANDS = 100
+_HELP_LIMIT = 256
+
+_LINE_ENDS = re.compile(r"\r\n?")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_HALVES = re.compile(r"[\ud800-\udfff]")
+_COMMAND = re.compile(r"[a-z0-9_]{1,32}")
+_UNSAFE = re.compile(r"[^\w.()+, @-]+")
+_PICTURES = frozenset({"image/jpeg", "image/png", "image/webp"})
+_VOICES = frozenset({"audio/ogg", "audio/opus", "audio/ogg; codecs=opus"})
+
+FileKind = Literal["photo", "voice", "document"]
+
+
+class MenuEntry(Struct, frozen=True):
+    """A command in the menu of a bot."""
+
+    name: str
+    help: str
+
+
+def format_text(source: str, limit: int = TEXT_LIMIT) -> Formatted:
+    """Return Markdown as a text with marks, never longer than the limit when the source is not.
+
+    Where marks would make it longer, or leave nothing to see, it is the source itself. Raises `Rejected` for a text
+    without anything in it, or one that is too long.
+    """
+    source = sendable(source).strip("\n")
+    if not source.strip():
+        raise Rejected("there is nothing to send")
+    for aligned in (True, False):
+        formatted = assemble(read_markdown(source, aligned_tables=aligned))
+        if formatted.text.strip() and utf16_length(formatted.text) <= limit:
+            return formatted
+    if utf16_length(source) > limit:
+        raise Rejected(f"a message has at most {limit} characters there, this one has {utf16_length(source)}")
+    return Formatted(source)
+
+
+def sendable(text: str) -> str:
+    """Return a text without characters that cannot travel or that nobody could see."""
+    return _HALVES.sub("\ufffd", _CONTROLS.sub("", _LINE_ENDS.sub("\n", text)))
+
+
+def arrange(buttons: Sequence[Button]) -> list[list[Button]]:
+    """Return rows of buttons: short ones side by side. Raises `Rejected` for a value that is too long."""
+    rows: list[list[Button]] = []
+    room = 0
+    for button in buttons:
+        if not 1 <= len(button.value.encode()) <= _VALUE_LIMIT:
+            raise Rejected(f"the value of a button has 1 to {_VALUE_LIMIT} bytes there: {button.value!r}")
+        label = sendable(button.label).strip()[:_LABEL_LIMIT] or button.value
+        if len(label) > room:
+            rows.append([])
+            room = _ROW_WIDTH
+        room -= max(len(label), _ROW_WIDTH // 4)
+        rows[-1].append(Button(label, button.value))
+    return rows
+
+
+def kind_of(file: File | Image, size: int) -> FileKind:
+    """Return as what a file is shown; a picture that is too large for one is a document."""
+    if isinstance(file, Image) or file.media_type in _PICTURES:
+        return "photo" if file.media_type in _PICTURES and size <= PICTURE_LIMIT else "document"
+    return "voice" if file.media_type in _VOICES else "document"
+
+
+def name_of(file: File | Image) -> str:
+    """Return the name under which a file is sent."""
+    if isinstance(file, File) and file.name:
+        return safe_name(file.name)
+    address = file.source.partition("?")[0]
+    fallback = f"picture.{file.media_type.rpartition('/')[2]}"
+    return safe_name(PurePath(address).name if not address.startswith("data:") else fallback)
+
+
+def safe_name(name: str, *, longest: int = 100) -> str:
+    """Return a file name that is one part of a path, hides nothing and keeps its ending."""
+    last = sendable(name).replace("\\", "/").rpartition("/")[2]
+    clean = _UNSAFE.sub("_", last).strip(" .")
+    stem, dot, ending = clean.rpartition(".")
+    if not dot or len(ending) > 10:
+        return clean[:longest].strip(" .") or "file"
+    return f"{stem[: longest - len(ending) - 1].strip(' .') or 'file'}.{ending}"
+
+
+def menu(commands: Sequence[tuple[str, str]]) -> list[MenuEntry]:
+    """Return what can stand in the menu of (name, help): names that Telegram takes, as many as fit."""
+    return [
+        MenuEntry(name, " ".join(sendable(text).split())[:_HELP_LIMIT] or name)
+        for name, text in commands
+        if _COMMAND.fullmatch(name)
+    ][:_MOST_COMMANDS]
+
+
+def topic_name(name: str) -> str:
+    """Return a name for a topic, on one line and short enough."""
+    return " ".join(sendable(name).split())[:TOPIC_NAME_LIMIT] or "Conversation"

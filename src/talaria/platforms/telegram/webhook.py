@@ -1,0 +1,112 @@
+"""Updates that Telegram hands over itself: each is acknowledged when the next one is asked for."""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+from telegram import Update
+
+from talaria.core.errors import Unreachable
+from talaria.platforms.telegram.calls import Calls, read_raw
+from talaria.platforms.telegram.incoming import ALLOWED_UPDATES
+from talaria.platforms.telegram.settings import Webhook
+
+_HEADER = "X-Telegram-Bot-Api-Secret-Token"
+_LARGEST = 4 * 1024 * 1024
+_TAKEN_WITHIN = 25.0
+_LOOK_AFTER = timedelta(seconds=60)
+
+
+class Handed(Struct, frozen=True):
+    """An update, and what Telegram waits for: whether it was taken."""
+
+    update: Update
+    taken: asyncio.Future[bool]
+
+    def settle(self, *, taken: bool) -> None:
+        """Let Telegram know that the update was received, or that it has to come again."""
+        if not self.taken.done():
+            self.taken.set_result(taken)
+
+
+class Hook:
+    """The server that Telegram calls."""
+
+    def __init__(self, calls: Calls, settings: Webhook, token: str) -> None:
+        self._calls = calls
+        self._settings = settings
+        self._secret = settings.secret or sha256(f"webhook:{token}".encode()).hexdigest()
+        self._waiting: asyncio.Queue[Handed] = asyncio.Queue()
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[None]:
+        """Listen, and ask Telegram to call; what it cannot hand over afterwards it keeps."""
+        app = web.Application(client_max_size=_LARGEST)
+        app.router.add_post(urlsplit(self._settings.public_url).path or "/", self._receive)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, self._settings.host, self._settings.port).start()
+            except OSError as error:
+                raise Unreachable(f"nothing can be received at port {self._settings.port}: {error}") from error
+            await self._announce()
+            yield
+        finally:
+            while not self._waiting.empty():
+                self._waiting.get_nowait().settle(taken=False)
+            await runner.cleanup()
+
+    async def updates(self) -> AsyncIterator[Handed]:
+        """Yield what Telegram hands over. Raises `Unreachable` when it does not call here any more."""
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_AFTER.total_seconds()):
+                    handed = await self._waiting.get()
+            except TimeoutError:
+                info = await self._calls.ask(self._calls.bot.get_webhook_info())
+                if info.url != self._settings.public_url:
+                    raise Unreachable("somebody has taken the webhook of this bot away") from None
+                continue
+            if not handed.taken.done():
+                try:
+                    yield handed
+                finally:
+                    handed.settle(taken=False)
+
+    async def _announce(self) -> None:
+        # One connection at a time, so that what people write arrives in its order.
+        await self._calls.ask(
+            self._calls.bot.set_webhook(
+                self._settings.public_url,
+                max_connections=1,
+                allowed_updates=ALLOWED_UPDATES,
+                secret_token=self._secret,
+            )
+        )
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        if not hmac.compare_digest(request.headers.get(_HEADER, "").encode(), self._secret.encode()):
+            return web.Response(status=403)
+        try:
+            raw = msgspec.json.decode(await request.read(), type=dict[str, Any])
+        except msgspec.DecodeError:
+            return web.Response(status=400)
+        update = read_raw(raw)
+        if update is None:
+            return web.Response()  # it would come again for ever
+        handed = Handed(update, asyncio.get_running_loop().create_future())
+        self._waiting.put_nowait(handed)
+        try:
+            async with asyncio.timeout(_TAKEN_WITHIN):
+                return web.Response(status=200 if await handed.taken else 503)
+        except TimeoutError:
+            return web.Response(status=503)
