@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.tools.calls import call_from
 
 import talaria
 from talaria.contracts.tool import Call, Deed, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
+from talaria.core.session_context import SessionContext
 from talaria.tools.code.tool import CallTool, ExecuteCode, ExecuteCodeArguments
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
 
@@ -100,9 +102,17 @@ async def test_a_failure_shows_the_models_code_and_nothing_of_ours(tmp_path: Pat
 
 async def test_secrets_of_the_environment_do_not_reach_the_code(tmp_path: Path) -> None:
     environment = {"PATH": os.defpath, "SOME_API_KEY": "secret", "HOME": "/nowhere", "PYTHONSTARTUP": "x"}
-    code = "import os\nprint(sorted(k for k in os.environ if not k.startswith('LC_')), input() if 0 else '')"
+    code = "import os\nprint(sorted(k for k in os.environ if not k.startswith(('LC_', 'TALARIA_'))))"
     text = await execute(tmp_path, code, call=call_from(tmp_path, environment=environment))
     assert text == "['HOME', 'PATH']"
+
+
+async def test_the_code_is_told_whose_turn_it_is(tmp_path: Path) -> None:
+    left_behind = {"PATH": os.defpath, "TALARIA_SESSION_KEY": "another"}
+    context = SessionContext(session_id="abc", chat_id="7")
+    call = msgspec.structs.replace(call_from(tmp_path, environment=left_behind), context=context)
+    code = "import os\nprint([os.environ['TALARIA_SESSION_' + name] for name in ('ID', 'CHAT_ID', 'KEY')])"
+    assert await execute(tmp_path, code, call=call) == "['abc', '7', '']"
 
 
 async def test_long_output_is_cut_in_the_middle(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.tools.calls import call_from
 from talaria.contracts.tool import Call
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
+from talaria.core.session_context import SessionContext
 from talaria.tools.output import FullOutputs
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
@@ -175,8 +176,13 @@ async def test_secrets_of_the_environment_stay_away_until_exported(folder: Path,
 
 
 async def test_variables_of_the_session_reach_the_command(shell: Shell) -> None:
-    shell.workspace.set_environment({**shell.workspace.environment, "TALARIA_SESSION_ID": "abc"})
-    assert (await shell.run("echo $TALARIA_SESSION_ID")).startswith("abc\n")
+    left_behind = {"TALARIA_SESSION_ID": "another", "TALARIA_CRON_AUTO_DELIVER_CHAT_ID": "another"}
+    shell.workspace.set_environment({**shell.workspace.environment, **left_behind})
+    shell.call = msgspec.structs.replace(shell.call, context=SessionContext(session_id="abc", chat_id="7"))
+    told = 'set -u; echo "[$TALARIA_SESSION_ID][$TALARIA_SESSION_CHAT_ID][$TALARIA_CRON_AUTO_DELIVER_CHAT_ID]"'
+    assert (await shell.run(told)).startswith("[abc][7][]\n")
+    await shell.run("export TALARIA_SESSION_ID=forged")
+    assert (await shell.run(told)).startswith("[abc][7][]\n")
 
 
 async def test_binary_output_is_replaced_not_refused(shell: Shell) -> None:

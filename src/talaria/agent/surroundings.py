@@ -9,6 +9,7 @@ from talaria.agent.budget import Budget, Unlimited
 from talaria.contracts.tool import Deed, Effect, Person, Workspace
 from talaria.core.events import TurnEvent
 from talaria.core.messages import Message
+from talaria.core.session_context import SessionContext
 
 Verdict = Literal["allow", "deny"]
 
@@ -42,6 +43,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     budget: Budget = Unlimited()
     joined: Callable[[], Awaitable[list[Message]]] = nobody_joined
     stopped: Callable[[], bool] = bool
+    context: SessionContext = SessionContext()
 
 
 class Limits(Struct, frozen=True):

@@ -4,7 +4,7 @@ import hashlib
 from asyncio import TaskGroup
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -25,6 +25,7 @@ from talaria.app.goals import goal_follower
 from talaria.app.personalities import read_personality
 from talaria.app.subcommands import load
 from talaria.app.toolsets import Workbench, make_tools
+from talaria.app.workplaces import Workplace
 from talaria.contracts.follower import Ending, Follower
 from talaria.contracts.models import Chosen, ModelInfo
 from talaria.contracts.provider import Effort, Provider
@@ -33,6 +34,8 @@ from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session, SessionFilter
 from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound
+from talaria.core.ids import SessionId
+from talaria.core.session_context import SessionContext, variables
 from talaria.goals.keeping import goal_caps
 from talaria.sessions.approvals import SessionApprover
 from talaria.sessions.branching import lineage, session_account
@@ -59,7 +62,10 @@ _MICRODOLLARS = 1_000_000
 
 
 async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
-    """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
+    """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened.
+
+    Only its workplace stays, if the chat was told to keep that.
+    """
     store, models = house.store, house.models
     found, kept = await store.read(lambda tx: _find(tx, wish))
     settings = _with_choices(house.settings, kept, wish.model)
@@ -67,6 +73,8 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     chain, helpers = models.chain(chosen), models.auxiliary(chosen)
     notes = await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits)) if chosen.limits else []
     session = found or await _new_session(store, wish, chosen.model)
+    context = structs.replace(wish.context, source=wish.source, session_id=session.id)
+    place = await _workplace(house, wish, context, stack)
     bench = Workbench(
         settings=settings,
         profile=house.profile,
@@ -78,21 +86,16 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         model=_info(chain),
         seer=_seer(helpers),
         past=await store.read(lambda tx: lineage(tx, session)),
+        processes=place.processes,
     )
-    tools, remarks = await _tools(house, bench, wish, jobs)
-    calls = ModelCalls(chain)
+    tools, remarks = await _tools(house, bench, wish, jobs, context)
     auxiliary = Auxiliary(ModelCalls(helpers))
     toolbox = Toolbox(tools)
     prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox, kept, session.owner))
-    agent = _agent(bench, prefix, toolbox, calls, auxiliary)
+    agent = _agent(bench, prefix, toolbox, ModelCalls(chain), auxiliary)
     questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
-    workspace = await _workspace(house, bench)
-    desk = await _desk(house, bench, session, questions, emit, _vouched(wish), workspace)
-    desk = structs.replace(
-        desk,
-        beforehand=lambda: keep_prefix(store, session.id, prefix),
-        followers=(*desk.followers, *wish.followers, goal_follower(bench, desk, auxiliary, lasting=wish.lasting)),
-    )
+    desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
+    desk = structs.replace(_followed(desk, bench, wish, prefix, auxiliary), context=context)
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=wish.titled)
     stack.push_async_callback(conversation.close)
     return Chat(
@@ -103,7 +106,8 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         provider=chosen.provider,
         why=_why(chosen, kept, wish),
         info=bench.model,
-        workspace=workspace,
+        workspace=place.workspace,
+        keep_workplace=place.keep,
         notes=(*notes, *remarks, *_sandbox_note(settings)),
     )
 
@@ -159,7 +163,7 @@ def _find(tx: Transaction, wish: ChatWish) -> tuple[Session | None, Preferences]
 
 
 async def _tools(
-    house: "House", bench: Workbench, wish: ChatWish, jobs: TaskGroup
+    house: "House", bench: Workbench, wish: ChatWish, jobs: TaskGroup, context: SessionContext
 ) -> tuple[Sequence[Tool], Sequence[str]]:
     """Return what the agent can do, with a sentence for each server of the settings that is not there."""
     if wish.tools is not None:
@@ -169,7 +173,7 @@ async def _tools(
         return own, ()
     logs = house.profile.logs_folder
     join = load("talaria.app.servers").join_servers
-    others, notes = await join(house.settings.mcp, house.secrets, logs, bench.closing, jobs)
+    others, notes = await join(house.settings.mcp, house.secrets, logs, bench.closing, jobs, variables(context))
     return [*own, *(tool for tool in others if tool.name not in house.settings.tools.disabled)], notes
 
 
@@ -208,12 +212,16 @@ def _tiers(bench: Workbench, wish: ChatWish, personality: str, owner: str) -> Ti
     )
 
 
-async def _workspace(house: "House", bench: Workbench) -> LocalWorkspace:
-    workspace = LocalWorkspace(bench.folder, house.environment, secrets=[secret.name for secret in KNOWN_SECRETS])
-    kept = await bench.store.read(lambda tx: tx.state.get(f"workspace:{bench.session_id}"))
+async def _workplace(house: "House", wish: ChatWish, context: SessionContext, stack: AsyncExitStack) -> Workplace:
+    """Return where the conversation works: as it was left in this process, else as the store remembers it."""
+    session_id = SessionId(context.session_id)
+    workspace = LocalWorkspace(wish.folder, house.environment, secrets=[secret.name for secret in KNOWN_SECRETS])
+    kept = await house.store.read(lambda tx: tx.state.get(f"workspace:{session_id}"))
     if kept is not None:
         workspace.restore(kept.value)
-    return workspace
+    place = house.workplaces.enter(session_id, workspace, variables(context))
+    stack.callback(house.workplaces.leave, session_id)
+    return place
 
 
 async def _desk(
@@ -241,8 +249,18 @@ async def _desk(
         limits=_limits(house.settings),
         mask=house.mask,
         owner=session.owner,
+        lease=timedelta(seconds=house.settings.gateway.lease_seconds),
         budget=_budget(house.settings, bench.store, session),
         followers=(_WorkspaceKeeper(workspace), *await _exports(house.settings, bench, session)),
+    )
+
+
+def _followed(desk: Desk, bench: Workbench, wish: ChatWish, prefix: Prefix, auxiliary: Auxiliary) -> Desk:
+    """Return the desk with what runs before the first turn, and with all who hear of turns."""
+    return structs.replace(
+        desk,
+        beforehand=lambda: keep_prefix(bench.store, bench.session_id, prefix),
+        followers=(*desk.followers, *wish.followers, goal_follower(bench, desk, auxiliary, lasting=wish.lasting)),
     )
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from talaria.agent.auxiliary import Auxiliary
 from talaria.app.toolsets import Workbench, sandbox_of
 from talaria.contracts.tool import Deed, Effect
+from talaria.core.session_context import current_context, for_child
 from talaria.goals.following import GoalFollower
 from talaria.goals.goal import Allowance
 from talaria.goals.judge import Judge
@@ -77,7 +78,8 @@ class Verification:
         return Evidence(code, self._desk.mask(readable(bytes(heard))) + remark)
 
     async def _start(self, command: str, hear: Callable[[bytes], None]) -> Child:
-        folder, environment = self._desk.workspace.folder, dict(self._desk.workspace.environment)
+        context = current_context() or self._desk.context
+        folder, environment = self._desk.workspace.folder, for_child(self._desk.workspace.environment, context)
         sandbox = await asyncio.to_thread(sandbox_of, self._bench)
         argv = sandbox.wrap(shell_argv(command), folder) if sandbox else shell_argv(command)
         return await self._processes.start(argv, folder=folder, environment=environment, heard=hear)

@@ -17,10 +17,12 @@ from talaria.app.racks import ProfileKnowledge, ProfileSettings
 from talaria.app.secrecy import secret_values
 from talaria.app.shell import LocalShell
 from talaria.app.stores import open_store
+from talaria.app.workplaces import Workplaces
 from talaria.commands.house import Identity
 from talaria.contracts.store import Store
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session
+from talaria.core.ids import SessionId
 from talaria.core.wording import find_zone
 from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
@@ -50,6 +52,7 @@ class House(Struct, frozen=True, kw_only=True):
     models: Models
     mask: Callable[[str], str]
     shell: LocalShell
+    workplaces: Workplaces
     notes: tuple[str, ...] = ()
 
     @property
@@ -90,6 +93,10 @@ class House(Struct, frozen=True, kw_only=True):
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
         return await open_chat(self, wish, emit, stack, jobs)
 
+    def end_workplace(self, session_id: SessionId) -> bool:
+        """End what a conversation that is over left running; ``False`` where there was nothing."""
+        return self.workplaces.end(session_id)
+
 
 def open_house(
     settings: Settings, profile: Profile, secrets: Secrets, environment: Mapping[str, str], stack: AsyncExitStack
@@ -97,13 +104,15 @@ def open_house(
     """Open what conversations share; leaving ``stack`` closes it."""
     profile.prepare()
     mask = masking(secret_values(settings, secrets))
-    stack.callback(close_log, open_log(profile, settings.log.level, mask))
+    stack.callback(close_log, open_log(profile, settings.log.level, mask, settings.log.format))
     store, notes = open_store(settings, profile)
     stack.push_async_callback(store.close)
     models = Models(settings, secrets, profile.folder)
     stack.push_async_callback(models.close)
     shell = LocalShell()
     stack.callback(shell.close)
+    workplaces = Workplaces()
+    stack.callback(workplaces.close)
     return House(
         identity=_identity(settings, profile),
         settings_rack=ProfileSettings(settings, profile, environment),
@@ -114,6 +123,7 @@ def open_house(
         models=models,
         mask=mask,
         shell=shell,
+        workplaces=workplaces,
         notes=tuple(notes),
     )
 

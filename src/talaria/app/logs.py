@@ -3,18 +3,37 @@
 import logging
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from talaria.core.errors import StoreUnavailable
+from talaria.core.session_context import current_context
 from talaria.settings.files import make_folder
 from talaria.settings.profiles import Profile
 
 LOG_NAME = "talaria.log"
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LogFormat = Literal["text", "json"]
+_FORMAT = "%(asctime)s %(levelname)s %(name)s%(whose)s: %(message)s"
 _MOST_BYTES = 5_000_000
 
 
-def open_log(profile: Profile, level: str, mask: Callable[[str], str]) -> logging.Handler:
+class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of the log for programs; ``session`` and ``turn`` are those in which it was written, if it was in any."""
+
+    at: datetime
+    level: str
+    logger: str
+    message: str
+    session: str = ""
+    turn: str = ""
+    platform: str = ""
+    error: str = ""
+
+
+def open_log(profile: Profile, level: str, mask: Callable[[str], str], style: LogFormat = "text") -> logging.Handler:
     """Send what Talaria logs to the profile's log; close the handler in the end."""
     make_folder(profile.logs_folder)
     path = profile.logs_folder / LOG_NAME
@@ -23,7 +42,7 @@ def open_log(profile: Profile, level: str, mask: Callable[[str], str]) -> loggin
         handler = logging.StreamHandler(os.fdopen(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a"))
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be written: {error.strerror}.") from error
-    handler.setFormatter(_Masked(mask))
+    handler.setFormatter(_Structured(mask) if style == "json" else _Masked(mask))
     logger = logging.getLogger("talaria")
     logger.addHandler(handler)
     logger.setLevel(level.upper())
@@ -40,14 +59,45 @@ def close_log(handler: logging.Handler) -> None:
 
 
 class _Masked(logging.Formatter):
-    """Formats a record, its traceback included, and masks what must not be read."""
+    """Formats a record, its traceback included, says whose turn it is of, and masks what must not be read."""
 
     def __init__(self, mask: Callable[[str], str]) -> None:
         super().__init__(_FORMAT)
         self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
+        record.whose = _whose()
         return self._mask(super().format(record))
+
+
+class _Structured(logging.Formatter):
+    """Formats a record as one line of JSON; each text is masked before it is quoted."""
+
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        super().__init__()
+        self._mask = mask
+
+    def format(self, record: logging.LogRecord) -> str:
+        context = current_context()
+        line = LogLine(
+            at=datetime.fromtimestamp(record.created, UTC),
+            level=record.levelname.lower(),
+            logger=record.name,
+            message=self._mask(record.getMessage()),
+            session=context.session_id if context else "",
+            turn=context.turn_id if context else "",
+            platform=context.platform if context else "",
+            error=self._mask(self.formatException(record.exc_info)) if record.exc_info else "",
+        )
+        return msgspec.json.encode(line).decode()
+
+
+def _whose() -> str:
+    """Return the session and the turn of the present context: a record is formatted where it was made."""
+    context = current_context()
+    if context is None or not context.session_id:
+        return ""
+    return f" [{context.session_id}{context.turn_id and '/'}{context.turn_id}]"
 
 
 def _make_room(path: Path) -> None:

@@ -23,12 +23,14 @@ async def join_servers(
     log_folder: Path,
     closing: AsyncExitStack,
     jobs: asyncio.TaskGroup,
+    variables: Mapping[str, str],
 ) -> tuple[list[Tool], list[str]]:
     """Return the tools of all servers that can be reached, and a sentence for each that cannot.
 
-    They stay connected, by a task of ``jobs``, until ``closing`` ends.
+    They stay connected, by a task of ``jobs``, until ``closing`` ends. Those that run here find ``variables`` in their
+    environment.
     """
-    wanted, notes = _described(accounts, secrets)
+    wanted, notes = _described(accounts, secrets, variables)
     if not wanted:
         return [], notes
     try:
@@ -45,26 +47,28 @@ async def join_servers(
     return servers.tools, [*notes, *(_without(*problem) for problem in servers.problems.items())]
 
 
-def _described(accounts: Mapping[str, McpAccount], secrets: Secrets) -> tuple[list[McpServer], list[str]]:
+def _described(
+    accounts: Mapping[str, McpAccount], secrets: Secrets, variables: Mapping[str, str]
+) -> tuple[list[McpServer], list[str]]:
     wanted: list[McpServer] = []
     notes: list[str] = []
     for name, account in accounts.items():
         try:
             if account.enabled:
-                wanted.append(_server(name, account, secrets))
+                wanted.append(_server(name, account, secrets, variables))
         except (NotFound, Refused) as error:
             notes.append(_without(name, str(error)))
     return wanted, notes
 
 
-def _server(name: str, account: McpAccount, secrets: Secrets) -> McpServer:
+def _server(name: str, account: McpAccount, secrets: Secrets, variables: Mapping[str, str]) -> McpServer:
     if bool(account.command) == bool(account.url):
         raise Refused(f"set either mcp.{name}.command or mcp.{name}.url")
     return McpServer(
         name=name,
         command=account.command,
         args=account.args,
-        env={key: filled_in(value, secrets) for key, value in account.env.items()},
+        env={**variables, **{key: filled_in(value, secrets) for key, value in account.env.items()}},
         url=account.url,
         headers={key: filled_in(value, secrets) for key, value in account.headers.items()},
         include=account.include,

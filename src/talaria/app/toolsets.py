@@ -52,7 +52,7 @@ class Toolset(Struct, frozen=True):
 class Workbench(Struct, frozen=True, kw_only=True):
     """What tools are made of; ``closing`` takes what has to be let go of in the end.
 
-    ``past`` are the conversations from which this one branched off.
+    ``past`` are the conversations from which this one branched off. ``processes`` outlast the tools, if they are given.
     """
 
     settings: Settings
@@ -65,6 +65,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     seer: tuple[Provider, str] | None = None
     model: ModelInfo
     past: tuple[SessionId, ...] = ()
+    processes: Processes | None = None
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
@@ -119,8 +120,10 @@ def _state(kind: type[Tool], toolset: str, settings: Settings) -> ToolState:
 
 
 def _terminal(bench: Workbench) -> list[Tool]:
-    processes = Processes()
-    bench.closing.callback(processes.close)
+    processes = bench.processes
+    if processes is None:
+        processes = Processes()
+        bench.closing.callback(processes.close)
     return [Terminal(processes, bench.outputs, sandbox=sandbox_of(bench))]
 
 

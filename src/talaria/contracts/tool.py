@@ -10,6 +10,7 @@ from msgspec import Struct
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image
+from talaria.core.session_context import SessionContext, for_child
 
 
 class Effect(Enum):
@@ -66,6 +67,7 @@ class Call(Struct, frozen=True, kw_only=True):
     """What a tool may know of the call it serves.
 
     ``call_tool`` runs another tool by its name and its arguments as JSON, under the same approval and record.
+    ``context`` tells whose turn it is.
     """
 
     id: str
@@ -75,6 +77,12 @@ class Call(Struct, frozen=True, kw_only=True):
     progress: Callable[[str], None]
     call_tool: Callable[[str, str], Awaitable[ToolOutput]] = no_other_tool
     owner: str = ""
+    context: SessionContext = SessionContext()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment for a child process: that of the workspace, and what tells of this turn."""
+        return for_child(self.workspace.environment, self.context)
 
 
 class Tool(Protocol):

@@ -18,7 +18,13 @@ class Address(Struct, frozen=True, omit_defaults=True):
 
 
 class Route(Struct, frozen=True, omit_defaults=True):
-    """Where the reply to something goes, fixed when that was admitted; ``reply_to`` is the message that it answers."""
+    """Where the reply to something goes, fixed when that was admitted; ``reply_to`` is the message that it answers.
+
+    ``user_id`` and ``user_name`` are whom it answers, which in a group is not always the same person.
+    """
 
     address: Address
     reply_to: str = ""
+    user_id: str = ""
+    user_name: str = ""
+    chat_name: str = ""

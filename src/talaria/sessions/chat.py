@@ -1,5 +1,6 @@
 """What a front door asks for when it opens a conversation, and what it gets."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -7,6 +8,7 @@ from msgspec import Struct
 from talaria.contracts.follower import Follower
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.tool import Tool, Workspace
+from talaria.core.session_context import SessionContext
 from talaria.sessions.conversation import Conversation
 from talaria.sessions.questions import Questions
 
@@ -17,7 +19,7 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     ``resume`` is an id, a title or a part of one; ``latest`` goes on with the last one of this source. Where nobody
     attends, questions are answered with no at once. ``lasting`` says that the place stays open behind the reply, so
     that a goal may go on there. ``owner`` and ``audience`` are those of a new conversation; ``followers`` hear of its
-    turns as well.
+    turns as well. ``context`` is what the front door knows of the place.
     """
 
     source: str
@@ -34,12 +36,18 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     owner: str = ""
     audience: str = ""
     followers: tuple[Follower, ...] = ()
+    context: SessionContext = SessionContext()
+
+
+def _nothing_to_keep() -> None:
+    """Keep nothing."""
 
 
 class Chat(Struct, frozen=True, kw_only=True):
     """An open conversation; ``notes`` are sentences that the person should read first.
 
-    ``why`` is a sentence about why this model answers.
+    ``why`` is a sentence about why this model answers. ``keep_workplace`` lets folder and processes of the conversation
+    outlast its closing, for whoever opens it next in this process.
     """
 
     conversation: Conversation
@@ -50,4 +58,5 @@ class Chat(Struct, frozen=True, kw_only=True):
     why: str
     info: ModelInfo
     workspace: Workspace
+    keep_workplace: Callable[[], None] = _nothing_to_keep
     notes: tuple[str, ...] = ()

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.budget import Budget, Unlimited
@@ -18,7 +19,9 @@ from talaria.contracts.tool import Person, Workspace
 from talaria.core.events import TurnAnswered, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
-from talaria.sessions.lane import admit, arrival, work_off
+from talaria.core.session_context import SessionContext, bound
+from talaria.sessions.context import turn_context
+from talaria.sessions.lane import LEASE, admit, arrival, work_off
 from talaria.sessions.side_jobs import SideJobs
 from talaria.sessions.turn_log import STEERING, StoredTurn
 from talaria.sessions.worker import Worker
@@ -29,7 +32,8 @@ _LAST_WORDS = 5.0
 class Desk(Struct, frozen=True, kw_only=True):
     """Where the turns of a conversation take place, and under which limits.
 
-    ``beforehand`` runs before the first turn; ``followers`` hear of each turn that ends.
+    ``beforehand`` runs before the first turn; ``followers`` hear of each turn that ends. ``context`` is what is known
+    of the place.
     """
 
     emit: Callable[[TurnEvent], None]
@@ -42,6 +46,8 @@ class Desk(Struct, frozen=True, kw_only=True):
     beforehand: Callable[[], Awaitable[None]] | None = None
     followers: tuple[Follower, ...] = ()
     mask: Callable[[str], str] = str
+    context: SessionContext = SessionContext()
+    lease: timedelta = LEASE
 
 
 class Conversation:
@@ -68,6 +74,7 @@ class Conversation:
         self._beside = SideJobs(session_id, jobs)
         self._begun = False
         self._steered = False
+        self._context = structs.replace(desk.context, session_id=session_id)
 
     @property
     def busy(self) -> bool:
@@ -144,18 +151,27 @@ class Conversation:
         return await window.shrink(self._desk.emit)
 
     async def _work_off(self) -> TurnEnd | None:
-        return await work_off(self._store, self.session_id, self._take_turn, finishing=self._finish)
+        with bound(self._context):
+            return await work_off(
+                self._store, self.session_id, self._take_turn, lease=self._desk.lease, finishing=self._finish
+            )
 
     def _finish(self, tx: Transaction, ending: Ending) -> None:
         for follower in self._desk.followers:
             follower.turn_ended(tx, ending)
 
     async def _take_turn(self, turn: StoredTurn) -> TurnEnd:
+        """Take a turn that knows whose it is, and nothing of the one whose task it may have been started from."""
+        context = turn_context(self._context, turn, self._desk.workspace.folder)
+        with bound(context):
+            return await self._worked_on(turn, context)
+
+    async def _worked_on(self, turn: StoredTurn, context: SessionContext) -> TurnEnd:
         if self._desk.beforehand is not None and not self._begun:
             await self._desk.beforehand()
         self._begun = True
         try:
-            end = await self._agent.take_turn(turn, self._surroundings(turn), self._desk.limits)
+            end = await self._agent.take_turn(turn, self._surroundings(turn, context), self._desk.limits)
         except asyncio.CancelledError:
             if self._lane.stopping:
                 self.follow()
@@ -166,8 +182,9 @@ class Conversation:
         return end
 
     async def _follow(self, follower: Follower) -> None:
-        if await follower.follow_up():
-            self.wake()
+        with bound(self._context):
+            if await follower.follow_up():
+                self.wake()
 
     async def _tend(self) -> None:
         """Do what can wait until the reply is out: a title, and a summary of what grows too long."""
@@ -190,7 +207,7 @@ class Conversation:
 
         await self._store.write(name)
 
-    def _surroundings(self, turn: StoredTurn) -> Surroundings:
+    def _surroundings(self, turn: StoredTurn, context: SessionContext) -> Surroundings:
         async def joined() -> list[Message]:
             steered, self._steered = self._steered, False
             return await turn.let_join() if steered else []
@@ -205,4 +222,5 @@ class Conversation:
             budget=self._desk.budget,
             joined=joined,
             stopped=lambda: self._lane.stopping,
+            context=context,
         )

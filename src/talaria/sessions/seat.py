@@ -15,6 +15,7 @@ from talaria.core.events import TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Part
 from talaria.sessions.chat import Chat, ChatWish
+from talaria.sessions.context import place_context, set_current_session_id
 
 Emit = Callable[[TurnEvent], None]
 
@@ -33,7 +34,8 @@ class ChatOpener(Protocol):
 class Seat:
     """One place; ``wish`` says how conversations are opened there.
 
-    ``key`` and ``address`` are those of a place that is bound to its conversation, so that it is found again.
+    ``key`` and ``address`` are those of a place that is bound to its conversation, so that it is found again. A place
+    without an address is the only one of its process, a terminal: the environment tells which conversation is open.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class Seat:
         """Open the same conversation anew, if that can be done: its model or its tools are others now."""
         wish = structs.replace(self.wish, resume=self.session_id, latest=False)
         async with AsyncExitStack() as stack:
-            self._chat = chat = await self.opener.open_chat(wish, self._emit, stack, self.jobs)
+            self._chat = chat = await self._opened(wish, stack)
             before, self._stack = self._stack, stack.pop_all()
         await before.aclose()
         return await self._begin(chat)
@@ -124,15 +126,29 @@ class Seat:
         if beside:
             await asyncio.wait(beside)
         await self._leave()
+        if self._address is None:
+            set_current_session_id("")
+
+    async def release(self) -> None:
+        """Let go of the conversation, but not of its folder and processes: `open` finds them again."""
+        if self._chat is None:
+            return
+        self.wish = structs.replace(self.wish, resume=self.session_id, latest=False)
+        self._chat.keep_workplace()
+        await self._close()
+
+    async def _opened(self, wish: ChatWish, stack: AsyncExitStack) -> Chat:
+        wish = structs.replace(wish, context=place_context(wish.context, self.key, self._address))
+        return await self.opener.open_chat(wish, self._emit, stack, self.jobs)
 
     async def _open(self, wish: ChatWish) -> Chat:
-        chat = await self.opener.open_chat(wish, self._emit, self._stack, self.jobs)
+        chat = await self._opened(wish, self._stack)
         return await self._begin(chat)
 
     async def _change_to(self, wish: ChatWish) -> Chat:
         """Open another conversation and leave this one then: one that cannot be opened changes nothing."""
         async with AsyncExitStack() as stack:
-            chat = await self.opener.open_chat(wish, self._emit, stack, self.jobs)
+            chat = await self._opened(wish, stack)
             await self._leave()
             await self.store.write(lambda tx: self._bring(tx, chat.conversation.session_id))
             self._stack = stack.pop_all()
@@ -141,6 +157,8 @@ class Seat:
     async def _begin(self, chat: Chat) -> Chat:
         self._chat = chat
         session_id = chat.conversation.session_id
+        if self._address is None:
+            set_current_session_id(session_id)
         if await self.store.read(lambda tx: _is_unfinished(tx, session_id)):
             chat.conversation.wake()
         chat.conversation.follow()

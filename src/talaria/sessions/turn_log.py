@@ -13,6 +13,7 @@ from talaria.contracts.stores.inbox import SessionClaim
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.turns import TurnState
 from talaria.contracts.turn_log import BegunCall, ModelStep
+from talaria.core.addresses import Route
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import TurnId
 from talaria.core.messages import Message, ToolCall, ToolResult
@@ -45,7 +46,8 @@ _decode_result = msgspec.json.Decoder(ToolResult).decode
 class StoredTurn:
     """Implements `TurnLog`.
 
-    ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all.
+    ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all. ``route`` is
+    where its reply goes.
     """
 
     def __init__(
@@ -55,11 +57,14 @@ class StoredTurn:
         turn_id: TurnId,
         finishing: Finishing,
         clock: Clock | None = None,
+        *,
+        route: Route | None = None,
     ) -> None:
         self.session_id = claim.session_id
+        self.turn_id = turn_id
+        self.route = route
         self._store = store
         self._claim = claim
-        self._turn_id = turn_id
         self._finishing = finishing
         self._steps: dict[str, int] = {}
         self._waiting: list[Callable[[Transaction], None]] = []
@@ -78,7 +83,7 @@ class StoredTurn:
         request, at = _encode(CallRecord(call, summary)).decode(), self._clock.now()
 
         def work(tx: Transaction) -> None:
-            self._steps[call.id] = tx.turns.begin_step(self._turn_id, TOOL, call.name, request, at)
+            self._steps[call.id] = tx.turns.begin_step(self.turn_id, TOOL, call.name, request, at)
 
         await self._record(work, may_wait=may_wait)
 
@@ -87,13 +92,13 @@ class StoredTurn:
         text, at = _encode(result).decode(), self._clock.now()
 
         def work(tx: Transaction) -> None:
-            tx.turns.end_step(self._turn_id, self._steps[call.id], text, at)
+            tx.turns.end_step(self.turn_id, self._steps[call.id], text, at)
 
         await self._record(work, may_wait=may_wait)
 
     async def begun_calls(self) -> list[BegunCall]:
         """Return the calls of this turn's last reply that had begun before it was resumed."""
-        steps = await self._store.read(lambda tx: tx.turns.steps(self._turn_id))
+        steps = await self._store.read(lambda tx: tx.turns.steps(self.turn_id))
         last_reply = max((step.number for step in steps if step.kind == MODEL), default=0)
         return [
             BegunCall(_decode_call(step.request).call.id, _decode_result(step.result) if step.result else None)
@@ -105,9 +110,9 @@ class StoredTurn:
         """End the turn, together with its reply and with whatever waits for it; a second end changes nothing."""
 
         def work(tx: Transaction) -> None:
-            if tx.turns.end(self._turn_id, *_outcome(end)):
+            if tx.turns.end(self.turn_id, *_outcome(end)):
                 self._append(tx, [reply] if reply else [], step)
-                self._finishing(tx, Ending(self.session_id, self._turn_id, end, reply))
+                self._finishing(tx, Ending(self.session_id, self.turn_id, end, reply))
 
         await self._write(work)
 
@@ -148,8 +153,8 @@ class StoredTurn:
             tx.messages.append(self.session_id, messages)
         if step is not None:
             tx.sessions.add_usage(self.session_id, step.usage)
-            number = tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}")
-            tx.turns.end_step(self._turn_id, number, _encode(step).decode())
+            number = tx.turns.begin_step(self.turn_id, MODEL, step.model, "{}")
+            tx.turns.end_step(self.turn_id, number, _encode(step).decode())
 
 
 def _outcome(end: TurnEnd) -> tuple[TurnState, str]:

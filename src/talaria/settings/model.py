@@ -132,6 +132,10 @@ class Log(Section, frozen=True):
         Literal["debug", "info", "warning", "error"],
         Meta(description="The least important messages that are still logged.", extra=_LIVE),
     ] = "info"
+    format: Annotated[
+        Literal["text", "json"],
+        Meta(description="Lines for people, or a JSON object in each line for programs; both name session and turn."),
+    ] = "text"
 
 
 class Model(Section, frozen=True):

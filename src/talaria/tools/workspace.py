@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from talaria.core.session_context import without_context
+
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:API_?)?(?:KEYS?|TOKENS?|SECRETS?|CREDENTIALS?|AUTH|PAT)(?:$|_(?!SOCK))"
     r"|APIKEY|PASSWORD|PASSWD|PASSPHRASE|(?:^|_)PASS$|(?:TOKEN|SECRET)$",
@@ -21,12 +23,13 @@ _OF_THE_SHELL = {"_", "SHLVL"}
 class LocalWorkspace:
     """A folder on this machine.
 
-    What the person's environment holds of secrets stays out; what a command exports later is kept, whatever its name.
+    What the person's environment holds of secrets, or of another conversation, stays out; what a command exports later
+    is kept, whatever its name.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str], *, secrets: Collection[str] = ()) -> None:
         self.folder = folder.absolute()
-        self._given = without_secrets(environment, secrets)
+        self._given = without_context(without_secrets(environment, secrets))
         self.environment: Mapping[str, str] = dict(self._given)
 
     def resolve(self, path: str) -> Path:
@@ -43,6 +46,11 @@ class LocalWorkspace:
         """Have these variables in every later command, instead of those that there were."""
         self.environment = {name: value for name, value in values.items() if name not in _OF_THE_SHELL}
 
+    def tell(self, variables: Mapping[str, str]) -> None:
+        """Have these variables of the conversation in every later command, and none of any other."""
+        self._given = {**without_context(self._given), **variables}
+        self.environment = {**without_context(self.environment), **variables}
+
     def snapshot(self) -> str:
         """Return folder and changes of the environment as text for the store.
 
@@ -51,7 +59,7 @@ class LocalWorkspace:
         now = without_secrets(self.environment)
         changed = {name: value for name, value in now.items() if self._given.get(name) != value}
         kept = {name: value for name, value in changed.items() if _is_storable(name, value)}
-        removed = [name for name in self._given if name not in self.environment]
+        removed = [name for name in self._given if name not in self.environment and not name.startswith(_OF_THE_TURN)]
         return msgspec.json.encode(_Snapshot(str(self.folder), kept, removed)).decode()
 
     def restore(self, text: str) -> None:

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
 from talaria.core.errors import ToolFailed
+from talaria.core.session_context import for_child
 from talaria.tools.code.child import Child, Output, Request, Wrap, running
 
 CallTool = Callable[[str, str], Awaitable[ToolOutput]]
@@ -56,7 +57,7 @@ class ExecuteCode:
         """Return what the code printed, or fail with that and with how it ended."""
         output = Output(call.progress)
         workspace = call.workspace
-        environment = _harmless(workspace.environment)
+        environment = for_child(_harmless(workspace.environment), call.context)
         async with running(
             arguments.code, folder=workspace.folder, environment=environment, output=output, wrap=self._wrap
         ) as child:

@@ -58,7 +58,7 @@ class Terminal:
         _check(arguments.command)
         remarks: list[str] = []
         folder = _folder(arguments, call, remarks)
-        before = dict(call.workspace.environment)
+        before = call.environment
         argv = shell_argv(arguments.command)
         if self._sandbox is not None:
             argv = self._sandbox.wrap(argv, folder)

@@ -1,0 +1,290 @@
+"""Whose turn it is: carried by the context of each task and thread, and never seen by another turn."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from tests.agent.workshop import Allow, Echo, Nobody, Word, Workshop, workshop
+from tests.commands.desk import open_desk
+
+from talaria.agent.auxiliary import Auxiliary
+from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.tool import Call, Tool
+from talaria.core.addresses import Address, Route
+from talaria.core.events import TurnAnswered
+from talaria.core.ids import SessionId, new_id
+from talaria.core.messages import Message, Text
+from talaria.core.session_context import FIELDS, SessionContext, bound, current_context
+from talaria.sessions.context import (
+    async_delivery_supported,
+    clear_session_vars,
+    get_session_env,
+    set_current_session_id,
+    set_session_vars,
+)
+from talaria.sessions.conversation import Conversation, Desk
+from talaria.sessions.lane import arrival
+from talaria.settings.environment import process_environment
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
+from talaria.tools.workspace import LocalWorkspace
+
+T = TypeVar("T")
+ID, CHAT, PLATFORM = "TALARIA_SESSION_ID", "TALARIA_SESSION_CHAT_ID", "TALARIA_SESSION_PLATFORM"
+CRON_CHAT = "TALARIA_CRON_AUTO_DELIVER_CHAT_ID"
+
+
+def apart(work: Callable[[], T]) -> T:
+    """Do something in a context in which nothing was ever bound."""
+    return Context().run(work)
+
+
+def seen() -> dict[str, str]:
+    return {name: get_session_env(name, "nothing") for name in FIELDS}
+
+
+def test_the_names_are_those_that_were_promised() -> None:
+    session = ("PLATFORM", "SOURCE", "CHAT_ID", "CHAT_NAME", "THREAD_ID", "USER_ID", "USER_NAME", "KEY", "ID")
+    cron = ("PLATFORM", "CHAT_ID", "THREAD_ID")
+    assert set(FIELDS) == {f"TALARIA_SESSION_{name}" for name in (*session, "MESSAGE_ID")} | {
+        f"TALARIA_CRON_AUTO_DELIVER_{name}" for name in cron
+    }
+
+
+def test_what_is_given_is_bound_and_the_rest_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in FIELDS:
+        monkeypatch.setenv(name, "of the environment")
+
+    def work() -> None:
+        set_session_vars(platform="telegram", chat_id=7, user_id=None, session_key="k", cron_auto_deliver_chat_id="9")
+        given = {PLATFORM: "telegram", CHAT: "7", "TALARIA_SESSION_KEY": "k", CRON_CHAT: "9"}
+        assert seen() == {name: given.get(name, "") for name in FIELDS}
+        set_session_vars(chat_id="8")
+        assert seen() == {name: "8" if name == CHAT else "" for name in FIELDS}
+
+    apart(work)
+
+
+def test_an_unknown_value_is_refused() -> None:
+    with pytest.raises(TypeError, match="colour"):
+        apart(lambda: set_session_vars(colour="red"))
+
+
+def test_what_was_cleared_is_empty_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in FIELDS:
+        monkeypatch.setenv(name, "of the environment")
+
+    def work() -> None:
+        tokens = set_session_vars(platform="api", async_delivery=False, cron_auto_deliver_chat_id="9")
+        assert not async_delivery_supported()
+        clear_session_vars(tokens)
+        assert set(seen().values()) == {""}
+        assert async_delivery_supported()
+
+    apart(work)
+
+
+def test_where_nothing_was_bound_the_environment_counts_then_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CHAT, raising=False)
+    monkeypatch.setenv(ID, "outer")
+    assert apart(lambda: (get_session_env(ID, "x"), get_session_env(CHAT, "x"), get_session_env(CHAT))) == (
+        "outer",
+        "x",
+        "",
+    )
+    assert apart(async_delivery_supported)
+    assert apart(current_context) is None
+
+
+def test_the_current_session_moves_the_context_and_the_environment_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ID, "before")
+
+    def work() -> tuple[str, str, str]:
+        set_session_vars(session_id="one", chat_id="7")
+        set_current_session_id("two")
+        return get_session_env(ID), get_session_env(CHAT), process_environment()[ID]
+
+    assert apart(work) == ("two", "7", "two")
+    assert apart(lambda: get_session_env(ID)) == "two"
+
+    def unbound() -> tuple[str, str]:
+        set_current_session_id("three")
+        return get_session_env(ID), get_session_env(CHAT, "none")
+
+    assert apart(unbound) == ("three", "none")
+
+
+def test_a_block_binds_all_of_it_and_gives_back_what_was_there() -> None:
+    def work() -> None:
+        with bound(SessionContext(session_id="outer", thread_id="t", cron_auto_deliver_chat_id="9")):
+            with bound(SessionContext(session_id="inner")):
+                assert seen() == {name: "inner" if name == ID else "" for name in FIELDS}
+            assert (get_session_env(ID), get_session_env("TALARIA_SESSION_THREAD_ID")) == ("outer", "t")
+        assert current_context() is None
+
+    apart(work)
+
+
+async def test_hundreds_of_interleaved_turns_and_their_threads_see_their_own_values_only() -> None:
+    chance = random.Random(7)
+    finished = 0
+
+    async def child(own: dict[str, str]) -> None:
+        await asyncio.sleep(chance.random() / 200)
+        assert seen() == own
+
+    async def turn(number: int, pool: ThreadPoolExecutor) -> None:
+        nonlocal finished
+        tokens = set_session_vars(
+            platform=f"network-{number % 5}", chat_id=number, session_id=f"s{number}", async_delivery=bool(number % 2)
+        )
+        own = seen()
+        assert own[ID] == f"s{number}"
+        loop = asyncio.get_running_loop()
+        for _ in range(4):
+            await asyncio.sleep(chance.random() / 200)
+            assert await asyncio.to_thread(seen) == own
+            assert await loop.run_in_executor(pool, copy_context().run, seen) == own
+            async with asyncio.TaskGroup() as group:
+                group.create_task(child(own))
+            assert async_delivery_supported() == bool(number % 2)
+        clear_session_vars(tokens)
+        assert set((await asyncio.to_thread(seen)).values()) == {""}
+        finished += 1
+
+    with ThreadPoolExecutor(8) as pool:
+        async with asyncio.TaskGroup() as group:
+            for number in range(400):
+                group.create_task(turn(number, pool), context=Context())
+    assert finished == 400
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path) as shop:
+        shop.server.answering(_one_call)
+        yield shop
+
+
+def _one_call(received: Received) -> Say:
+    return Say(calls=[Ask("echo", {})]) if received.json["messages"][-1]["role"] == "user" else Say("ok")
+
+
+async def test_turns_of_many_conversations_at_once_are_told_apart(shop: Workshop) -> None:
+    told: dict[str, list[dict[str, str]]] = {}
+
+    async def tell(arguments: Word, call: Call) -> str:
+        here, there = seen(), await asyncio.to_thread(seen)
+        assert here == there == {name: value for name, value in call.environment.items() if name in FIELDS}
+        told.setdefault(call.session_id, []).append(here)
+        return "told"
+
+    async with asyncio.TaskGroup() as jobs:
+        talks = [await _open(shop, Echo(does=tell), jobs=jobs) for _ in range(50)]
+        async with asyncio.TaskGroup() as group:
+            for number, talk in enumerate(talks):
+                group.create_task(_three_turns(shop, talk, number))
+        for talk in talks:
+            await talk.close()
+    for number, talk in enumerate(talks):
+        assert [
+            (one[ID], one[CHAT], one["TALARIA_SESSION_USER_NAME"], one["TALARIA_SESSION_MESSAGE_ID"])
+            for one in told[talk.session_id]
+        ] == [(talk.session_id, str(number), f"user {count}", f"m{count}") for count in range(3)]
+
+
+async def _three_turns(shop: Workshop, talk: Conversation, number: int) -> None:
+    for count in range(3):
+        address = Address("telegram", str(number))
+        route = Route(address, f"m{count}", user_id=f"u{count}", user_name=f"user {count}", chat_name="Family")
+        await _arrive(shop, arrival(talk.session_id, "telegram", new_id(), _said("hi"), route=route))
+        assert await talk.work_off() == TurnAnswered("ok")
+
+
+async def _arrive(shop: Workshop, came: Arrival) -> None:
+    await shop.store.write(lambda tx: tx.inbox.add(came))
+
+
+async def test_a_turn_within_another_turn_inherits_nothing_of_it(shop: Workshop) -> None:
+    inner_saw: list[dict[str, str]] = []
+    outer_saw: list[str] = []
+
+    async def look(arguments: Word, call: Call) -> str:
+        inner_saw.append(seen())
+        return "seen"
+
+    async with asyncio.TaskGroup() as jobs:
+        inner = await _open(shop, Echo(does=look), jobs=jobs)
+
+        async def nest(arguments: Word, call: Call) -> str:
+            await inner.say(_said("go"), source="test", external_id=new_id())
+            outer_saw.append(get_session_env(ID))
+            return "nested"
+
+        known = SessionContext(platform="telegram", chat_id="7", cron_auto_deliver_chat_id="9", async_delivery=False)
+        outer = await _open(shop, Echo(does=nest), jobs=jobs, context=known)
+        assert await outer.say(_said("go"), source="test", external_id=new_id()) == TurnAnswered("ok")
+        await inner.close()
+        await outer.close()
+    assert inner_saw == [{name: inner.session_id if name == ID else "" for name in FIELDS}]
+    assert outer_saw == [outer.session_id]
+
+
+async def test_commands_are_told_in_which_conversation_they_run(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "7"), key="k:7") as desk:
+        server.script(Say(calls=[Ask("terminal", {"command": "env | grep ^TALARIA_ | sort"})]))
+        await desk.say("hi")
+        text = "\n".join(text for role, text in await desk.transcript() if role == "tool")
+        for line in ("CHAT_ID=7", f"ID={desk.seat.session_id}", "KEY=k:7", "PLATFORM=telegram", "THREAD_ID="):
+            assert f"TALARIA_SESSION_{line}\n" in text
+        assert desk.seat.chat.workspace.environment[ID] == desk.seat.session_id
+
+
+async def test_a_terminal_tells_by_the_environment_which_conversation_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ID, "of whoever started us")
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        first = desk.seat.session_id
+        assert process_environment()[ID] == first
+        await desk.say("hi")
+        await desk.seat.begin_anew()
+        assert process_environment()[ID] == desk.seat.session_id != first
+        await desk.use(f"/resume {first}")
+        assert process_environment()[ID] == first
+        await desk.use("/branch")
+        assert process_environment()[ID] == desk.seat.session_id != first
+    assert ID not in process_environment()
+
+
+async def test_a_chat_leaves_the_environment_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ID, "of whoever started us")
+    async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "7"), key="k:7"):
+        assert process_environment()[ID] == "of whoever started us"
+
+
+async def _open(
+    shop: Workshop, *tools: Tool, jobs: asyncio.TaskGroup, context: SessionContext | None = None
+) -> Conversation:
+    """Open a conversation of its own on the store of the workshop."""
+    session = await shop.store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
+    desk = Desk(
+        emit=shop.events.append,
+        person=Nobody(),
+        approver=Allow(),
+        workspace=LocalWorkspace(shop.folder, {}),
+        context=context or SessionContext(),
+    )
+    auxiliary, agent = Auxiliary(shop.calls), shop.agent(*tools)
+    return Conversation(shop.store, SessionId(session.id), agent, desk, jobs, auxiliary=auxiliary, titled=False)
+
+
+def _said(text: str) -> Message:
+    return Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
