@@ -1,0 +1,475 @@
+"""Agents that are kept ready: found again, let go of when idle, never under a running turn."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.commands.desk import Desk, open_desk
+
+from talaria.core.addresses import Address
+from talaria.sessions.agent_cache import CAP, IDLE, AgentCache, AgentParts
+from talaria.sessions.seat import Seat
+from talaria.testing.clock import NOON, SettableClock
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.tools.terminal.processes import Child
+
+PARTS = AgentParts(
+    model="large",
+    provider="mine",
+    base_url="https://model.test/v1",
+    api_mode="chat",
+    api_key="sk-proj-one",
+    toolsets=("files", "web"),
+    extras="Be brief.",
+)
+
+# As it was computed by another process: what is kept under it must be found again.
+SIGNATURE = "3ee2e0a85eebb679970d6cdec7375f312c0dd998199829613b08cf7c0d24e8f2"
+
+
+class Kept:
+    """Implements `CachedAgent`: keeps what was done to it."""
+
+    def __init__(self, name: str = "", *, active_at: datetime | None = NOON, busy: bool = False) -> None:
+        self.name = name
+        self.active_at = active_at
+        self.is_busy = busy
+        self.fate: list[str] = []
+        self.may_go = asyncio.Event()
+        self.may_go.set()
+
+    async def release_clients(self) -> None:
+        await self.may_go.wait()
+        assert not self.is_busy
+        self.fate.append("released")
+
+    async def close(self) -> None:
+        assert not self.is_busy
+        self.fate.append("closed")
+
+
+class House:
+    """A cache with what it may keep, by key."""
+
+    def __init__(self, cache: AgentCache[Kept], clock: SettableClock) -> None:
+        self.cache = cache
+        self.clock = clock
+        self.built: list[Kept] = []
+
+    async def get(self, key: str, signature: str = "same", **values: bool) -> Kept:
+        async def build() -> Kept:
+            self.built.append(Kept(key, active_at=self.clock.now(), **values))
+            return self.built[-1]
+
+        return await self.cache.get(key, signature, build)
+
+    @property
+    def keys(self) -> list[str]:
+        return [agent.name for agent in self.built if self.cache.find(agent.name) is agent]
+
+
+@asynccontextmanager
+async def cache_of(cap: int = CAP, idle: timedelta = IDLE) -> AsyncIterator[House]:
+    """Open a cache; when the block ends, all that was to be let go of has been."""
+    clock = SettableClock()
+    async with asyncio.TaskGroup() as jobs:
+        yield House(AgentCache(jobs, cap=cap, idle=idle, clock=clock), clock)
+
+
+async def settled() -> None:
+    """Let tasks that wait for nothing run to their end."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_the_defaults_are_those_that_were_promised() -> None:
+    assert (CAP, IDLE) == (128, timedelta(seconds=3600))
+
+
+def test_a_signature_is_the_same_for_the_same_parts_in_every_process() -> None:
+    again = structs.replace(PARTS, toolsets=("web", "files"))
+    assert [PARTS.signature(), again.signature()] == [SIGNATURE, SIGNATURE]
+    assert "sk-proj" not in PARTS.signature()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "small"},
+        {"provider": "yours"},
+        {"base_url": "https://other.test/v1"},
+        {"api_mode": "responses"},
+        {"api_key": "sk-proj-two"},
+        {"api_key": "sk-proj-one "},
+        {"toolsets": ("files",)},
+        {"extras": "Be long."},
+        {"model": "large\x00mine", "provider": ""},
+    ],
+    ids=str,
+)
+def test_each_part_changes_the_signature(change: dict[str, str]) -> None:
+    assert structs.replace(PARTS, **change).signature() != PARTS.signature()
+
+
+def test_parts_that_flow_into_each_other_have_signatures_of_their_own() -> None:
+    one, other = AgentParts(model="ab", provider="c"), AgentParts(model="a", provider="bc")
+    assert one.signature() != other.signature()
+
+
+async def test_a_hit_is_the_very_same_agent_and_becomes_the_most_recently_used() -> None:
+    async with cache_of(cap=2) as house:
+        first = await house.get("a")
+        await house.get("b")
+        assert await house.get("a") is first
+        await house.get("c")
+        assert house.keys == ["a", "c"]
+    assert [agent.fate for agent in house.built] == [[], ["released"], []]
+
+
+async def test_another_signature_releases_the_old_one_softly_and_builds_anew() -> None:
+    async with cache_of() as house:
+        old = await house.get("a", "one")
+        new = await house.get("a", "two")
+        assert new is not old
+        assert len(house.cache) == 1
+    assert (old.fate, new.fate) == (["released"], [])
+
+
+async def test_an_agent_that_cannot_be_built_leaves_nothing_behind() -> None:
+    async def fail() -> Kept:
+        raise ConnectionError
+
+    async with cache_of() as house:
+        with pytest.raises(ConnectionError):
+            await house.cache.get("a", "same", fail)
+        assert "a" not in house.cache
+        assert (await house.get("a")).name == "a"
+
+
+async def test_of_those_above_the_cap_only_idle_ones_go_and_no_newer_one_instead() -> None:
+    async with cache_of(cap=3) as house:
+        busy = await house.get("a", busy=True)
+        for key in "bcd":
+            await house.get(key)
+        assert house.keys == ["a", "b", "c", "d"]
+        await house.get("e")
+        assert house.keys == ["a", "c", "d", "e"]
+        busy.is_busy = False
+        house.cache.settle()
+        assert house.keys == ["c", "d", "e"]
+
+
+async def test_when_all_that_could_go_are_busy_the_cap_is_passed_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, "talaria.sessions.agent_cache")
+    async with cache_of(cap=2) as house:
+        for key in "abc":
+            await house.get(key, busy=True)
+        assert len(house.cache) == 3
+        assert "mid-turn" in caplog.text
+        for agent in house.built:
+            agent.is_busy = False
+        house.cache.settle()
+        assert house.keys == ["b", "c"]
+
+
+async def test_a_sweep_lets_go_of_the_idle_and_says_how_many() -> None:
+    async with cache_of() as house:
+        for key in "abc":
+            await house.get(key)
+        busy, unknown = await house.get("busy", busy=True), await house.get("unknown")
+        unknown.active_at = None
+        house.clock.advance(timedelta(seconds=3600))
+        assert house.cache.sweep() == 0
+        await house.get("b")
+        house.clock.advance(timedelta(seconds=1))
+        assert house.cache.sweep() == 2
+        assert house.keys == ["b", "busy", "unknown"]
+        busy.is_busy = False
+        assert house.cache.sweep() == 1
+        assert house.cache.sweep() == 0
+    assert [agent.fate for agent in house.built] == [["released"], [], ["released"], ["released"], []]
+
+
+async def test_activity_of_its_own_keeps_an_agent() -> None:
+    async with cache_of() as house:
+        agent = await house.get("a")
+        house.clock.advance(timedelta(hours=2))
+        agent.active_at = house.clock.now() - timedelta(minutes=1)
+        assert house.cache.sweep() == 0
+
+
+async def test_an_agent_that_is_being_built_is_not_busy_for_others() -> None:
+    go_on, building = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> Kept:
+        building.set()
+        await go_on.wait()
+        return Kept("slow")
+
+    async with cache_of(cap=1) as house, asyncio.TaskGroup() as group:
+        slow = group.create_task(house.cache.get("slow", "same", slowly))
+        await building.wait()
+        await house.get("a")
+        await house.get("b")
+        assert house.keys == ["b"]
+        go_on.set()
+        assert (await slow).name == "slow"
+        assert len(house.cache) == 1
+
+
+async def test_those_who_ask_at_once_share_one_agent() -> None:
+    async with cache_of() as house:
+
+        async def build() -> Kept:
+            await asyncio.sleep(0)
+            house.built.append(Kept("a"))
+            return house.built[-1]
+
+        found = await asyncio.gather(*(house.cache.get("a", "same", build) for _ in range(50)))
+        assert len(set(map(id, found))) == len(house.built) == 1
+
+
+async def test_different_signatures_at_once_lose_no_agent() -> None:
+    async with cache_of() as house:
+        await asyncio.gather(*(house.get("a", f"signature {number % 7}") for number in range(60)))
+        assert len(house.cache) == 1
+    assert [agent.fate for agent in house.built] == [["released"]] * (len(house.built) - 1) + [[]]
+
+
+async def test_explicit_eviction_is_soft_and_leaves_other_sessions_alone() -> None:
+    async with cache_of() as house:
+        first, other = await house.get("a"), await house.get("b")
+        assert house.cache.evict("a")
+        assert not house.cache.evict("a")
+        assert await house.get("a") is not first
+        assert await house.get("b") is other
+    assert (first.fate, other.fate) == (["released"], [])
+
+
+async def test_the_end_of_a_session_closes_its_agent() -> None:
+    async with cache_of() as house:
+        agent, other = await house.get("a"), await house.get("b")
+        assert house.cache.end("a")
+        assert not house.cache.end("a")
+    assert (agent.fate, other.fate) == (["closed"], [])
+
+
+@pytest.mark.parametrize(("way", "fate"), [("evict", "released"), ("end", "closed")])
+async def test_what_is_evicted_during_its_turn_goes_when_that_is_over(way: str, fate: str) -> None:
+    async with cache_of() as house:
+        agent = await house.get("a", busy=True)
+        getattr(house.cache, way)("a")
+        await settled()
+        assert agent.fate == []
+        assert await house.get("a") is not agent
+        agent.is_busy = False
+        house.cache.sweep()
+        await settled()
+        assert agent.fate == [fate]
+
+
+async def test_what_is_evicted_before_it_is_built_serves_its_turn_and_goes() -> None:
+    house: House
+    async with cache_of() as house:
+
+        async def build() -> Kept:
+            assert house.cache.evict("a")
+            return Kept("a")
+
+        async with house.cache.using("a", "same", build) as agent:
+            assert "a" not in house.cache
+            await settled()
+            assert agent.fate == []
+        await settled()
+        assert agent.fate == ["released"]
+
+
+async def test_an_agent_that_is_lent_counts_as_busy() -> None:
+    async with cache_of(cap=1) as house:
+
+        async def build() -> Kept:
+            return Kept("a")
+
+        async with house.cache.using("a", "same", build) as agent:
+            house.clock.advance(timedelta(days=1))
+            await house.get("b")
+            house.cache.sweep()
+            await settled()
+            assert (agent.fate, len(house.cache)) == ([], 2)
+        await settled()
+        assert (agent.fate, len(house.cache)) == (["released"], 1)
+
+
+async def test_releasing_holds_up_nobody() -> None:
+    async with cache_of(cap=1) as house:
+        slow = await house.get("slow")
+        slow.may_go.clear()
+        async with asyncio.timeout(5):
+            assert (await house.get("a")).name == "a"
+            assert (await house.get("b")).name == "b"
+        assert slow.fate == []
+        slow.may_go.set()
+    assert slow.fate == ["released"]
+
+
+async def test_a_failed_release_is_logged_and_ends_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Kept):
+        async def release_clients(self) -> None:
+            raise RuntimeError(self.name)
+
+    async def build() -> Kept:
+        return Broken("broken")
+
+    async with cache_of() as house:
+        await house.cache.get("broken", "same", build)
+        house.cache.evict("broken")
+        await settled()
+        assert (await house.get("a")).name == "a"
+    assert "not let go of" in caplog.text
+
+
+async def test_a_thousand_turns_at_once_settle_at_the_cap() -> None:
+    chance = random.Random(11)
+    async with cache_of(cap=16) as house:
+
+        async def turn(number: int) -> None:
+            key = f"k{chance.randrange(200)}"
+
+            async def build() -> Kept:
+                await asyncio.sleep(chance.random() / 500)
+                house.built.append(Kept(key))
+                return house.built[-1]
+
+            async with house.cache.using(key, f"s{number % 2}", build) as agent:
+                assert agent.name == key
+                assert agent.fate == []
+                await asyncio.sleep(chance.random() / 100)
+                assert agent.fate == []
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(1000):
+                group.create_task(turn(number))
+        assert len(house.cache) == 16
+    assert sum(not agent.fate for agent in house.built) == 16
+    assert all(agent.fate in ([], ["released"]) for agent in house.built)
+
+
+class OpenSeat:
+    """Implements `CachedAgent` for a conversation as the gateway keeps it: a seat at which it is open."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self.active_at: datetime | None = NOON
+
+    @property
+    def is_busy(self) -> bool:
+        return self.seat.busy
+
+    async def release_clients(self) -> None:
+        await self.seat.release()
+
+    async def close(self) -> None:
+        await self.seat.close()
+
+
+@asynccontextmanager
+async def chat_with_a_process(home: Path) -> AsyncIterator[tuple[Desk, ModelServer, Child]]:
+    """Open a chat that works in a folder of its own, with a variable and a process in the background."""
+    async with ModelServer() as server, open_desk(home, server, chat=Address("telegram", "7"), key="k:7") as desk:
+        moved = "mkdir sub && cd sub && export MY_TOKEN=hush"
+        server.script(Say(calls=[Ask("terminal", {"command": moved})]), Say("moved"))
+        await desk.say("go there")
+        place = desk.house.workplaces.find(desk.seat.session_id)
+        assert place is not None
+        child = await place.processes.start(
+            ["sleep", "600"],
+            folder=place.workspace.folder,
+            environment={"PATH": "/usr/bin:/bin"},
+            heard=bytearray().extend,
+        )
+        yield desk, server, child
+
+
+def is_alive(child: Child) -> bool:
+    return bool(child.members())
+
+
+async def ended(child: Child) -> bool:
+    """Wait until the whole tree is gone; the system takes a moment to bury what was killed."""
+    async with asyncio.timeout(10):
+        while is_alive(child):  # noqa: ASYNC110 (the system tells us of our own child only)
+            await asyncio.sleep(0.005)
+    return True
+
+
+async def test_folder_variables_and_processes_survive_eviction_and_are_found_again(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, server, child), asyncio.TaskGroup() as jobs:
+        cache: AgentCache[OpenSeat] = AgentCache(jobs)
+
+        async def build() -> OpenSeat:
+            if not desk.seat.is_open:
+                await desk.seat.open()
+            return OpenSeat(desk.seat)
+
+        session_id = desk.seat.session_id
+        first = await cache.get("k:7", "same", build)
+        before = first.seat.chat
+        cache.evict("k:7")
+        async with asyncio.timeout(10):
+            while desk.seat.is_open:  # noqa: ASYNC110 (releasing has no bell)
+                await asyncio.sleep(0.005)
+        assert is_alive(child)
+        await cache.get("k:7", "same", build)
+        assert desk.seat.session_id == session_id
+        assert desk.seat.chat is not before
+        place = desk.house.workplaces.find(session_id)
+        assert place is not None
+        assert child in place.processes.running
+        server.script(Say(calls=[Ask("terminal", {"command": 'echo "$PWD $MY_TOKEN"'})]), Say("there"))
+        await desk.say("where are you?")
+        answers = [text for role, text in await desk.transcript() if role == "tool"]
+        assert answers[-1].startswith(f"{desk.seat.wish.folder}/sub hush\n")
+        prompts = [request.json["messages"][0] for request in server.received]
+        assert all(one == other for one, other in pairwise(prompts))
+        cache.end("k:7")
+    assert await ended(child)
+
+
+async def test_a_reset_ends_what_the_conversation_has_started(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, _, child):
+        session_id = desk.seat.session_id
+        await desk.seat.begin_anew()
+        assert await ended(child)
+        assert desk.house.workplaces.find(session_id) is None
+
+
+async def test_another_model_leaves_processes_alone(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, _, child):
+        await desk.seat.renew()
+        assert is_alive(child)
+
+
+async def test_the_end_of_a_session_that_is_not_open_ends_its_processes_too(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, _, child):
+        session_id = desk.seat.session_id
+        await desk.seat.release()
+        assert is_alive(child)
+        assert desk.house.end_workplace(session_id)
+        assert not desk.house.end_workplace(session_id)
+        assert await ended(child)
+
+
+async def test_the_end_of_the_program_ends_what_was_kept(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, _, child):
+        await desk.seat.release()
+        assert is_alive(child)
+    assert await ended(child)
