@@ -90,12 +90,15 @@ async def settled() -> None:
 
 
 def test_the_defaults_are_those_that_were_promised() -> None:
-    assert (CAP, IDLE) == (128, timedelta(seconds=3600))
+    assert CAP == 128
+    assert IDLE.total_seconds() == 3600
 
 
 def test_a_signature_is_the_same_for_the_same_parts_in_every_process() -> None:
     again = structs.replace(PARTS, toolsets=("web", "files"))
-    assert [PARTS.signature(), again.signature()] == [SIGNATURE, SIGNATURE]
+    computed = PARTS.signature()
+    assert computed == SIGNATURE
+    assert again.signature() == computed
     assert "sk-proj" not in PARTS.signature()
 
 
