@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -59,13 +59,14 @@ class Telegram:
             await self._calls.ask(self._calls.bot.delete_webhook(drop_pending_updates=False))
             polling = Polling(self._calls, self._settings)
             try:
-                yield self._polled(polling, account)
+                async with aclosing(self._polled(polling, account)) as arrivals:
+                    yield arrivals
             finally:
                 await polling.part()
         else:
             hook = Hook(self._calls, self._settings.webhook, self._settings.token)
-            async with hook.serve():
-                yield self._handed(hook, account)
+            async with hook.serve(), aclosing(self._handed(hook, account)) as arrivals:
+                yield arrivals
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
         """Post one message, further files behind it; Telegram has no use for a key."""
@@ -108,21 +109,23 @@ class Telegram:
             await self._try(self._calls.bot.set_my_commands(entries))
         return Account(self.name, me.id, me.username or "", self._settings.group_mode)
 
-    async def _polled(self, polling: Polling, account: Account) -> AsyncIterator[Incoming]:
-        async for updates in polling.batches():
-            for arrival in read_updates(updates, account):
-                if arrival.incoming is not None:
-                    await self._answer_callback(arrival)
-                    yield arrival.incoming
-                polling.confirm(arrival.last_update)
+    async def _polled(self, polling: Polling, account: Account) -> AsyncGenerator[Incoming, None]:
+        async with aclosing(polling.batches()) as batches:
+            async for updates in batches:
+                for arrival in read_updates(updates, account):
+                    if arrival.incoming is not None:
+                        await self._answer_callback(arrival)
+                        yield arrival.incoming
+                    polling.confirm(arrival.last_update)
 
-    async def _handed(self, hook: Hook, account: Account) -> AsyncIterator[Incoming]:
-        async for handed in hook.updates():
-            for arrival in read_updates([handed.update], account):
-                if arrival.incoming is not None:
-                    await self._answer_callback(arrival)
-                    yield arrival.incoming
-            handed.settle(taken=True)
+    async def _handed(self, hook: Hook, account: Account) -> AsyncGenerator[Incoming, None]:
+        async with aclosing(hook.updates()) as updates:
+            async for handed in updates:
+                for arrival in read_updates([handed.update], account):
+                    if arrival.incoming is not None:
+                        await self._answer_callback(arrival)
+                        yield arrival.incoming
+                handed.settle(taken=True)
 
     async def _answer_callback(self, arrival: Arrival) -> None:
         """Let the button stop turning."""

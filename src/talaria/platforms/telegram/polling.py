@@ -1,7 +1,7 @@
 """Updates by long polling: one is confirmed when the next one is asked for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -28,7 +28,7 @@ class Polling:
         self._next: int | None = None
         self._told: int | None = None
 
-    async def batches(self) -> AsyncIterator[Sequence[Update]]:
+    async def batches(self) -> AsyncGenerator[Sequence[Update], None]:
         """Yield what has arrived; the next batch tells Telegram what was confirmed until then."""
         while True:
             updates = await self._ask(self._settings.poll)

@@ -17,14 +17,14 @@ _ABOUT_MARKS = ("can't parse entities", "entity", "entities")
 _WITHOUT_TEXT = "there is no text in the message to edit"
 
 
-class _Parameters(Struct):
+class _Parameters(Struct, frozen=True):
     """What a program can do about an error."""
 
     retry_after: int = 0
     migrate_to_chat_id: int = 0
 
 
-class _Answer(Struct):
+class _Answer(Struct, frozen=True):
     """An answer that says no."""
 
     description: str = ""

@@ -2,7 +2,7 @@
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from hashlib import sha256
@@ -65,7 +65,7 @@ class Hook:
                 self._waiting.get_nowait().settle(taken=False)
             await runner.cleanup()
 
-    async def updates(self) -> AsyncIterator[Handed]:
+    async def updates(self) -> AsyncGenerator[Handed, None]:
         """Yield what Telegram hands over. Raises `Unreachable` when it does not call here any more."""
         while True:
             try:

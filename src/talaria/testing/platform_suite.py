@@ -1,0 +1,399 @@
+"""The contract suite for chat networks: what every adapter has to do, told as tests.
+
+Derive a class whose name begins with ``Test`` from `PlatformSuite`, with a fixture ``far_side`` that gives the other
+end of your network: its people, what they see, and what can go wrong there.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal, Protocol
+
+import pytest
+from msgspec import Struct
+
+from talaria.contracts.platform import Abilities, Button, Content, Incoming, Platform
+from talaria.core.addresses import Address
+from talaria.core.errors import BadCredentials, Rejected, SlowDown, Unreachable
+from talaria.core.messages import File
+
+Trouble = Literal["slow_down", "failing", "silent", "deaf", "cut", "revoked"]
+
+_PATIENCE = 30.0
+_NASTY = (
+    "word *unclosed", "**word", "`word", "```\nword", "[word](", "[word](x", "_word*_", "> word\n>", "# word #",
+    "word & <b>", "word\\", "| word |\n|---|", "word | a\n--|--\n1", "1. word\n   - x\n\n  y", "{word} %s $1 \\1",
+    "word 👩‍👩‍👧 e\u0301 日本 \u202ertl", "word\r\nline\ttab", "word \ud83d half", "word \x00\x07 control", "~~word~",
+    "![word]()", "<https://word.example", "\u200bword",
+)  # fmt: skip
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """A message of ours as a person there sees it."""
+
+    message_id: str
+    text: str
+    reply_to: str = ""
+    buttons: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+class FarSide(Protocol):
+    """The other end of a network.
+
+    ``platform`` is the adapter, not connected yet; it gives up on a silent network within a few seconds. ``private``
+    is a chat with one person, ``group`` and ``thread`` are places with several where the network has such, ``nowhere``
+    is a chat that does not exist. ``secret`` is what the account logs in with.
+    """
+
+    platform: Platform
+    private: Address
+    group: Address | None
+    thread: Address | None
+    nowhere: Address
+    secret: str
+
+    async def says(self, at: Address, text: str, *, addressed: bool = True) -> None:
+        """Let a person write something, in a group to us or to others."""
+
+    async def sends_file(self, at: Address, name: str, data: bytes) -> None:
+        """Let a person send a document."""
+
+    async def presses(self, at: Address, message_id: str, label: str) -> None:
+        """Let a person press a button."""
+
+    async def redelivers(self) -> bool:
+        """Deliver what was said last once more, before it is confirmed; return whether the network ever does that."""
+
+    async def seen(self, at: Address) -> list[Seen]:
+        """Return our messages in a place, oldest first."""
+
+    async def upset(self, trouble: Trouble) -> bool:
+        """Let something go wrong, and return whether that is possible here.
+
+        ``slow_down``: a send is refused with a pause. ``failing``: it fails on their side. ``silent``: it is accepted
+        and never answered. ``deaf``: the receiving connection stays open and nothing comes. ``cut``: all connections
+        are broken once. ``revoked``: the account is not known any more.
+        """
+
+    async def calm(self) -> None:
+        """End what `upset` began."""
+
+
+class ReceivingSuite:
+    """What people do arrives: all of it, in order, received for good when the next is asked for."""
+
+    async def test_what_a_person_writes_arrives(self, far_side: FarSide) -> None:
+        async with far_side.platform.connect() as arrivals:
+            await far_side.says(far_side.private, "Good morning, 👩‍👩‍👧")
+            incoming = await following(arrivals)
+        assert incoming.text == "Good morning, 👩‍👩‍👧"
+        assert incoming.addressed
+        assert not incoming.edited
+        assert _place(incoming.address) == _place(far_side.private)
+        assert incoming.address.platform == far_side.platform.name
+        assert all([incoming.external_id, incoming.message_id, incoming.sender.id, incoming.sender.name])
+        assert abs(datetime.now(UTC) - incoming.at) < timedelta(minutes=5)
+
+    async def test_an_answer_is_seen_where_it_was_asked(self, far_side: FarSide) -> None:
+        async with far_side.platform.connect() as arrivals:
+            await far_side.says(far_side.private, "Are you there?")
+            asked = await following(arrivals)
+            answer = Content(text="I am.", reply_to=asked.message_id)
+            ref = await far_side.platform.send(asked.address, answer, "answer")
+        seen = await far_side.seen(far_side.private)
+        assert [(one.text, one.message_id, one.reply_to) for one in seen] == [
+            ("I am.", ref.message_id, asked.message_id)
+        ]
+
+    async def test_what_is_written_arrives_in_its_order(self, far_side: FarSide) -> None:
+        async with far_side.platform.connect() as arrivals:
+            for number in range(20):
+                await far_side.says(far_side.private, f"number {number}")
+            arrived = [await following(arrivals) for _ in range(20)]
+        assert [one.text for one in arrived] == [f"number {number}" for number in range(20)]
+        assert len({one.external_id for one in arrived}) == 20
+
+    async def test_what_was_not_confirmed_comes_again(self, far_side: FarSide) -> None:
+        async with far_side.platform.connect() as arrivals:
+            await far_side.says(far_side.private, "first")
+            await far_side.says(far_side.private, "second")
+            assert (await following(arrivals)).text == "first"
+            lost = await following(arrivals)  # asking for this one confirms the one before
+        async with far_side.platform.connect() as arrivals:
+            again = await arrival(arrivals, lambda one: one.text != "first")
+        assert (again.text, again.external_id) == ("second", lost.external_id)
+
+    async def test_what_is_written_while_nobody_listens_arrives_later(self, far_side: FarSide) -> None:
+        async with far_side.platform.connect():
+            pass
+        await far_side.says(far_side.private, "Is anybody there?")
+        async with far_side.platform.connect() as arrivals:
+            assert (await following(arrivals)).text == "Is anybody there?"
+
+    async def test_a_redelivery_has_the_id_of_the_first_time(self, far_side: FarSide) -> None:
+        async with far_side.platform.connect() as arrivals:
+            await far_side.says(far_side.private, "once")
+            if not await far_side.redelivers():
+                pytest.skip("this network delivers everything once")
+            await far_side.says(far_side.private, "end")
+            arrived = [await following(arrivals)]
+            while arrived[-1].text != "end":
+                arrived.append(await following(arrivals))
+        assert len({one.external_id for one in arrived if one.text == "once"}) == 1
+
+
+class PlacesSuite:
+    """Groups and threads are places of their own."""
+
+    async def test_others_in_a_group_are_told_apart_from_what_is_meant_for_us(self, far_side: FarSide) -> None:
+        place = far_side.group or pytest.skip("there are no groups here")
+        async with far_side.platform.connect() as arrivals:
+            await far_side.says(place, "and you, Bob?", addressed=False)
+            await far_side.says(place, "what time is it?")
+            aside, asked = await following(arrivals), await following(arrivals)
+        assert (aside.text, aside.addressed) == ("and you, Bob?", False)
+        assert asked.addressed
+        assert asked.text.endswith("what time is it?")
+        assert _place(asked.address) == _place(place)
+
+    async def test_a_thread_is_a_place_of_its_own(self, far_side: FarSide) -> None:
+        place = far_side.thread or pytest.skip("there are no threads here")
+        async with far_side.platform.connect() as arrivals:
+            await far_side.says(place, "in here")
+            asked = await following(arrivals)
+            await far_side.platform.send(asked.address, Content(text="in here too"), "thread")
+        assert _place(asked.address) == _place(place)
+        assert [one.text for one in await far_side.seen(place)] == ["in here too"]
+
+    async def test_a_handoff_thread_can_be_written_to(self, far_side: FarSide) -> None:
+        if far_side.thread is None:
+            pytest.skip("there are no threads here")
+        made = await far_side.platform.create_handoff_thread(far_side.thread.chat_id, "Trip to 日本 / *plans*\n" * 20)
+        assert made
+        place = Address(far_side.platform.name, far_side.thread.chat_id, "thread", made)
+        await far_side.platform.send(place, Content(text="It goes on here."), "moved")
+        assert [one.text for one in await far_side.seen(place)] == ["It goes on here."]
+
+    async def test_no_thread_is_made_in_a_chat_that_is_not_there(self, far_side: FarSide) -> None:
+        assert await far_side.platform.create_handoff_thread(far_side.nowhere.chat_id, "Trip") is None
+
+
+class SendingSuite:
+    """What is sent is seen, and no text makes it fail."""
+
+    async def test_what_is_sent_is_seen_in_its_order(self, far_side: FarSide) -> None:
+        for number in range(5):
+            await far_side.platform.send(far_side.private, Content(text=f"piece {number}"), f"key:{number}")
+        assert [one.text for one in await far_side.seen(far_side.private)] == [f"piece {number}" for number in range(5)]
+
+    @pytest.mark.parametrize("text", _NASTY)
+    async def test_no_text_fails_a_message(self, far_side: FarSide, text: str) -> None:
+        await far_side.platform.send(far_side.private, Content(text=text), "nasty")
+        assert "word" in (await far_side.seen(far_side.private))[0].text
+
+    @pytest.mark.parametrize("letter", ["x", "é", "日", "😀"])
+    async def test_a_text_at_the_limit_is_taken_whole(self, far_side: FarSide, letter: str) -> None:
+        abilities = far_side.platform.abilities
+        text = letter * (abilities.text_limit // measure(letter, abilities))
+        await far_side.platform.send(far_side.private, Content(text=text), "full")
+        assert (await far_side.seen(far_side.private))[0].text == text
+
+    async def test_a_text_beyond_the_limit_is_refused(self, far_side: FarSide) -> None:
+        text = "x" * (far_side.platform.abilities.text_limit + 1)
+        with pytest.raises(Rejected):
+            await far_side.platform.send(far_side.private, Content(text=text), "long")
+        assert await far_side.seen(far_side.private) == []
+
+    async def test_a_message_without_anything_is_refused(self, far_side: FarSide) -> None:
+        with pytest.raises(Rejected):
+            await far_side.platform.send(far_side.private, Content(text=" \n"), "empty")
+
+    async def test_a_chat_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
+        with pytest.raises(Rejected):
+            await far_side.platform.send(far_side.nowhere, Content(text="Hello?"), "nowhere")
+
+    async def test_the_same_key_is_one_message_where_the_network_knows_keys(self, far_side: FarSide) -> None:
+        if not far_side.platform.abilities.idempotent:
+            pytest.skip("this network knows no keys")
+        refs = [await far_side.platform.send(far_side.private, Content(text="once"), "same") for _ in range(3)]
+        assert len({ref.message_id for ref in refs}) == 1
+        assert len(await far_side.seen(far_side.private)) == 1
+
+    async def test_an_edit_replaces_and_may_change_nothing(self, far_side: FarSide) -> None:
+        if not far_side.platform.abilities.edits:
+            pytest.skip("nothing can be edited here")
+        ref = await far_side.platform.send(far_side.private, Content(text="first words"), "edit")
+        for text in ("more **words**", "more **words**", "the last words"):
+            await far_side.platform.edit(ref, Content(text=text))
+        seen = await far_side.seen(far_side.private)
+        assert [(one.text, one.message_id) for one in seen] == [("the last words", ref.message_id)]
+
+    async def test_an_edit_of_a_message_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
+        if not far_side.platform.abilities.edits:
+            pytest.skip("nothing can be edited here")
+        ref = await far_side.platform.send(far_side.private, Content(text="here"), "edit")
+        with pytest.raises(Rejected):
+            await far_side.platform.edit(type(ref)(ref.address, "987654321"), Content(text="there"))
+
+    async def test_a_button_says_what_it_stands_for(self, far_side: FarSide) -> None:
+        if not far_side.platform.abilities.buttons:
+            pytest.skip("there are no buttons here")
+        choices = (Button("Yes, do it", "approve:7"), Button("No 🛑", "deny:7"))
+        ref = await far_side.platform.send(far_side.private, Content(text="May I?", buttons=choices), "ask")
+        assert (await far_side.seen(far_side.private))[0].buttons == ("Yes, do it", "No 🛑")
+        async with far_side.platform.connect() as arrivals:
+            await far_side.presses(far_side.private, ref.message_id, "No 🛑")
+            pressed = await following(arrivals)
+        assert (pressed.button, pressed.message_id) == ("deny:7", ref.message_id)
+        assert _place(pressed.address) == _place(far_side.private)
+
+    async def test_typing_can_be_shown(self, far_side: FarSide) -> None:
+        if not far_side.platform.abilities.typing:
+            pytest.skip("nobody sees typing here")
+        await far_side.platform.show_typing(far_side.private)
+
+
+class FilesSuite:
+    """Files go both ways, within limits and under safe names."""
+
+    async def test_a_file_is_sent_with_its_words(self, far_side: FarSide, tmp_path: Path) -> None:
+        if not far_side.platform.abilities.file_limit:
+            pytest.skip("there are no files here")
+        path = tmp_path / "figures.csv"
+        path.write_bytes(b"a,b\n1,2\n")
+        content = Content(text="The figures.", files=(File(str(path), "figures.csv", "text/csv"),))
+        await far_side.platform.send(far_side.private, content, "file")
+        seen = await far_side.seen(far_side.private)
+        assert [name for one in seen for name in one.files] == ["figures.csv"]
+        assert "The figures." in [one.text for one in seen]
+
+    async def test_a_file_that_cannot_be_sent_is_refused_with_its_words(
+        self, far_side: FarSide, tmp_path: Path
+    ) -> None:
+        if not far_side.platform.abilities.file_limit:
+            pytest.skip("there are no files here")
+        large = tmp_path / "large.bin"
+        with large.open("wb") as file:
+            file.truncate(far_side.platform.abilities.file_limit + 1)
+        for path in (tmp_path / "missing.txt", large):
+            with pytest.raises(Rejected):
+                await far_side.platform.send(
+                    far_side.private, Content(text="Here.", files=(File(str(path), path.name),)), path.name
+                )
+        assert await far_side.seen(far_side.private) == []
+
+    @pytest.mark.parametrize(
+        "name", ["notes.txt", "../../notes.txt", ".hidden", "a/b\\c.txt", "x" * 300 + ".txt", "…日本.txt"]
+    )
+    async def test_a_file_is_kept_under_a_safe_name(self, far_side: FarSide, tmp_path: Path, name: str) -> None:
+        if not far_side.platform.abilities.file_limit:
+            pytest.skip("there are no files here")
+        folder = tmp_path / "inner" / "folder"
+        folder.mkdir(parents=True)
+        async with far_side.platform.connect() as arrivals:
+            await far_side.sends_file(far_side.private, name, b"some bytes \x00\xff")
+            (attachment,) = (await following(arrivals)).attachments
+            paths = [await far_side.platform.fetch(attachment, folder) for _ in range(2)]
+        for path in paths:
+            assert path.parent == folder
+            assert path.read_bytes() == b"some bytes \x00\xff"
+
+
+class TroubleSuite:
+    """What goes wrong is told in time, by the right error, and nothing is lost by it."""
+
+    async def test_a_pause_that_is_asked_for_is_told(self, far_side: FarSide) -> None:
+        await _upset(far_side, "slow_down")
+        with pytest.raises(SlowDown) as slow:
+            await far_side.platform.send(far_side.private, Content(text="too much"), "slow")
+        assert slow.value.retry_after > timedelta(0)
+        await far_side.calm()
+        await far_side.platform.send(far_side.private, Content(text="later"), "slow")
+        assert [one.text for one in await far_side.seen(far_side.private)] == ["later"]
+
+    @pytest.mark.parametrize("trouble", ["failing", "silent"])
+    async def test_a_network_in_trouble_is_told_within_its_time(self, far_side: FarSide, trouble: Trouble) -> None:
+        await _upset(far_side, trouble)
+        with pytest.raises(Unreachable):
+            async with asyncio.timeout(_PATIENCE):
+                await far_side.platform.send(far_side.private, Content(text="hello?"), "trouble")
+        await far_side.calm()
+        await far_side.platform.send(far_side.private, Content(text="hello again"), "trouble")
+        assert "hello again" in [one.text for one in await far_side.seen(far_side.private)]
+
+    async def test_a_connection_without_a_sign_of_life_is_given_up(self, far_side: FarSide) -> None:
+        async with far_side.platform.connect() as arrivals:
+            await far_side.says(far_side.private, "before")
+            assert (await following(arrivals)).text == "before"
+            await _upset(far_side, "deaf")
+            with pytest.raises(Unreachable):
+                await following(arrivals)
+        await far_side.calm()
+        await far_side.says(far_side.private, "after")
+        async with far_side.platform.connect() as arrivals:
+            assert (await arrival(arrivals, lambda one: one.text != "before")).text == "after"
+
+    async def test_nothing_is_lost_when_connections_break(self, far_side: FarSide) -> None:
+        async with far_side.platform.connect() as arrivals:
+            await far_side.says(far_side.private, "before")
+            first = await following(arrivals)
+            await _upset(far_side, "cut")
+            await far_side.says(far_side.private, "after")
+            try:
+                second = await following(arrivals)
+            except Unreachable:
+                second = first
+        if second is first:
+            async with far_side.platform.connect() as arrivals:
+                second = await arrival(arrivals, lambda one: one.external_id != first.external_id)
+        assert second.text == "after"
+        await far_side.platform.send(far_side.private, Content(text="still here"), "cut")
+
+    async def test_an_account_that_is_not_known_is_told_without_its_secret(self, far_side: FarSide) -> None:
+        await _upset(far_side, "revoked")
+        with pytest.raises(BadCredentials) as unknown:
+            await far_side.platform.send(far_side.private, Content(text="hello"), "revoked")
+        assert far_side.secret not in str(unknown.value)
+        with pytest.raises(BadCredentials):
+            async with far_side.platform.connect() as arrivals:
+                await following(arrivals)
+
+
+class PlatformSuite(ReceivingSuite, PlacesSuite, SendingSuite, FilesSuite, TroubleSuite):
+    """All that holds for each network; tests of what one cannot do are skipped by its `Abilities`."""
+
+
+async def following(arrivals: AsyncIterator[Incoming]) -> Incoming:
+    """Return what arrives next; nothing for half a minute is a failure."""
+    async with asyncio.timeout(_PATIENCE):
+        return await anext(arrivals)
+
+
+async def arrival(arrivals: AsyncIterator[Incoming], wanted: Callable[[Incoming], bool]) -> Incoming:
+    """Return the next arrival that is as wanted."""
+    while True:
+        incoming = await following(arrivals)
+        if wanted(incoming):
+            return incoming
+
+
+def measure(text: str, abilities: Abilities) -> int:
+    """Return how long a text is, as a network counts."""
+    match abilities.text_unit:
+        case "characters":
+            return len(text)
+        case "utf16":
+            return len(text.encode("utf-16-le")) // 2
+        case "bytes":
+            return len(text.encode())
+
+
+async def _upset(far_side: FarSide, trouble: Trouble) -> None:
+    if not await far_side.upset(trouble):
+        pytest.skip(f"the far side cannot be made {trouble}")
+
+
+def _place(address: Address) -> tuple[str, str, str]:
+    return address.chat_id, address.chat_type, address.thread_id

@@ -1,0 +1,22 @@
+"""The contract suite for chat networks, run on those whose far side is at hand wherever the tests run."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.platforms.telegram.far_side import TelegramFarSide, telegram_far_side
+
+from talaria.testing.platform_suite import PlatformSuite
+
+
+class TestTelegramByPolling(PlatformSuite):
+    @pytest.fixture
+    async def far_side(self) -> AsyncIterator[TelegramFarSide]:
+        async with telegram_far_side() as there:
+            yield there
+
+
+class TestTelegramByWebhook(PlatformSuite):
+    @pytest.fixture
+    async def far_side(self) -> AsyncIterator[TelegramFarSide]:
+        async with telegram_far_side(webhook=True) as there:
+            yield there
