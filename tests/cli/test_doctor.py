@@ -88,7 +88,7 @@ def test_every_fault_of_the_settings_is_told_and_the_rest_still_looked_at(progra
     assert (
         found(seen, "model") == found(seen, "tools") == [("warning", "Not looked at, since the settings have faults.")]
     )
-    assert "2 faults and 4 warnings in the profile default." in seen.out
+    assert "2 faults and 5 warnings in the profile default." in seen.out
 
 
 @pytest.mark.parametrize("text", ["[store", "\x00", '[cli]\ncolor = "pink"\n'])
@@ -97,7 +97,7 @@ def test_settings_that_cannot_be_read_are_no_reason_to_break_off(program: Progra
     for words in (["doctor"], ["doctor", "--fix"], ["doctor", "--json"]):
         seen = program.run(*words)
         assert (seen.code, seen.err) == (1, "")
-    assert len(json.loads(seen.out)) == 12
+    assert len(json.loads(seen.out)) == 13
 
 
 def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program: Program) -> None:
@@ -151,10 +151,10 @@ def test_lines_of_the_secrets_file_that_make_no_sense_are_faults(program: Progra
 
 
 def test_a_token_whose_package_is_missing_is_a_warning(program: Program) -> None:
-    extras = found(program.run("doctor", env={"MATRIX_ACCESS_TOKEN": "abc"}), "extras")
-    assert ("warning", "MATRIX_ACCESS_TOKEN is set, but matrix-nio is not installed.") in extras
+    extras = found(program.run("doctor", env={"DISCORD_BOT_TOKEN": "abc"}), "extras")
+    assert ("warning", "DISCORD_BOT_TOKEN is set, but discord-py is not installed.") in extras
     others = next(sentence for _, sentence in extras if sentence.startswith("Not installed"))
-    assert not {"matrix", "all"} & set(others.split())
+    assert not {"discord", "all"} & set(others.split())
     assert "pip install 'talaria-agent[" in others
 
 

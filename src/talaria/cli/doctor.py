@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from talaria.cli.checks.abilities import look_at_model, look_at_sandbox, look_at_tools
+from talaria.cli.checks.access import look_at_access
 from talaria.cli.checks.configuration import look_at_keys, look_at_settings
 from talaria.cli.checks.files import look_at_disk, look_at_files
 from talaria.cli.checks.findings import Check, Finding, fault
@@ -24,6 +25,7 @@ CHECKS = (
     Check("model", look_at_model),
     Check("tools", look_at_tools),
     Check("sandbox", look_at_sandbox),
+    Check("access", look_at_access),
     Check("store", look_at_store),
     Check("disk", look_at_disk),
     Check("sqlite", look_at_sqlite),
