@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.app.scripted import scripted_program, talk
+from tests.commands.desk import open_desk
 
+from talaria.core.addresses import Address
 from talaria.testing.model_server import Ask, ModelServer, Say
 
 CLOCK = f'[mcp.time]\ncommand = "{sys.executable}"\nargs = ["-m", "mcp_server_time"]\nconnect_timeout_seconds = 60\n'
@@ -95,3 +97,16 @@ async def test_secrets_reach_a_server_and_not_the_model(tmp_path: Path, server: 
     server.script(Say(calls=[Ask("mcp_keeper_tell", {})]), Say("Done."))
     await talk(program, "chat", "-q", "what is it?")
     assert server.received[1].json["messages"][-1]["content"] == "it is «masked secret» 18"
+
+
+async def test_a_server_is_told_for_which_conversation_it_runs(
+    tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALARIA_SESSION_USER_ID", "of another conversation")
+    told = tmp_path / "told"
+    script = f"env > {told}; exec {sys.executable} -m mcp_server_time"
+    settings = f'[mcp.time]\ncommand = "sh"\nargs = ["-c", "{script}"]\nconnect_timeout_seconds = 60\n'
+    async with open_desk(tmp_path, server, settings, chat=Address("telegram", "7"), key="k:7") as desk:
+        lines = told.read_text().splitlines()
+        assert f"TALARIA_SESSION_ID={desk.seat.session_id}" in lines
+        assert {"TALARIA_SESSION_KEY=k:7", "TALARIA_SESSION_CHAT_ID=7", "TALARIA_SESSION_USER_ID="} <= set(lines)
