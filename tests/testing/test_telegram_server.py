@@ -2,40 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import aiohttp
 import pytest
+from tests.testing.telegram_client import Client
 
 from talaria.testing.telegram_server import TelegramServer
-
-
-class Client:
-    """Calls methods by JSON."""
-
-    def __init__(self, server: TelegramServer, http: aiohttp.ClientSession) -> None:
-        self.server = server
-        self.http = http
-
-    async def ask(self, method: str, **parameters: object) -> Any:
-        """Return the whole answer."""
-        async with self.http.post(f"{self.server.base_url}{self.server.token}/{method}", json=parameters) as response:
-            answer = await response.json()
-        assert answer["ok"] == (response.status == 200)
-        assert response.status == answer.get("error_code", 200)
-        return answer
-
-    async def get(self, method: str, **parameters: object) -> Any:
-        """Return the result."""
-        answer = await self.ask(method, **parameters)
-        assert answer["ok"], answer
-        return answer["result"]
-
-    async def refused(self, method: str, **parameters: object) -> str:
-        """Return why it was refused."""
-        answer = await self.ask(method, **parameters)
-        assert not answer["ok"], answer
-        return str(answer["description"])
 
 
 @pytest.fixture
@@ -92,3 +64,106 @@ async def test_whoever_polls_last_takes_over(client: Client) -> None:
     assert first.result()["error_code"] == 409
     assert first.result()["description"].startswith("Conflict: terminated by other getUpdates request")
     assert second.result()[0]["message"]["text"] == "for the second"
+
+
+async def test_each_kind_of_update_comes_only_if_it_is_wanted(client: Client) -> None:
+    ada = client.server.user("Ada")
+    chat = client.server.private(ada)
+    said = await chat.says(ada, "one")
+    await chat.reacts(ada, said, "👍")
+    assert [set(one) for one in await client.get("getUpdates")] == [{"update_id", "message"}]
+    await client.get("getUpdates", offset=-1, allowed_updates=["message_reaction"])
+    await chat.reacts(ada, said)
+    await chat.says(ada, "unheard")
+    told = await client.get("getUpdates")
+    assert told[-1]["message_reaction"]["old_reaction"] == [{"type": "emoji", "emoji": "👍"}]
+    assert "unheard" not in str(told)
+
+
+async def test_an_update_comes_again_after_it_was_confirmed(client: Client) -> None:
+    ada = client.server.user("Ada")
+    said = await client.server.private(ada).says(ada, "one")
+    (first,) = await client.get("getUpdates")
+    client.server.redeliver(said)
+    behind = first["update_id"] + 1
+    assert [await client.get("getUpdates", offset=behind) for _ in range(3)] == [[first], [first], []]
+
+
+async def test_message_ids_repeat_between_supergroups_but_not_elsewhere(client: Client) -> None:
+    server = client.server
+    ada = server.user("Ada")
+    large = [server.group(name, ada, kind="supergroup") for name in ("A", "B")]
+    small = [server.private(ada), server.group("C", ada)]
+    assert [(await chat.says(ada, "x")).id for chat in large] == [1, 1]
+    assert [(await chat.says(ada, "x")).id for chat in small] == [1, 2]
+
+
+async def test_in_groups_privacy_hides_what_is_not_for_the_bot() -> None:
+    async with TelegramServer(privacy=True) as server, aiohttp.ClientSession() as http:
+        client = Client(server, http)
+        ada = server.user("Ada")
+        group = server.group("Family", ada)
+        await client.get("sendMessage", chat_id=group.id, text="Here I am")
+        await group.says(ada, "among us")
+        await group.says(ada, "/stop@other_bot")
+        await group.says(ada, "what is this", mention=True)
+        await group.says(ada, "/help me")
+        await group.says(ada, "thanks", reply_to=group.answers[0])
+        heard = [one["message"]["text"] for one in await client.get("getUpdates")]
+    assert heard == ["@talaria_bot what is this", "/help me", "thanks"]
+
+
+async def test_the_bot_does_not_hear_what_is_said_where_it_is_not(client: Client) -> None:
+    ada = client.server.user("Ada")
+    group = client.server.group("Family", ada)
+    await client.get("leaveChat", chat_id=group.id)
+    assert (await group.says(ada, "alone")).update is None
+    assert await client.refused("sendMessage", chat_id=group.id, text="x") == (
+        "Forbidden: bot is not a member of the group chat"
+    )
+
+
+async def test_a_channel_has_posts_of_nobody(client: Client) -> None:
+    channel = client.server.group("News", kind="channel", username="news_of_tests")
+    await channel.says(None, "read all about it")
+    (update,) = await client.get("getUpdates")
+    assert "from" not in update["channel_post"]
+    sent = await client.get("sendMessage", chat_id="@news_of_tests", text="more")
+    assert [message.id for message in channel.answers] == [sent["message_id"]]
+    await client.get("editMessageText", chat_id=channel.id, message_id=sent["message_id"], text="less")
+    assert channel.answers[0].history[0].text == "more"
+
+
+async def test_a_message_in_a_topic_answers_the_notice_of_the_topic(client: Client) -> None:
+    ada = client.server.user("Ada")
+    forum = client.server.forum("Forum", ada)
+    created = await client.get("createForumTopic", chat_id=forum.id, name="Plans")
+    thread = created["message_thread_id"]
+    await forum.says(ada, "hello", thread=thread)
+    (update,) = await client.get("getUpdates")
+    assert update["message"]["is_topic_message"] is True
+    assert update["message"]["reply_to_message"]["message_id"] == thread
+    assert update["message"]["reply_to_message"]["forum_topic_created"]["name"] == "Plans"
+    sent = await client.get("sendMessage", chat_id=forum.id, text="yes", reply_parameters={"message_id": 2})
+    assert sent["message_thread_id"] == thread
+
+
+async def test_buttons_are_answered_once(client: Client) -> None:
+    ada = client.server.user("Ada")
+    chat = client.server.private(ada)
+    buttons = {"inline_keyboard": [[{"text": "Yes", "callback_data": "y"}, {"text": "Web", "url": "https://a.test"}]]}
+    await client.get("sendMessage", chat_id=chat.id, text="Sure?", reply_markup=buttons)
+    press = await chat.presses(ada, chat.answers[0], "Yes")
+    await client.get("answerCallbackQuery", callback_query_id=press.query_id, text="Fine", show_alert=True)
+    assert (await press.answered(), press.alert) == ("Fine", True)
+    assert "query is too old" in await client.refused("answerCallbackQuery", callback_query_id=press.query_id)
+    with pytest.raises(LookupError, match="no such button"):
+        await chat.presses(ada, chat.answers[0], "Web")
+
+
+async def test_waiting_in_vain_says_what_there_is(client: Client) -> None:
+    ada = client.server.user("Ada")
+    chat = client.server.private(ada)
+    await chat.says(ada, "Anybody?")
+    with pytest.raises(TimeoutError, match=r"within 0.01 s. The chat has: \['Anybody\?'\]"):
+        await chat.wait_for(lambda _: True, within=0.01)

@@ -21,7 +21,7 @@ Raw = Mapping[str, object]
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
-    """What a method takes."""
+    """What a method takes; a field ``attached`` gets the files that other parameters point to."""
 
 
 P = TypeVar("P", bound=Parameters)
@@ -55,6 +55,8 @@ def read_parameters(kind: type[P], raw: Raw) -> P:
         if name not in fields and name not in attached:
             raise bad_request(f'unknown parameter "{name}"')
     values: dict[str, Any] = {}
+    if fields.pop("attached", None) is not None:
+        values["attached"] = {name: uploads[name] for name in attached}
     for name, field in fields.items():
         if name in given:
             values[name] = _value(name, field.type, given[name], uploads)
@@ -124,9 +126,9 @@ def _value(name: str, kind: Any, value: object, uploads: Mapping[str, Upload]) -
         scalar = bool({str, bool, int} & kinds)
         if scalar and isinstance(value, bool) and bool not in kinds:
             raise bad_request(f"can't parse {name}: Expected another type than Boolean")
-        if kinds == {int, str}:
-            return int(value) if isinstance(value, str) and value.lstrip("-").isdigit() else value
-        return msgspec.convert(value, kind, strict=not scalar)
+        if kinds == {int, str} and isinstance(value, str):
+            return int(value) if value.removeprefix("-").isdecimal() else value
+        return msgspec.convert(value, kind, strict=not isinstance(value, str) or not scalar)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise bad_request(f"can't parse {name}: {error}") from error
 

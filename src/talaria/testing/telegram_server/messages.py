@@ -42,6 +42,7 @@ class Message(Struct, eq=False, kw_only=True):
     """One message in a chat; ``text`` is the caption where there is a file.
 
     ``history`` has what stood here before each edit, the oldest first. ``reactions`` are kept by the id of the user.
+    In a channel nobody is the sender; ``from_bot`` tells the bot's posts there too.
     ``update`` is how the bot heard of it, if it did.
     """
 
@@ -49,6 +50,7 @@ class Message(Struct, eq=False, kw_only=True):
     id: int
     sender: User | None
     date: int
+    by_bot: bool = False
     text: str = ""
     entities: tuple[MessageEntity, ...] = ()
     media: Media | None = None
@@ -68,7 +70,7 @@ class Message(Struct, eq=False, kw_only=True):
     @property
     def from_bot(self) -> bool:
         """Whether the bot wrote it."""
-        return self.sender is not None and self.sender.is_bot
+        return self.by_bot or (self.sender is not None and self.sender.is_bot)
 
     @property
     def buttons(self) -> tuple[InlineKeyboardButton, ...]:

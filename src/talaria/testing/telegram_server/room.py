@@ -24,7 +24,6 @@ class Room:
         self.log: list[Message] = []
         self.topics: dict[int, Topic] = {}
         self.actions: list[tuple[str, int | None]] = []
-        self.silent = False
         # Supergroups and channels count their own messages; all other chats of an account share one count.
         self._numbers = itertools.count(1) if place.type in ("supergroup", "channel") else office.numbers
 
@@ -110,7 +109,7 @@ class Room:
 
 _RIGHTS = (
     "can_manage_chat can_delete_messages can_manage_video_chats can_restrict_members can_change_info can_invite_users"
-    " can_post_stories can_edit_stories can_delete_stories can_pin_messages can_manage_topics"
+    " can_post_stories can_edit_stories can_delete_stories can_send_welcome_messages can_pin_messages can_manage_topics"
 )
 _ADMINISTRATOR: Wire = {
     "status": "administrator",

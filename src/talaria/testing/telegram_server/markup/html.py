@@ -65,7 +65,7 @@ class _Html:
         tag = _TAG.match(self._source, self._place)
         name = re.match(r"[^\s>]*", self._source[self._place + 1 :])
         spelled = name[0].lower() if name else ""
-        if tag is None and (not spelled or self._place + 1 + len(spelled) >= len(self._source)):
+        if tag is None and self._place + 1 + len(spelled) >= len(self._source):
             raise Broken(f"Unclosed start tag at byte offset {at}")
         if spelled not in _STYLES and spelled not in _OTHERS:
             raise Broken(f'Unsupported start tag "{spelled}" at byte offset {at}')

@@ -9,6 +9,8 @@ from talaria.testing.telegram_server.methods.sending import (
     AnySending,
     Captioned,
     Sending,
+    author_of,
+    destination,
     post,
     read_caption,
 )
@@ -16,6 +18,8 @@ from talaria.testing.telegram_server.parts import InputMedia
 from talaria.testing.telegram_server.places import Wire
 from talaria.testing.telegram_server.refusals import bad_request
 from talaria.testing.telegram_server.world import World
+
+_LARGEST_ALBUM = 10
 
 
 class SendPhoto(Captioned, frozen=True, kw_only=True):
@@ -52,6 +56,16 @@ class SendMediaGroup(AnySending, frozen=True, kw_only=True):
     """An album."""
 
     media: list[InputMedia]
+    attached: dict[str, Upload]
+
+    def file(self, one: InputMedia) -> Upload | str:
+        """Return the file that an item means: one of this request, or the id of a former one."""
+        if not one.media.startswith("attach://"):
+            return one.media
+        name = one.media.removeprefix("attach://")
+        if name not in self.attached:
+            raise bad_request(f"there is no file with the name {name} in the request")
+        return self.attached[name]
 
 
 class GetFile(Parameters, frozen=True, kw_only=True):
@@ -80,6 +94,31 @@ def send_sticker(world: World, asked: SendSticker) -> Wire:
     return _send(world, asked, "sticker", asked.sticker, emoji=asked.emoji)
 
 
+def send_media_group(world: World, asked: SendMediaGroup) -> list[Wire]:
+    """Post an album of two to ten files of one kind."""
+    world.writable(asked.chat_id)
+    if not 2 <= len(asked.media) <= _LARGEST_ALBUM:
+        raise bad_request("media must include 2-10 items")
+    if len({one.type for one in asked.media}) != 1:
+        raise bad_request("documents can't be mixed with other media types")
+    files = world.office.files
+    read = [(files.given(one.type, asked.file(one)), one.type, *read_caption(one)) for one in asked.media]
+    room, place = destination(world, asked)
+    album = f"14{len(room.log):015}"
+    return [
+        room.add(
+            author_of(world, room),
+            by_bot=True,
+            media=files.media(kind, file),
+            text=text,
+            entities=entities,
+            album=album,
+            **place,
+        ).wire()
+        for file, kind, text, entities in read
+    ]
+
+
 def get_file(world: World, asked: GetFile) -> Wire:
     """Return where a file can be fetched."""
     file = world.office.files.find(asked.file_id)
@@ -103,5 +142,6 @@ MEDIA = [
     Method("sendDocument", SendDocument, send_document),
     Method("sendVoice", SendVoice, send_voice),
     Method("sendSticker", SendSticker, send_sticker),
+    Method("sendMediaGroup", SendMediaGroup, send_media_group),
     Method("getFile", GetFile, get_file),
 ]

@@ -7,6 +7,7 @@ from talaria.testing.telegram_server.markup import read_text
 from talaria.testing.telegram_server.markup.text import units
 from talaria.testing.telegram_server.messages import Message
 from talaria.testing.telegram_server.parts import MessageEntity, ReplyParameters
+from talaria.testing.telegram_server.places import User
 from talaria.testing.telegram_server.refusals import bad_request
 from talaria.testing.telegram_server.room import Room
 from talaria.testing.telegram_server.world import World
@@ -67,12 +68,12 @@ def post(world: World, asked: Sending, **content: Any) -> Message:
     """Put the bot's message into its chat."""
     markup = inline(read_markup(asked.reply_markup))
     room, place = destination(world, asked)
-    return room.add(_author(world, room), markup=markup, **place, **content)
+    return room.add(author_of(world, room), by_bot=True, markup=markup, **place, **content)
 
 
-def author_of(world: World, room: Room) -> Any:
+def author_of(world: World, room: Room) -> User | None:
     """Return who a message of the bot is from: in a channel, nobody."""
-    return _author(world, room)
+    return None if room.place.type == "channel" else world.office.bot
 
 
 def read_caption(asked: Any) -> tuple[str, tuple[MessageEntity, ...]]:
@@ -81,10 +82,6 @@ def read_caption(asked: Any) -> tuple[str, tuple[MessageEntity, ...]]:
     if units(text) > LONGEST_CAPTION:
         raise bad_request("message caption is too long")
     return text, entities
-
-
-def _author(world: World, room: Room) -> Any:
-    return None if room.place.type == "channel" else world.office.bot
 
 
 def _answered(room: Room, reply: ReplyParameters | None) -> Message | None:

@@ -149,8 +149,7 @@ def _editable(world: World, asked: Editing) -> Message:
     if asked.message_id is None:
         raise bad_request("message identifier is not specified")
     message = world.message(world.writable(asked.chat_id), asked.message_id, "edit")
-    mine = message.from_bot or message.place.type == "channel"
-    if not mine or message.service:
+    if not message.from_bot or message.service:
         raise bad_request("message can't be edited")
     return message
 

@@ -1,0 +1,267 @@
+"""What every Telegram library must be able to do with the loopback server, whichever library it is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Literal, Protocol
+
+import pytest
+from msgspec import Struct
+from tests.testing.telegram_spec import misfits
+
+from talaria.testing.telegram_server import Document, Message, Photo, Sticker, TelegramServer, Voice, picture
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """What a library made of an update."""
+
+    kind: Literal["text", "edit", "button", "reaction", "file", "other"]
+    text: str = ""
+    chat_id: int = 0
+    message_id: int = 0
+    thread: int | None = None
+    reply_to: int | None = None
+    query: str = ""
+    file: str = ""
+
+
+Ears = AbstractAsyncContextManager[asyncio.Queue[Heard]]
+
+
+class Library(Protocol):
+    """A bot, written with some library."""
+
+    rejected: type[Exception]
+    slow_down: type[Exception]
+    unauthorized: type[Exception]
+    conflict: type[Exception]
+
+    def polling(self) -> Ears: ...
+    def webhook(self, secret: str) -> Ears: ...
+    async def who(self, token: str) -> str: ...
+    async def poll_once(self) -> None: ...
+    def seconds(self, error: Any) -> float: ...
+    async def send(
+        self,
+        chat_id: int,
+        text: str,
+        *,
+        reply_to: int | None = None,
+        thread: int | None = None,
+        buttons: Sequence[tuple[str, str]] = (),
+        markup: str | None = None,
+    ) -> int: ...
+    async def edit(self, chat_id: int, message_id: int, text: str) -> None: ...
+    async def delete(self, chat_id: int, message_id: int) -> None: ...
+    async def answer(self, query: str, text: str) -> None: ...
+    async def react(self, chat_id: int, message_id: int, emoji: str) -> None: ...
+    async def send_file(self, kind: str, chat_id: int, file: bytes | str, name: str, caption: str) -> str: ...
+    async def send_album(self, chat_id: int, pictures: Sequence[bytes]) -> list[int]: ...
+    async def fetch(self, file: str) -> bytes: ...
+    async def show_typing(self, chat_id: int, thread: int | None) -> None: ...
+    async def open_topic(self, chat_id: int, name: str) -> int: ...
+    async def rename_topic(self, chat_id: int, thread: int, name: str) -> None: ...
+    async def set_commands(self, commands: Sequence[tuple[str, str]]) -> list[tuple[str, str]]: ...
+    async def chat_title(self, chat_id: int) -> str: ...
+    async def status_of(self, chat_id: int, user_id: int) -> str: ...
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[TelegramServer]:
+    async with TelegramServer(topics=True) as server:
+        yield server
+        assert misfits(server) == []
+
+
+async def next_of(queue: asyncio.Queue[Heard], kind: str) -> Heard:
+    async with asyncio.timeout(10):
+        while (heard := await queue.get()).kind != kind:
+            pass
+    return heard
+
+
+class Scenarios:
+    """The scenarios; a class for each library gives the fixture ``library``."""
+
+    async def test_it_knows_the_bot(self, server: TelegramServer, library: Library) -> None:
+        assert await library.who(server.token) == server.bot.username
+        with pytest.raises(library.unauthorized):
+            await library.who("7000000001:AAwrong-token-0000000000000000000000000")
+
+    async def test_long_polling_brings_words(self, server: TelegramServer, library: Library) -> None:
+        ada = server.user("Ada")
+        chat = server.private(ada)
+        async with library.polling() as ears:
+            await server.called("getUpdates")
+            said = await chat.says(ada, "Hello, naïve 🤖")
+            heard = await next_of(ears, "text")
+            assert (heard.text, heard.chat_id, heard.message_id) == ("Hello, naïve 🤖", chat.id, said.id)
+            number = await library.send(chat.id, "Good day", reply_to=said.id)
+            seen = await chat.wait_for(lambda message: message.text == "Good day")
+            assert (seen.id, seen.reply_to) == (number, said)
+            await chat.edits(said, "Hello again")
+            assert (await next_of(ears, "edit")).text == "Hello again"
+
+    async def test_a_webhook_brings_words(self, server: TelegramServer, library: Library) -> None:
+        ada = server.user("Ada")
+        chat = server.private(ada)
+        async with library.webhook("a-secret_1") as ears:
+            await chat.says(ada, "by post")
+            assert (await next_of(ears, "text")).text == "by post"
+            await chat.wait_until(lambda: any(one.status == 200 for one in server.deliveries))
+            with pytest.raises(library.conflict):
+                await library.poll_once()
+
+    async def test_markup_is_read_and_texts_are_edited(self, server: TelegramServer, library: Library) -> None:
+        chat = server.private(server.user("Ada"))
+        number = await library.send(chat.id, "*bold* and `code`", markup="MarkdownV2")
+        (message,) = chat.messages
+        assert (message.text, message.styled("bold"), message.styled("code")) == ("bold and code", ["bold"], ["code"])
+        await library.edit(chat.id, number, "changed")
+        assert (message.text, [one.text for one in message.history]) == ("changed", ["bold and code"])
+        with pytest.raises(library.rejected, match=r"(?i)message is not modified"):
+            await library.edit(chat.id, number, "changed")
+        with pytest.raises(library.rejected, match=r"(?i)can't find end of bold entity at byte offset 3"):
+            await library.send(chat.id, "ü *x", markup="MarkdownV2")
+        await library.delete(chat.id, number)
+        assert chat.messages == []
+
+    async def test_buttons_are_pressed_and_answered(self, server: TelegramServer, library: Library) -> None:
+        ada = server.user("Ada")
+        chat = server.private(ada)
+        async with library.polling() as ears:
+            await library.send(chat.id, "Sure?", buttons=[("Yes", "y:1"), ("No", "n:1")])
+            (message,) = chat.answers
+            assert [button.text for button in message.buttons] == ["Yes", "No"]
+            press = await chat.presses(ada, message, "No")
+            heard = await next_of(ears, "button")
+            assert (heard.text, heard.message_id) == ("n:1", message.id)
+            await library.answer(heard.query, "As you like")
+            assert await press.answered() == "As you like"
+        with pytest.raises(library.rejected, match=r"(?i)button_data_invalid"):
+            await library.send(chat.id, "Too long", buttons=[("Yes", "x" * 65)])
+
+    async def test_topics_of_a_forum(self, server: TelegramServer, library: Library) -> None:
+        ada = server.user("Ada")
+        forum = server.forum("Workshop", ada)
+        async with library.polling() as ears:
+            thread = await library.open_topic(forum.id, "Plans")
+            await library.send(forum.id, "in the topic", thread=thread)
+            await library.show_typing(forum.id, thread)
+            assert forum.answers[-1].thread == thread
+            assert forum.actions == [("typing", thread)]
+            await forum.says(ada, "me too", thread=thread)
+            heard = await next_of(ears, "text")
+            assert (heard.text, heard.thread) == ("me too", thread)
+            await library.rename_topic(forum.id, thread, "Better plans")
+            mine = await forum.opens_topic(ada, "Of Ada")
+            await forum.closes_topic(mine, delete=True)
+            with pytest.raises(library.rejected, match=r"(?i)message thread not found"):
+                await library.send(forum.id, "too late", thread=mine.id)
+
+    async def test_topics_of_a_private_chat(self, server: TelegramServer, library: Library) -> None:
+        chat = server.private(server.user("Ada"))
+        thread = await library.open_topic(chat.id, "Travel")
+        await library.send(chat.id, "there", thread=thread)
+        assert chat.answers[-1].thread == thread
+        with pytest.raises(library.rejected, match=r"(?i)the chat is not a forum"):
+            await library.open_topic(server.group("Family").id, "No")
+
+    @pytest.mark.parametrize(
+        ("kind", "data", "name"),
+        [
+            ("photo", picture(), "a.png"),
+            ("document", b"some words\n", "ideas & plans.txt"),
+            ("voice", b"OggS spoken", "v.ogg"),
+            ("sticker", b"RIFF....WEBP", "s.webp"),
+        ],
+    )
+    async def test_files_go_up_and_down(
+        self, server: TelegramServer, library: Library, kind: str, data: bytes, name: str
+    ) -> None:
+        chat = server.private(server.user("Ada"))
+        caption = "" if kind == "sticker" else "Look"
+        file = await library.send_file(kind, chat.id, data, name, caption)
+        (message,) = chat.answers
+        assert message.media is not None
+        assert (message.media.kind, message.media.data, message.text) == (kind, data, caption)
+        if kind == "document":
+            assert message.media.file.name == name
+        assert await library.fetch(file) == data
+        assert await library.send_file(kind, chat.id, file, name, caption) == file
+        with pytest.raises(library.rejected, match=r"(?i)wrong file identifier"):
+            await library.send_file(kind, chat.id, "AgNobody", name, caption)
+
+    async def test_files_of_people_are_fetched(self, server: TelegramServer, library: Library) -> None:
+        ada = server.user("Ada")
+        chat = server.private(ada)
+        async with library.polling() as ears:
+            for file in (Photo(picture(50, 40)), Document(b"x,y\n1,2\n", "t.csv"), Voice(), Sticker()):
+                await chat.sends(ada, file, caption="" if isinstance(file, Sticker) else "see")
+                heard = await next_of(ears, "file")
+                assert await library.fetch(heard.file) == file.upload().data
+            album = await chat.sends_album(ada, [Photo(), Photo()], caption="two")
+            assert (await next_of(ears, "file")).text == "two"
+            await next_of(ears, "file")
+            assert len({one.album for one in album}) == 1
+
+    async def test_an_album_of_pictures(self, server: TelegramServer, library: Library) -> None:
+        chat = server.private(server.user("Ada"))
+        numbers = await library.send_album(chat.id, [picture(10, 10), picture(20, 20)])
+        assert [message.id for message in chat.answers] == numbers
+        assert [message.media.data for message in chat.answers if message.media] == [picture(10, 10), picture(20, 20)]
+
+    async def test_reactions_both_ways(self, server: TelegramServer, library: Library) -> None:
+        ada = server.user("Ada")
+        chat = server.private(ada)
+        async with library.polling() as ears:
+            await server.called("getUpdates")
+            said = await chat.says(ada, "Thanks")
+            await library.react(chat.id, said.id, "👍")
+            assert said.reactions[server.bot.id] == ("👍",)
+            with pytest.raises(library.rejected, match=r"(?i)reaction_invalid"):
+                await library.react(chat.id, said.id, "🧀")
+            await library.send(chat.id, "You are welcome")
+            await chat.reacts(ada, chat.answers[0], "🎉")
+            heard = await next_of(ears, "reaction")
+            assert (heard.text, heard.message_id) == ("🎉", chat.answers[0].id)
+
+    async def test_a_flood_says_how_long_to_wait(self, server: TelegramServer, library: Library) -> None:
+        chat = server.private(server.user("Ada"))
+        server.flood(after=2, retry_after=7)
+        await library.send(chat.id, "one")
+        await library.send(chat.id, "two")
+        with pytest.raises(library.slow_down) as refused:
+            await library.send(chat.id, "three")
+        assert library.seconds(refused.value) == 7
+        assert [message.text for message in chat.messages] == ["one", "two"]
+
+    async def test_what_is_sent_twice_is_there_twice(self, server: TelegramServer, library: Library) -> None:
+        chat = server.private(server.user("Ada"))
+        server.lose("sendMessage")
+        with pytest.raises(Exception):  # noqa: B017, PT011 - each library has its own word for a lost connection
+            await library.send(chat.id, "once")
+        await library.send(chat.id, "once")
+        assert [message.text for message in chat.messages] == ["once", "once"]
+
+    async def test_commands_chats_and_members(self, server: TelegramServer, library: Library) -> None:
+        ada, bob = server.user("Ada"), server.user("Bob")
+        group = server.group("Family", ada, bob)
+        assert await library.set_commands([("new", "Begin anew"), ("stop", "Stop")]) == [
+            ("new", "Begin anew"),
+            ("stop", "Stop"),
+        ]
+        assert await library.chat_title(group.id) == "Family"
+        assert await library.status_of(group.id, ada.id) == "creator"
+        assert await library.status_of(group.id, bob.id) == "member"
+        assert await library.status_of(server.forum("Forum", ada).id, server.bot.id) == "administrator"
+        assert await library.status_of(group.id, server.user("Eve").id) == "left"
+
+    async def test_an_update_comes_three_times(self, server: TelegramServer, library: Library) -> None:
+        ada = server.user("Ada")
+        chat = server.private(ada)
+        async with library.polling() as ears:
+            said: Message = await chat.says(ada, "again and again")
+            server.redeliver(said)
+            heard = [await next_of(ears, "text") for _ in range(3)]
+        assert {one.message_id for one in heard} == {said.id}

@@ -1,0 +1,147 @@
+"""Faults on demand, and updates that are delivered by post until they are taken."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from aiohttp import web
+from tests.testing.telegram_client import Client
+
+from talaria.testing.telegram_server import Chat, TelegramServer
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    async with TelegramServer() as server, aiohttp.ClientSession() as http:
+        yield Client(server, http)
+
+
+@pytest.fixture
+def chat(client: Client) -> Chat:
+    return client.server.private(client.server.user("Ada"))
+
+
+async def test_a_flood_ends_after_its_time(client: Client, chat: Chat) -> None:
+    client.server.flood(after=1, retry_after=1)
+    await client.get("sendMessage", chat_id=chat.id, text="one")
+    answer = await client.ask("sendMessage", chat_id=chat.id, text="two")
+    assert (answer["error_code"], answer["parameters"]) == (429, {"retry_after": 1})
+    assert answer["description"] == "Too Many Requests: retry after 1"
+    await client.get("sendChatAction", chat_id=chat.id, action="typing")
+    async with asyncio.timeout(10):
+        while not (await client.ask("sendMessage", chat_id=chat.id, text="two"))["ok"]:
+            pass
+    assert [message.text for message in chat.messages] == ["one", "two"]
+
+
+async def test_a_method_fails_as_often_as_told(client: Client, chat: Chat) -> None:
+    client.server.fail("sendMessage", 502, 2)
+    for _ in range(2):
+        assert (await client.ask("sendMessage", chat_id=chat.id, text="x"))["error_code"] == 502
+    await client.get("sendMessage", chat_id=chat.id, text="x")
+    client.server.fail("*", 403, description="Forbidden: user is deactivated")
+    assert await client.refused("getMe") == "Forbidden: user is deactivated"
+    assert len(chat.messages) == 1
+
+
+@pytest.mark.parametrize("done", [False, True])
+async def test_a_call_hangs(client: Client, chat: Chat, done: bool) -> None:
+    client.server.hang("sendMessage", done=done)
+    async with asyncio.TaskGroup() as group:
+        call = group.create_task(client.ask("sendMessage", chat_id=chat.id, text="x"))
+        await client.server.called("sendMessage")
+        await chat.wait_until(lambda: len(chat.messages) == done)
+        assert not call.done()
+        call.cancel()
+    client.server.recover()
+    await client.get("sendMessage", chat_id=chat.id, text="x")
+    assert len(chat.messages) == 1 + done
+
+
+@pytest.mark.parametrize("done", [False, True])
+async def test_an_answer_is_lost(client: Client, chat: Chat, done: bool) -> None:
+    client.server.lose("sendMessage", done=done)
+    with pytest.raises(aiohttp.ClientError):
+        await client.ask("sendMessage", chat_id=chat.id, text="x")
+    assert len(chat.messages) == done
+
+
+async def test_connections_break(client: Client, chat: Chat) -> None:
+    ada = client.server.user("Ada")
+
+    async def poll() -> None:
+        with pytest.raises(aiohttp.ClientError):
+            await client.ask("getUpdates", timeout=30)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(poll())
+        await client.server.called("getUpdates")
+        client.server.drop_connections()
+    await chat.says(ada, "still here")
+    assert (await client.get("getUpdates"))[0]["message"]["text"] == "still here"
+
+
+@asynccontextmanager
+async def receiver(*statuses: int) -> AsyncIterator[tuple[str, list[web.Request]]]:
+    """Take posts and answer with these statuses, then with 200."""
+    left, taken = list(statuses), []
+
+    async def take(request: web.Request) -> web.Response:
+        await request.read()
+        taken.append(request)
+        return web.Response(status=left.pop(0) if left else 200)
+
+    application = web.Application()
+    application.router.add_post("/hook", take)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}/hook", taken
+    await runner.cleanup()
+
+
+async def test_a_webhook_is_tried_until_it_takes_the_update(client: Client, chat: Chat) -> None:
+    ada = client.server.user("Ada")
+    async with receiver(500, 502) as (url, taken):
+        await client.get("setWebhook", url=url, secret_token="s3cret", allowed_updates=["message"])
+        await chat.says(ada, "one")
+        await chat.says(ada, "two")
+        await chat.wait_until(lambda: len(client.server.deliveries) == 4)
+        told = [(one.update.body["text"], one.status) for one in client.server.deliveries]
+        assert told == [("one", 500), ("one", 502), ("one", 200), ("two", 200)]
+        assert {one.headers["X-Telegram-Bot-Api-Secret-Token"] for one in taken} == {"s3cret"}
+        info = await client.get("getWebhookInfo")
+        assert info["last_error_message"] == "Wrong response from the webhook: 502 Bad Gateway"
+        assert (info["pending_update_count"], info["allowed_updates"]) == (0, ["message"])
+        assert (await client.refused("getUpdates")).startswith("Conflict: can't use getUpdates method while webhook")
+
+
+async def test_a_webhook_gets_an_update_three_times(client: Client, chat: Chat) -> None:
+    async with receiver() as (url, _):
+        await client.get("setWebhook", url=url)
+        client.server.redeliver(await chat.says(client.server.user("Ada"), "again"))
+        await chat.wait_until(lambda: len(client.server.deliveries) == 3)
+        assert len({one.update.id for one in client.server.deliveries}) == 1
+
+
+async def test_what_a_dead_webhook_did_not_take_can_be_asked_for(client: Client, chat: Chat) -> None:
+    async with receiver() as (url, _):
+        pass
+    await client.get("setWebhook", url=url)
+    await chat.says(client.server.user("Ada"), "kept")
+    await chat.wait_until(lambda: len(client.server.deliveries) >= 2)
+    assert (await client.get("getWebhookInfo"))["pending_update_count"] == 1
+    await client.get("deleteWebhook")
+    assert (await client.get("getUpdates"))[0]["message"]["text"] == "kept"
+    assert await client.get("setWebhook", url="", drop_pending_updates=True)
+    assert await client.get("getUpdates") == []
+
+
+async def test_a_webhook_ends_a_poll(client: Client) -> None:
+    async with asyncio.TaskGroup() as group:
+        poll = group.create_task(client.ask("getUpdates", timeout=30))
+        await client.server.called("getUpdates")
+        await client.get("setWebhook", url="http://127.0.0.1:9/none")
+    assert poll.result()["description"] == "Conflict: terminated by setWebhook request"

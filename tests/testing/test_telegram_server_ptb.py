@@ -1,0 +1,203 @@
+"""python-telegram-bot speaks with the loopback Telegram server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import telegram
+from aiohttp import web
+from telegram.error import BadRequest, Conflict, InvalidToken, RetryAfter
+from telegram.ext import Application, TypeHandler
+from tests.testing import telegram_scenarios
+from tests.testing.telegram_scenarios import Heard, Library, Scenarios
+
+from talaria.testing.telegram_server import TelegramServer
+
+server = telegram_scenarios.server
+# It warns of the type that its waiting times will have one day; both types are read here.
+pytestmark = pytest.mark.filterwarnings("ignore::telegram.warnings.PTBDeprecationWarning")
+
+
+class PythonTelegramBot:
+    rejected: type[Exception] = BadRequest
+    slow_down: type[Exception] = RetryAfter
+    unauthorized: type[Exception] = InvalidToken
+    conflict: type[Exception] = Conflict
+
+    def __init__(self, server: TelegramServer) -> None:
+        self._server = server
+        self._bot = self._bot_with(server.token)
+
+    def _bot_with(self, token: str) -> telegram.Bot:
+        return telegram.Bot(token, base_url=self._server.base_url, base_file_url=self._server.base_file_url)
+
+    async def open(self) -> None:
+        await self._bot.initialize()
+
+    async def close(self) -> None:
+        await self._bot.shutdown()
+
+    @asynccontextmanager
+    async def polling(self) -> AsyncIterator[asyncio.Queue[Heard]]:
+        ears: asyncio.Queue[Heard] = asyncio.Queue()
+        application = Application.builder().bot(self._bot_with(self._server.token)).build()
+
+        async def listen(update: telegram.Update, _: object) -> None:
+            ears.put_nowait(heard_of(update))
+
+        application.add_handler(TypeHandler(telegram.Update, listen))
+        async with application:
+            await application.start()
+            assert application.updater is not None
+            await application.updater.start_polling(allowed_updates=telegram.Update.ALL_TYPES)
+            yield ears
+            await application.updater.stop()
+            await application.stop()
+
+    @asynccontextmanager
+    async def webhook(self, secret: str) -> AsyncIterator[asyncio.Queue[Heard]]:
+        ears: asyncio.Queue[Heard] = asyncio.Queue()
+
+        async def take(request: web.Request) -> web.Response:
+            if request.headers.get("X-Telegram-Bot-Api-Secret-Token") != secret:
+                return web.Response(status=403)
+            update = telegram.Update.de_json(await request.json(), self._bot)
+            ears.put_nowait(heard_of(update))
+            return web.Response()
+
+        application = web.Application()
+        application.router.add_post("/hook", take)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await self._bot.set_webhook(f"http://127.0.0.1:{runner.addresses[0][1]}/hook", secret_token=secret)
+        assert (await self._bot.get_webhook_info()).url.endswith("/hook")
+        yield ears
+        await self._bot.delete_webhook()
+        await runner.cleanup()
+
+    async def who(self, token: str) -> str:
+        async with self._bot_with(token) as bot:
+            return str(bot.username)
+
+    async def poll_once(self) -> None:
+        await self._bot.get_updates(timeout=0)
+
+    def seconds(self, error: Any) -> float:
+        wait = error.retry_after
+        return float(wait if isinstance(wait, int) else wait.total_seconds())
+
+    async def send(
+        self,
+        chat_id: int,
+        text: str,
+        *,
+        reply_to: int | None = None,
+        thread: int | None = None,
+        buttons: Sequence[tuple[str, str]] = (),
+        markup: str | None = None,
+    ) -> int:
+        row = [telegram.InlineKeyboardButton(label, callback_data=value) for label, value in buttons]
+        sent = await self._bot.send_message(
+            chat_id,
+            text,
+            parse_mode=markup,
+            message_thread_id=thread,
+            reply_parameters=telegram.ReplyParameters(reply_to) if reply_to else None,
+            reply_markup=telegram.InlineKeyboardMarkup([row]) if row else None,
+            link_preview_options=telegram.LinkPreviewOptions(is_disabled=True),
+        )
+        return sent.message_id
+
+    async def edit(self, chat_id: int, message_id: int, text: str) -> None:
+        await self._bot.edit_message_text(text, chat_id, message_id)
+
+    async def delete(self, chat_id: int, message_id: int) -> None:
+        await self._bot.delete_message(chat_id, message_id)
+
+    async def answer(self, query: str, text: str) -> None:
+        await self._bot.answer_callback_query(query, text)
+
+    async def react(self, chat_id: int, message_id: int, emoji: str) -> None:
+        await self._bot.set_message_reaction(chat_id, message_id, telegram.ReactionTypeEmoji(emoji))
+
+    async def send_file(self, kind: str, chat_id: int, file: bytes | str, name: str, caption: str) -> str:
+        given = telegram.InputFile(file, name) if isinstance(file, bytes) else file
+        match kind:
+            case "photo":
+                return (await self._bot.send_photo(chat_id, given, caption)).photo[-1].file_id
+            case "document":
+                sent = await self._bot.send_document(chat_id, given, caption)
+                assert sent.document
+                return sent.document.file_id
+            case "voice":
+                sent = await self._bot.send_voice(chat_id, given, caption=caption)
+                assert sent.voice
+                return sent.voice.file_id
+            case _:
+                sent = await self._bot.send_sticker(chat_id, given)
+                assert sent.sticker
+                return sent.sticker.file_id
+
+    async def send_album(self, chat_id: int, pictures: Sequence[bytes]) -> list[int]:
+        sent = await self._bot.send_media_group(chat_id, [telegram.InputMediaPhoto(one) for one in pictures])
+        return [one.message_id for one in sent]
+
+    async def fetch(self, file: str) -> bytes:
+        return bytes(await (await self._bot.get_file(file)).download_as_bytearray())
+
+    async def show_typing(self, chat_id: int, thread: int | None) -> None:
+        await self._bot.send_chat_action(chat_id, "typing", message_thread_id=thread)
+
+    async def open_topic(self, chat_id: int, name: str) -> int:
+        return (await self._bot.create_forum_topic(chat_id, name)).message_thread_id
+
+    async def rename_topic(self, chat_id: int, thread: int, name: str) -> None:
+        await self._bot.edit_forum_topic(chat_id, thread, name)
+
+    async def set_commands(self, commands: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        await self._bot.set_my_commands(list(commands))
+        return [(one.command, one.description) for one in await self._bot.get_my_commands()]
+
+    async def chat_title(self, chat_id: int) -> str:
+        return str((await self._bot.get_chat(chat_id)).title)
+
+    async def status_of(self, chat_id: int, user_id: int) -> str:
+        return str((await self._bot.get_chat_member(chat_id, user_id)).status)
+
+
+def heard_of(update: telegram.Update) -> Heard:
+    """Return what an update says, in the words of the scenarios."""
+    if update.callback_query:
+        query = update.callback_query
+        assert query.message
+        return Heard(kind="button", text=query.data or "", query=query.id, message_id=query.message.message_id)
+    if update.message_reaction:
+        (reaction,) = update.message_reaction.new_reaction
+        assert isinstance(reaction, telegram.ReactionTypeEmoji)
+        return Heard(kind="reaction", text=reaction.emoji, message_id=update.message_reaction.message_id)
+    message = update.effective_message
+    if message is None or message.forum_topic_created:
+        return Heard(kind="other")
+    file = message.effective_attachment
+    if isinstance(file, tuple):
+        file = file[-1]
+    return Heard(
+        kind="edit" if update.edited_message else "file" if file else "text",
+        text=message.text or message.caption or "",
+        chat_id=message.chat_id,
+        message_id=message.message_id,
+        thread=message.message_thread_id,
+        file=getattr(file, "file_id", ""),
+    )
+
+
+class TestPythonTelegramBot(Scenarios):
+    @pytest.fixture
+    async def library(self, server: TelegramServer) -> AsyncIterator[Library]:
+        library = PythonTelegramBot(server)
+        await library.open()
+        yield library
+        await library.close()
