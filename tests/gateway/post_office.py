@@ -27,6 +27,7 @@ QUICK = Pace(
     longest_pause=timedelta(milliseconds=200),
     grace=timedelta(seconds=2),
     quiet=timedelta(seconds=1),
+    alone=timedelta(milliseconds=100),
 )
 
 

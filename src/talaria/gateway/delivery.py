@@ -56,7 +56,7 @@ class Delivery:
         self._pace = pace
         self._clock = clock or SystemClock()
         self._woken = asyncio.Event()
-        self._under_way: set[int] = set()
+        self._under_way: dict[int, float] = {}
         self._due: datetime | None = None
         self._refused = False
         self._counts: dict[str, int] = {}
@@ -93,7 +93,7 @@ class Delivery:
             while True:
                 self._woken.clear()
                 for item, shown in await self._claimed():
-                    self._under_way.add(item.id)
+                    self._under_way[item.id] = asyncio.get_running_loop().time()
                     group.create_task(self._see_through(item, shown))
                 await self._pause()
 
@@ -108,15 +108,17 @@ class Delivery:
         if self._due is not None and not self.gate.shut_for:
             left = (self._due - self._clock.now()).total_seconds()
             seconds = min(seconds, max(left, 0.01))
+        if self._under_way and not self._platform.abilities.idempotent:
+            seconds = min(seconds, self._pace.alone.total_seconds())
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
-            self._refused = False
+            self._refused = self._refused and self.gate.shut_for > 0
 
     async def _claimed(self) -> list[tuple[OutboxItem, Shown | None]]:
         """Mark what is due as being sent and return it, each with the messages that show it already."""
-        free = self._pace.at_once - len(self._under_way)
+        free = self._room()
         if free <= 0 or self.gate.shut_for:
             return []
         if self._due is not None and self._due <= self._clock.now():
@@ -132,6 +134,14 @@ class Delivery:
             self._error = str(error)
             log.warning("%s: the outbox was not looked at: %s", self._platform.name, error)
             return []
+
+    def _room(self) -> int:
+        """Return how many more may go out at this moment."""
+        if self._platform.abilities.idempotent:
+            return self._pace.at_once - len(self._under_way)
+        late = asyncio.get_running_loop().time() - self._pace.alone.total_seconds()
+        quick = sum(began > late for began in self._under_way.values())
+        return 1 - quick if len(self._under_way) < self._pace.at_once else 0
 
     async def _give_back(self, claimed: list[tuple[OutboxItem, Shown | None]]) -> None:
         now = self._clock.now()
@@ -150,7 +160,7 @@ class Delivery:
             await asyncio.wait([delivering])
             raise
         finally:
-            self._under_way.discard(item.id)
+            del self._under_way[item.id]
             self.wake()
 
     async def _deliver(self, item: OutboxItem, placing: Placing) -> None:

@@ -44,6 +44,11 @@ class LoopbackNetwork:
         return [record for record in self.records if record.kind == "post"]
 
     @property
+    def asked(self) -> int:
+        """How much was asked of the network so far, answered or not, log-ins included."""
+        return self._ledger.asked
+
+    @property
     def unconfirmed(self) -> int:
         """How much of what was said has not been received for good."""
         return len(self._ledger.unconfirmed)

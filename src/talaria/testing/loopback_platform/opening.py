@@ -1,0 +1,16 @@
+"""Make the adapter of the loopback network from an account."""
+
+import msgspec
+
+from talaria.contracts.platform import Abilities, Platform, PlatformAccount
+from talaria.testing.loopback_platform.adapter import LoopbackPlatform
+from talaria.testing.loopback_platform.settings import CHATTY, LoopbackSettings
+
+
+def open_platform(account: PlatformAccount) -> Platform:
+    """Return the adapter; the option ``abilities`` is their JSON."""
+    options = dict(account.options)
+    given = options.pop("abilities", "")
+    abilities = msgspec.json.decode(given, type=Abilities) if given else CHATTY
+    settings = msgspec.convert({**options, "name": account.name}, LoopbackSettings, strict=False)
+    return LoopbackPlatform(msgspec.structs.replace(settings, abilities=abilities))
