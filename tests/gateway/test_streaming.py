@@ -1,0 +1,290 @@
+"""Replies that grow in place, and end as the exact final text."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from msgspec import structs
+from tests.gateway.post_office import HERE, SESSION, PostOffice, delivering
+from tests.storage.engines import Place
+
+from talaria.commands.command import Display
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.platform import Abilities
+from talaria.contracts.store import Store
+from talaria.core.addresses import Route
+from talaria.core.events import QuestionAsked, TextAdded, ToolAnswered, ToolCalled, TurnAnswered
+from talaria.core.ids import TurnId, WorkerId, new_worker_id
+from talaria.core.messages import ToolCall, ToolResult
+from talaria.gateway.pacing import Gate
+from talaria.gateway.shown import Shown, keep_shown, read_shown
+from talaria.gateway.streaming import Preview, Stage
+from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork
+
+FAST = structs.replace(CHATTY, edit_pace=timedelta(milliseconds=20))
+TURN = TurnId("t1")
+DEAD = WorkerId("elsewhere/0:1:dead")
+
+
+@pytest.fixture
+async def store(sqlite_place: Place) -> AsyncIterator[Store]:
+    """A store whose time goes on, with a turn that runs."""
+    store = sqlite_place.open_store(SystemClock())
+    await store.write(lambda tx: tx.turns.begin(SESSION, TURN))
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def network_with(abilities: Abilities = FAST) -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(abilities) as network:
+        yield network
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(FAST) as network:
+        yield network
+
+
+@asynccontextmanager
+async def previewing(
+    store: Store, network: LoopbackNetwork, *, patience: float = 0.02, display: Display | None = None, call: float = 0.5
+) -> AsyncIterator[Preview]:
+    """Show a turn while the block runs."""
+    stage = Stage(
+        store=store,
+        platform=network.platform(patience=30),
+        gate=Gate(),
+        worker=new_worker_id(),
+        patience=patience,
+        call=call,
+        telling=0.02,
+        typing=0.05,
+    )
+    preview = Preview(stage, SESSION, TURN, Route(HERE, "7"), lambda: display or Display())
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(preview.serve())
+        yield preview
+        preview.end()
+        await task
+
+
+async def finish(store: Store, network: LoopbackNetwork, text: str) -> None:
+    """End the turn with its reply, and deliver that."""
+    await store.write(lambda tx: tx.turns.end(TURN, "answered"))
+    office = PostOffice(store)
+    await office.reply(TURN, text, reply_to="7")
+    async with delivering(store, network.platform()):
+        await office.emptied()
+
+
+def called(number: int, name: str = "read_file") -> ToolCalled:
+    return ToolCalled(ToolCall(f"c{number}", name, '{"path": "notes"}'), f"{name} notes {number}")
+
+
+def answered(number: int, *, failed: bool = False) -> ToolAnswered:
+    return ToolAnswered(ToolResult(f"c{number}", "line 1\nline 2", failed), "read_file", 0.1)
+
+
+async def test_a_reply_grows_in_one_message_and_ends_as_the_final_text(store: Store, network: LoopbackNetwork) -> None:
+    words = "The quick brown fox jumps over the lazy dog, again and again."
+    async with previewing(store, network) as preview:
+        for word in words.split(" "):
+            preview.event(TextAdded(f"{word} "))
+            await network.until(lambda: "".join(network.shown("1")).endswith(word))  # noqa: B023 (waited for here)
+        assert network.shown("1") == [words]
+    await finish(store, network, f"{words}\n\n`a footer`")
+    assert network.shown("1") == [f"{words}\n\n`a footer`"]
+    assert len(network.posts) == 1
+    assert (network.posts[0].key, network.posts[0].reply_to) == ("t1:1", "7")
+    assert [record.kind for record in network.records].count("edit") > 10
+    assert await store.read(lambda tx: tx.state.with_prefix("preview:")) == []
+
+
+async def test_edits_keep_to_the_pace_of_the_network(store: Store) -> None:
+    async with network_with(structs.replace(FAST, edit_pace=timedelta(milliseconds=200))) as network:
+        async with previewing(store, network) as preview:
+            for number in range(5):
+                preview.event(TextAdded(f"word{number} "))
+                await network.until(lambda: f"word{number}" in "".join(network.shown("1")))  # noqa: B023 (as above)
+        times = [record.at for record in network.records if record.kind in ("post", "edit")]
+        assert len(times) == 5
+        assert min(later - sooner for sooner, later in pairwise(times)) > 0.15
+
+
+async def test_a_quick_short_reply_has_no_preview(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network, patience=60) as preview:
+        preview.event(TextAdded("Yes."))
+        preview.event(TurnAnswered("Yes."))
+    await finish(store, network, "Yes.")
+    assert [record.kind for record in network.records if record.kind != "typing"] == ["post"]
+
+
+async def test_forty_characters_are_shown_at_once(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network, patience=60) as preview:
+        preview.event(TextAdded("x" * 40))
+        await network.posted(1)
+
+
+async def test_a_long_reply_grows_over_several_messages(store: Store) -> None:
+    text = "\n\n".join(f"Paragraph {number} has some words in it." for number in range(6))
+    async with network_with(structs.replace(FAST, text_limit=80)) as network:
+        async with previewing(store, network) as preview:
+            for piece in text.split("\n\n"):
+                preview.event(TextAdded(f"{piece}\n\n"))
+                await network.until(lambda: piece in "".join(network.shown("1")))  # noqa: B023 (as above)
+            assert len(network.shown("1")) == 3
+        await finish(store, network, text)
+        assert "\n\n".join(network.shown("1")) == text
+        assert len(network.posts) == 3
+
+
+async def test_what_was_shown_beyond_the_final_text_is_blanked(store: Store) -> None:
+    async with network_with(structs.replace(FAST, text_limit=50)) as network:
+        async with previewing(store, network) as preview:
+            preview.event(TextAdded("word " * 20))
+            await network.posted(2)
+        await finish(store, network, "Stopped.")
+        assert network.shown("1") == ["Stopped.", "⋯"]
+
+
+async def test_another_worker_puts_the_final_text_into_the_same_message(place: Place) -> None:
+    mine, theirs = place.open_store(SystemClock(), "one"), place.open_store(SystemClock(), "two")
+    await mine.write(lambda tx: tx.turns.begin(SESSION, TURN))
+    try:
+        async with network_with() as network:
+            async with previewing(mine, network) as preview:
+                preview.event(TextAdded("Something is being said"))
+                await network.posted(1)
+            await finish(theirs, network, "Something is said.")
+            assert network.shown("1") == ["Something is said."]
+            assert len(network.posts) == 1
+    finally:
+        await mine.close()
+        await theirs.close()
+
+
+async def test_the_final_text_waits_for_an_edit_that_is_under_way(store: Store, network: LoopbackNetwork) -> None:
+    async with asyncio.TaskGroup() as group, previewing(store, network, call=5) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.posted(1)
+        network.upset(delay=0.3)
+        preview.event(TextAdded(", and more of it"))
+        await asyncio.sleep(0.1)
+        group.create_task(finish(store, network, "The end."))
+    assert network.shown("1") == ["The end."]
+    assert network.records[-1].text == "The end."
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_preview_whose_posting_was_cut_off_is_not_copied_where_the_network_knows_keys(
+    store: Store, idempotent: bool
+) -> None:
+    async with network_with(structs.replace(FAST, idempotent=idempotent)) as network:
+        network.upset(Fault("post", "lose_answer"))
+        async with previewing(store, network) as preview:
+            preview.event(TextAdded("Something is being said"))
+            await network.posted(1)
+        await finish(store, network, "Something is said.")
+        if idempotent:
+            assert network.shown("1") == ["Something is said."]
+        else:
+            assert network.shown("1") == ["Something is being said", "Something is said."]
+
+
+async def test_a_resumed_turn_goes_on_in_the_message_it_had(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("The first attempt at a reply"))
+        [post] = await network.posted(1)
+    left = Shown(HERE, (post.message_id,), live=DEAD)
+    await store.write(lambda tx: keep_shown(tx, TURN, left))
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("The second attempt at a reply"))
+        await network.until(lambda: network.shown("1") == ["The second attempt at a reply"])
+    await finish(store, network, "Done.")
+    assert network.shown("1") == ["Done."]
+
+
+async def test_where_edits_are_refused_the_reply_is_sent_plainly(store: Store, network: LoopbackNetwork) -> None:
+    network.upset(Fault("edit", "refuse", times=0))
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.posted(1)
+        preview.event(TextAdded(" and more"))
+    await finish(store, network, "Something is said.")
+    assert network.shown("1")[-1] == "Something is said."
+
+
+async def test_where_nothing_can_be_edited_words_come_when_they_are_final(store: Store) -> None:
+    async with network_with(structs.replace(FAST, edits=False)) as network:
+        async with previewing(store, network) as preview:
+            preview.event(TextAdded("Let me look at that, it may take a little while."))
+            preview.event(called(1))
+            preview.event(answered(1))
+            await network.posted(1)
+        await finish(store, network, "Done.")
+        assert network.shown("1") == ["✓ `read_file notes 1`", "Done."]
+
+
+async def test_an_earlier_reply_goes_first(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    await office.reply("t0", "The earlier one.")
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("The later one is being written down at this moment."))
+        async with delivering(store, network.platform()):
+            await network.posted(2)
+    assert [post.text[:11] for post in network.posts] == ["The earlier", "The later o"]
+
+
+async def test_nothing_is_shown_of_a_turn_that_is_over(store: Store, network: LoopbackNetwork) -> None:
+    await store.write(lambda tx: tx.turns.end(TURN, "answered"))
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("x" * 100))
+        await network.until(lambda: [record.kind for record in network.records].count("typing") > 5)
+    assert network.posts == []
+
+
+async def test_a_reply_behind_a_question_stands_below_it(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("I need to know something first."))
+        await network.posted(1)
+        preview.event(QuestionAsked("q", "Which one?"))
+        preview.event(TextAdded("So it is the second one, as you said just now."))
+        await network.posted(2)
+    await finish(store, network, "It is the second one.")
+    assert network.shown("1") == ["I need to know something first.", "It is the second one."]
+    assert [post.key for post in network.posts] == ["t1:1", "t1:2"]
+
+
+async def test_typing_is_shown_while_a_turn_runs(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network, patience=60):
+        await network.until(lambda: [record.kind for record in network.records].count("typing") > 3)
+
+
+@pytest.mark.parametrize("trouble", ["refuse", "unreachable", "bad_credentials", "disconnect", "hang", "slow_down"])
+async def test_no_trouble_of_the_network_reaches_the_turn(store: Store, network: LoopbackNetwork, trouble: str) -> None:
+    faults = [Fault(deed, trouble, times=0, seconds=0.01) for deed in ("typing", "post", "edit")]  # type: ignore[arg-type]
+    network.upset(*faults)
+    async with asyncio.timeout(5), previewing(store, network, call=0.1) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.until(lambda: network.asked > 3)
+    network.upset()
+    await finish(store, network, "Done.")
+    assert network.shown("1") == ["Done."]
+
+
+async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, network: LoopbackNetwork) -> None:
+    stage = Stage(store=store, platform=network.platform(), gate=Gate(), worker=new_worker_id(), patience=0.01)
+    preview = Preview(stage, SESSION, TURN, Route(HERE), Display)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(preview.serve())
+        preview.event(TextAdded("Something"))
+        await network.posted(1)
+        task.cancel()
+    shown = await store.read(lambda tx: read_shown(tx, TURN))
+    assert shown is not None
+    assert shown.live == ""
