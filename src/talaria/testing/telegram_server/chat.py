@@ -15,12 +15,8 @@ class Chat:
     """A chat as people have it before them."""
 
     def __init__(self, room: Room) -> None:
+        self.id = room.place.id
         self._room = room
-
-    @property
-    def id(self) -> int:
-        """The chat's id."""
-        return self._room.place.id
 
     @property
     def messages(self) -> list[Message]:
