@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,10 @@ _CALL_SECONDS = 60
 _ATTEMPTS = 3
 _PLENTY = {"per_second": 1000, "burst_count": 1000}
 _GUARD = 'read -r _; kill -TERM "$1"; while kill -0 "$1"; do sleep 0.1; done; rm -rf "$2"'
+
+
+class Refusal(Exception):
+    """The homeserver said no."""
 
 
 class Account(Struct, frozen=True):
@@ -62,14 +67,18 @@ class Reception(Struct, frozen=True):
         return Account(made["user_id"], made["access_token"], _PASSWORD)
 
     def call(self, method: str, path: str, body: object = None, *, token: str = "") -> Any:
-        """Ask the homeserver something over plain HTTP, as any client could; raises `urllib.error.HTTPError`."""
+        """Ask the homeserver something over plain HTTP, as any client could; raises `Refusal`."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, method=method)  # noqa: S310 -- loopback
         request.add_header("Content-Type", "application/json")
         if token:
             request.add_header("Authorization", f"Bearer {token}")
-        with urllib.request.urlopen(request, timeout=_CALL_SECONDS) as answer:  # noqa: S310 -- loopback
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=_CALL_SECONDS) as answer:  # noqa: S310 -- loopback
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Refusal(f"{method} {path}: {error.code} {error.read().decode(errors='replace')}") from error
 
 
 class Homeserver:

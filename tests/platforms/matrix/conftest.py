@@ -1,0 +1,37 @@
+"""A homeserver for the whole run, and an account of ours with somebody to talk to, new for every test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.platforms.matrix.people import Desk, Person
+
+from talaria.core.ids import new_id
+from talaria.testing.homeserver import MISSING, Reception, find_homeserver, shared_homeserver
+
+
+@pytest.fixture(scope="session")
+def reception(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Reception]:
+    if find_homeserver() is None:
+        pytest.skip(MISSING)
+    root = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        root = root.parent  # the same for all workers of this run
+    with shared_homeserver(root / "homeserver") as there:
+        yield there
+
+
+@pytest.fixture
+def alice(reception: Reception) -> Person:
+    return Person(reception, reception.register(f"alice-{new_id()}".lower()))
+
+
+@pytest.fixture
+def carol(reception: Reception) -> Person:
+    return Person(reception, reception.register(f"carol-{new_id()}".lower()))
+
+
+@pytest.fixture
+def desk(reception: Reception, alice: Person, tmp_path: Path) -> Desk:
+    """Our account; the invitations of Alice are accepted."""
+    return Desk(reception, reception.register(f"bot-{new_id()}".lower()), tmp_path, (alice.user_id,))

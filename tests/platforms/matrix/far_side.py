@@ -1,0 +1,171 @@
+"""The far side of Matrix for the contract suite: people on a real homeserver, and a line that can be disturbed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from aiohttp import ClientSession, web
+from tests.platforms.matrix.people import Desk, Json, Person
+
+from talaria.core.addresses import Address
+from talaria.core.ids import new_id
+from talaria.platforms.matrix.adapter import Matrix
+from talaria.testing.homeserver import Reception
+from talaria.testing.platform_suite import Seen, Trouble
+
+_BETWEEN = {"connection", "content-length", "transfer-encoding", "content-encoding", "host"}
+
+
+class Line:
+    """What stands between an account and its homeserver, as a proxy or a router would: it passes on, or fails."""
+
+    def __init__(self, target: str) -> None:
+        self.trouble: Trouble | None = None
+        self._target = target
+        self._end = asyncio.Event()
+        self._session = ClientSession()
+
+    async def open(self) -> str:
+        application = web.Application(client_max_size=10_000_000)
+        application.router.add_route("*", "/{path:.*}", self.passes)
+        self._runner = web.AppRunner(application, shutdown_timeout=1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+
+    def cut(self) -> None:
+        assert self._runner.server is not None
+        for one in self._runner.server.connections:
+            one.force_close()
+
+    async def passes(self, request: web.Request) -> web.StreamResponse:
+        syncing = request.path.endswith("/sync")
+        if self.trouble == "silent" or (self.trouble == "deaf" and syncing):
+            await self._end.wait()
+        if self.trouble == "failing":
+            return web.Response(status=502, text="<html>Bad Gateway</html>", content_type="text/html")
+        body = await request.read()
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _BETWEEN}
+        async with self._session.request(
+            request.method, self._target + request.raw_path, data=body, headers=headers
+        ) as answer:
+            kept = {name: value for name, value in answer.headers.items() if name.lower() not in _BETWEEN}
+            return web.Response(status=answer.status, body=await answer.read(), headers=kept)
+
+    async def upload(self, data: bytes, token: str) -> str:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with self._session.post(f"{self._target}/_matrix/media/v3/upload", data=data, headers=headers) as answer:
+            return str((await answer.json())["content_uri"])
+
+    async def close(self) -> None:
+        self._end.set()
+        await self._runner.cleanup()
+        await self._session.close()
+
+
+class MatrixFarSide:
+    """Implements `FarSide`."""
+
+    def __init__(self, platform: Matrix, desk: Desk, people: tuple[Person, Person], line: Line) -> None:
+        alice, carol = people
+        self.platform = platform
+        self.secret = desk.account.token
+        self._us = Person(alice.reception, desk.account)
+        self._alice = alice
+        self._line = line
+        self.private = Address("matrix", self._room())
+        self.group = Address("matrix", self._room(carol), "group")
+        root = alice.say(self.group.chat_id, "A thread begins.")
+        self.thread = Address("matrix", self.group.chat_id, "thread", root)
+        self.nowhere = Address("matrix", "!nothing:localhost")
+
+    def _room(self, *others: Person) -> str:
+        room = self._alice.room_with(self._us.user_id, *(one.user_id for one in others))
+        for one in (self._us, *others):
+            one.join(room)
+        return room
+
+    async def says(self, at: Address, text: str, *, addressed: bool = True) -> None:
+        mentions = {"user_ids": [self._us.user_id]} if addressed and at.chat_type != "private" else {}
+        relation = {"m.relates_to": {"rel_type": "m.thread", "event_id": at.thread_id}} if at.thread_id else {}
+        await asyncio.to_thread(self._alice.say, at.chat_id, text, **{"m.mentions": mentions}, **relation)
+
+    async def sends_file(self, at: Address, name: str, data: bytes) -> None:
+        url = await self._line.upload(data, self._alice.token)
+        await asyncio.to_thread(self._alice.post, at.chat_id, {"msgtype": "m.file", "body": name, "url": url})
+
+    async def presses(self, at: Address, message_id: str, label: str) -> None:
+        relation = {"rel_type": "m.annotation", "event_id": message_id, "key": label}
+        await asyncio.to_thread(self._alice.post, at.chat_id, {"m.relates_to": relation}, "m.reaction")
+
+    async def redelivers(self) -> bool:
+        return False
+
+    async def seen(self, at: Address) -> list[Seen]:
+        events = await asyncio.to_thread(self._alice.events, at.chat_id)
+        reactions = await asyncio.to_thread(self._alice.events, at.chat_id, "m.reaction")
+        ours = [one for one in events if one["sender"] == self._us.user_id]
+        here = [one for one in ours if _thread(one) == at.thread_id and _relation(one).get("rel_type") != "m.replace"]
+        edits = {_relation(one)["event_id"]: one for one in ours if _relation(one).get("rel_type") == "m.replace"}
+        return [self._seen(one, edits.get(one["event_id"]), reactions) for one in here]
+
+    def _seen(self, event: Json, edit: Json | None, reactions: list[Json]) -> Seen:
+        content = edit["content"]["m.new_content"] if edit else event["content"]
+        is_file = content["msgtype"] != "m.text"
+        pressed = [_relation(one) for one in reactions if one["sender"] == self._us.user_id]
+        return Seen(
+            message_id=event["event_id"],
+            text="" if is_file else content["body"],
+            reply_to=_relation(event).get("m.in_reply_to", {}).get("event_id", ""),
+            buttons=tuple(one["key"] for one in pressed if one["event_id"] == event["event_id"]),
+            files=(content["filename"],) if is_file else (),
+        )
+
+    async def upset(self, trouble: Trouble) -> bool:
+        if trouble == "revoked":
+            await asyncio.to_thread(self._us.call, "POST", "/logout/all", {})
+        elif trouble == "cut":
+            self._line.cut()
+        elif trouble == "slow_down":
+            await asyncio.to_thread(self._limit, "POST")
+        else:
+            self._line.trouble = trouble
+        return True
+
+    async def calm(self) -> None:
+        self._line.trouble = None
+        await asyncio.to_thread(self._limit, "DELETE")
+
+    def _limit(self, method: str) -> None:
+        reception = self._alice.reception
+        admin = reception.register(f"admin-{new_id()}", admin=True)
+        path = f"/_synapse/admin/v1/users/{self._us.user_id}/override_ratelimit"
+        reception.call(method, path, {"messages_per_second": 1, "burst_count": 0}, token=admin.token)
+
+
+@asynccontextmanager
+async def matrix_far_side(reception: Reception, folder: Path) -> AsyncIterator[MatrixFarSide]:
+    """Open a line, make the people, and end both."""
+    names = [f"{name}-{new_id()}" for name in ("bot", "alice", "carol")]
+    bot, *people = [await asyncio.to_thread(reception.register, name) for name in names]
+    line = Line(reception.url)
+    try:
+        desk = Desk(Reception(await line.open()), bot, folder)
+        platform = desk.open(patience=timedelta(seconds=3), file_limit=100_000)
+        alice, carol = [Person(reception, one) for one in people]
+        yield MatrixFarSide(platform, desk, (alice, carol), line)
+    finally:
+        await line.close()
+
+
+def _relation(event: Json) -> Json:
+    found: Json = event["content"].get("m.relates_to", {})
+    return found
+
+
+def _thread(event: Json) -> str:
+    relation = _relation(event)
+    return str(relation["event_id"]) if relation.get("rel_type") == "m.thread" else ""

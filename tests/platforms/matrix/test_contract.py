@@ -1,0 +1,17 @@
+"""The contract suite for chat networks, on a real homeserver."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.platforms.matrix.far_side import MatrixFarSide, matrix_far_side
+
+from talaria.testing.homeserver import Reception
+from talaria.testing.platform_suite import PlatformSuite
+
+
+class TestMatrix(PlatformSuite):
+    @pytest.fixture
+    async def far_side(self, reception: Reception, tmp_path: Path) -> AsyncIterator[MatrixFarSide]:
+        async with matrix_far_side(reception, tmp_path) as there:
+            yield there

@@ -1,0 +1,183 @@
+"""What people do on a real homeserver arrives: once, in order, and nothing is lost when we are killed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from tests.platforms.matrix.people import Desk, Person, meet, until
+
+from talaria.contracts.platform import Button, Content, Incoming
+from talaria.core.addresses import Address
+
+STRANGE: list[tuple[str, dict[str, object]]] = [
+    ("m.room.message", {"msgtype": "m.image", "body": "x", "url": 3, "info": "none"}),
+    ("m.reaction", {"m.relates_to": {"rel_type": "m.annotation", "key": "x"}}),
+    ("m.reaction", {"m.relates_to": {"rel_type": "m.annotation", "event_id": 5, "key": "x"}}),
+    ("m.sticker", {"body": None}),
+]
+
+
+async def test_a_direct_chat_is_private_and_meant_for_us(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear)
+        said = alice.say(room, "hello")
+        heard = await ear.one()
+    assert heard.text == "hello"
+    assert heard.address == Address("matrix", room, "private")
+    assert (heard.sender.id, heard.external_id, heard.message_id) == (alice.user_id, said, said)
+    assert heard.sender.name.startswith("alice-")
+    assert heard.addressed
+
+
+async def test_what_was_said_between_invitation_and_joining_is_heard_but_not_what_was_said_before(
+    desk: Desk, alice: Person
+) -> None:
+    room = alice.room_with()
+    alice.say(room, "before you came")
+    alice.call("POST", f"/rooms/{room}/invite", {"user_id": desk.user_id})
+    alice.say(room, "are you there?")
+    async with desk.listening() as ear:
+        await until(lambda: desk.user_id in alice.members(room))
+        alice.say(room, "now you are")
+        heard = await ear.next(2)
+    assert [one.text for one in heard] == ["are you there?", "now you are"]
+
+
+async def test_invitations_of_strangers_are_left_alone(desk: Desk, alice: Person, carol: Person) -> None:
+    async with desk.listening() as ear:
+        strange = carol.room_with(desk.user_id)
+        await meet(desk, alice, ear)
+        assert desk.user_id not in carol.members(strange)
+
+
+async def test_in_a_group_only_mentions_and_answers_are_meant_for_us(desk: Desk, alice: Person, carol: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear, carol)
+        ours = await ear.platform.send(Address("matrix", room, "group"), Content(text="I am here"), "k")
+        alice.say(room, "just talking", **{"m.mentions": {}})
+        alice.say(room, "the bot: /status", **{"m.mentions": {"user_ids": [desk.user_id]}})
+        answer = {"m.in_reply_to": {"event_id": ours.message_id}}
+        carol.say(room, "> <@x:y> I am here\n\nindeed", **{"m.relates_to": answer, "m.mentions": {}})
+        heard = await ear.next(3)
+    assert [one.addressed for one in heard] == [False, True, True]
+    assert {one.address.chat_type for one in heard} == {"group"}
+    assert heard[2].text == "indeed"
+    assert heard[2].reply_to == ours.message_id
+
+
+async def test_a_thread_has_an_address_of_its_own(desk: Desk, alice: Person, carol: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear, carol)
+        seed = await ear.platform.create_handoff_thread(room, "Moving house")
+        assert seed
+        relation = {"rel_type": "m.thread", "event_id": seed, "is_falling_back": True}
+        alice.say(room, "on with it", **{"m.relates_to": relation, "m.mentions": {}})
+        heard = await ear.one()
+        await ear.platform.send(heard.address, Content(text="gladly"), "key")
+        thread = alice.call("GET", f"/rooms/{room}/threads", version="v1")
+    assert (heard.address.chat_type, heard.address.thread_id) == ("thread", seed)
+    assert heard.addressed, "a thread that we began is about us"
+    assert thread["chunk"][0]["event_id"] == seed
+
+
+async def test_an_edit_is_the_new_text_of_the_same_message(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear)
+        first = alice.say(room, "at sevn")
+        await ear.one()
+        new = {"msgtype": "m.text", "body": "at seven"}
+        relation = {"rel_type": "m.replace", "event_id": first}
+        edit = alice.say(room, "* at seven", **{"m.new_content": new, "m.relates_to": relation})
+        heard = await ear.one()
+    assert heard.edited
+    assert (heard.text, heard.message_id, heard.external_id) == ("at seven", first, edit)
+
+
+async def test_a_reaction_presses_a_button(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear)
+        to = Address("matrix", room)
+        buttons = (Button("Yes", "approve:1"), Button("No", "deny:1"))
+        asked = await ear.platform.send(to, Content(text="May I?", buttons=buttons), "question")
+        shown = [one["content"]["m.relates_to"]["key"] for one in alice.events(room, "m.reaction")]
+        for key in ("👍", "No"):
+            relation = {"rel_type": "m.annotation", "event_id": asked.message_id, "key": key}
+            alice.post(room, {"m.relates_to": relation}, "m.reaction")
+        heard = await ear.one()
+    assert shown == ["Yes", "No"]
+    assert (heard.button, heard.message_id, heard.sender.id) == ("deny:1", asked.message_id, alice.user_id)
+
+
+async def test_own_messages_and_notices_of_bots_are_not_heard(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear)
+        await ear.platform.send(Address("matrix", room), Content(text="mine"), "k")
+        alice.post(room, {"msgtype": "m.notice", "body": "beep"})
+        alice.say(room, "me")
+        assert (await ear.one()).text == "me"
+
+
+async def test_strange_contents_disturb_nobody(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear)
+        for kind, content in STRANGE:
+            alice.post(room, content, kind)
+        alice.say(room, "fine")
+        heard = await ear.one()
+        while heard.text != "fine":
+            heard = await ear.one()
+
+
+async def test_what_was_not_taken_comes_again_after_a_kill(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear)
+        alice.say(room, "first")
+        await ear.one()
+    texts = [f"message {number}" for number in range(5)]
+    for text in texts:
+        alice.say(room, text)
+    taken = []
+    async with desk.open().connect() as arriving:
+        async for incoming in arriving:
+            taken.append(incoming.text)
+            if incoming.text == texts[2]:
+                break  # as if killed while working on it
+    again = []
+    async with desk.open().connect() as arriving:
+        async for incoming in arriving:
+            again.append(incoming.text)
+            if incoming.text == texts[-1]:
+                break
+    assert [text for text in taken if text != "first"] == texts[:3]
+    assert [text for text in again if text != "first"] == texts
+
+
+async def test_a_batch_is_confirmed_only_when_more_is_asked_for(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear)
+        alice.say(room, "one")
+        await ear.one()
+    async with desk.open().connect() as arriving:
+        alice.say(room, "two")
+        while (await anext(arriving)).text != "two":
+            pass
+        before = list(desk.position.saved)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(_next(arriving))
+            await until(lambda: len(desk.position.saved) > len(before))
+            alice.say(room, "three")
+        assert waiting.result().text == "three"
+
+
+async def _next(arriving: AsyncIterator[Incoming]) -> Incoming:
+    return await anext(arriving)
+
+
+async def test_a_hundred_messages_while_we_were_away_all_come_in_order(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear)
+    texts = [f"number {number}" for number in range(120)]
+    for text in texts:
+        alice.say(room, text)
+    async with desk.listening() as ear:
+        heard = await ear.next(len(texts))
+    assert [one.text for one in heard] == texts
