@@ -148,6 +148,8 @@ class LoopbackNetwork:
             await Client(self._ledger, reader, writer, self.drop).serve()
         except* (OSError, ValueError):
             pass  # the client is gone
+        except* asyncio.CancelledError:
+            pass  # the network ends; Python 3.11 makes noise about servers whose clients were cancelled
         finally:
             self._ledger.receivers.discard(writer)
             del self._clients[writer]
