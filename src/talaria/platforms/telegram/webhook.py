@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -23,6 +24,7 @@ _HEADER = "X-Telegram-Bot-Api-Secret-Token"
 _LARGEST = 4 * 1024 * 1024
 _TAKEN_WITHIN = 25.0
 _LOOK_AFTER = timedelta(seconds=60)
+_STEPS_OF_ACCEPTING = 5
 
 
 class Handed(Struct, frozen=True):
@@ -45,6 +47,7 @@ class Hook:
         self._settings = settings
         self._secret = settings.secret or sha256(f"webhook:{token}".encode()).hexdigest()
         self._waiting: asyncio.Queue[Handed] = asyncio.Queue()
+        self._closing = False
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
@@ -52,18 +55,23 @@ class Hook:
         app = web.Application(client_max_size=_LARGEST)
         app.router.add_post(urlsplit(self._settings.public_url).path or "/", self._receive)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        listener = self._listener()
         await runner.setup()
         try:
-            try:
-                await web.TCPSite(runner, self._settings.host, self._settings.port).start()
-            except OSError as error:
-                raise Unreachable(f"nothing can be received at port {self._settings.port}: {error}") from error
+            await web.SockSite(runner, listener).start()
             await self._announce()
             yield
         finally:
+            self._closing = True
             while not self._waiting.empty():
                 self._waiting.get_nowait().settle(taken=False)
+            # Accept nothing more, and let what is being accepted arrive: closed in between, such a connection would
+            # be known to nobody, and Telegram wait for an answer in vain.
+            asyncio.get_running_loop().remove_reader(listener)
+            for _ in range(_STEPS_OF_ACCEPTING):
+                await asyncio.sleep(0)
             await runner.cleanup()
+            listener.close()
 
     async def updates(self) -> AsyncGenerator[Handed, None]:
         """Yield what Telegram hands over. Raises `Unreachable` when it does not call here any more."""
@@ -81,6 +89,13 @@ class Hook:
                     yield handed
                 finally:
                     handed.settle(taken=False)
+
+    def _listener(self) -> socket.socket:
+        host, port = self._settings.host, self._settings.port
+        try:
+            return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        except OSError as error:
+            raise Unreachable(f"nothing can be received at port {port} of {host}: {error}") from error
 
     async def _announce(self) -> None:
         # One connection at a time, so that what people write arrives in its order.
@@ -100,6 +115,8 @@ class Hook:
             raw = msgspec.json.decode(await request.read(), type=dict[str, Any])
         except msgspec.DecodeError:
             return web.Response(status=400)
+        if self._closing:
+            return web.Response(status=503)
         update = read_raw(raw)
         if update is None:
             return web.Response()  # it would come again for ever
