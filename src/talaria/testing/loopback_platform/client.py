@@ -113,6 +113,9 @@ class Client:
             case "lose_answer":
                 self._carried_out(request)
                 self._writer.transport.abort()
+            case "delay":
+                await asyncio.sleep(fault.seconds)
+                await self._write(self._carried_out(request))
             case trouble:
                 await self._write(Failed(trouble, f"{fault.deed}: {trouble}, as was wished", fault.seconds))
 

@@ -104,6 +104,7 @@ class Ledger:
                     del self.faults[place]
                 elif fault.times:
                     self.faults[place] = structs.replace(fault, times=fault.times - 1)
+                self.tell()
                 return fault
         return None
 

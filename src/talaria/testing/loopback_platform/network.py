@@ -44,6 +44,11 @@ class LoopbackNetwork:
         return [record for record in self.records if record.kind == "post"]
 
     @property
+    def faults(self) -> list[Fault]:
+        """What is still to go wrong."""
+        return self._ledger.faults
+
+    @property
     def asked(self) -> int:
         """How much was asked of the network so far, answered or not, log-ins included."""
         return self._ledger.asked

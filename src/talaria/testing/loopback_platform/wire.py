@@ -11,14 +11,17 @@ from talaria.core.addresses import Address
 LONGEST_LINE = 64 * 1024 * 1024
 
 Deed = Literal["login", "receive", "receiving", "post", "edit", "typing", "fetch", "thread"]
-Trouble = Literal["refuse", "slow_down", "unreachable", "bad_credentials", "hang", "disconnect", "lose_answer"]
+Trouble = Literal[
+    "refuse", "slow_down", "unreachable", "bad_credentials", "hang", "disconnect", "lose_answer", "delay"
+]  # fmt: skip
 
 
 class Fault(Struct, frozen=True, omit_defaults=True):
     """What goes wrong with one of the next deeds, in one chat or in all.
 
-    ``lose_answer`` does what was asked and hangs up before it says so. ``times`` is how often, 0 for ever;
-    ``seconds`` is what `slow_down` asks to wait. A fault of ``receiving`` silences an open connection for good.
+    ``lose_answer`` does what was asked and hangs up before it says so; ``delay`` does it after ``seconds``, which is
+    also what ``slow_down`` asks to wait. ``times`` is how often, 0 for ever. A fault of ``receiving``
+    silences an open connection for good.
     """
 
     deed: Deed
