@@ -1,0 +1,294 @@
+"""What people do on Telegram, as the adapter tells it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from telegram import MessageEntity
+from tests.platforms.telegram.far_side import settings_for
+
+from talaria.contracts.platform import Button, Content, Incoming
+from talaria.core.addresses import Address
+from talaria.core.errors import Rejected
+from talaria.platforms.telegram.adapter import Telegram
+from talaria.platforms.telegram.outgoing import format_text
+from talaria.platforms.telegram.quoting import as_markdown
+from talaria.platforms.telegram.settings import GroupMode
+from talaria.testing.platform_suite import following
+from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice
+from talaria.testing.telegram_server import MessageEntity as Mark
+
+
+@asynccontextmanager
+async def arriving(server: TelegramServer, mode: GroupMode = "reply") -> AsyncIterator[AsyncIterator[Incoming]]:
+    platform = Telegram(settings_for(server, group_mode=mode))
+    try:
+        async with platform.connect() as arrivals:
+            yield arrivals
+    finally:
+        await platform.close()
+
+
+async def test_each_kind_of_place_has_its_type(server: TelegramServer) -> None:
+    ann = server.user("Ann")
+    group, supergroup = server.group("Small", ann), server.group("Large", ann, kind="supergroup")
+    channel, forum = server.group("News", ann, kind="channel"), server.forum("Project", ann)
+    topic = await forum.opens_topic(ann, "Plans")
+    async with arriving(server) as arrivals:
+        await server.private(ann).says(ann, "a")
+        await group.says(ann, "b")
+        await supergroup.says(ann, "c")
+        await channel.says(None, "d")
+        await forum.says(ann, "e")
+        await forum.says(ann, "f", thread=topic)
+        arrived = [await following(arrivals) for _ in range(6)]
+    assert [one.address for one in arrived] == [
+        Address("telegram", str(ann.id), "private"),
+        Address("telegram", str(group.id), "group"),
+        Address("telegram", str(supergroup.id), "group"),
+        Address("telegram", str(channel.id), "channel"),
+        Address("telegram", str(forum.id), "group"),
+        Address("telegram", str(forum.id), "thread", str(topic.id)),
+    ]
+    assert [one.chat_name for one in arrived] == ["Ann", "Small", "Large", "News", "Project", "Project"]
+    assert [one.sender.name for one in arrived] == ["Ann", "Ann", "Ann", "News", "Ann", "Ann"]
+    assert arrived[5].reply_to == ""  # on the wire it answers the notice that opened the topic
+
+
+async def test_a_topic_of_a_private_chat_stays_private(server: TelegramServer, telegram: Telegram) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    thread = await telegram.create_handoff_thread(str(ann.id), "Moved here")
+    assert thread is not None
+    async with arriving(server) as arrivals:
+        await chat.says(ann, "on we go", thread=int(thread))
+        incoming = await following(arrivals)
+    assert incoming.address == Address("telegram", str(ann.id), "private", thread)
+
+
+@pytest.mark.parametrize(
+    ("mode", "addressed"),
+    [
+        ("mention", {"named", "CAPITALS", "/status", "/status us", "ends"}),
+        ("reply", {"named", "CAPITALS", "/status", "/status us", "ends", "reply"}),
+        ("free", {"named", "CAPITALS", "/status", "/status us", "ends", "reply", "aside", "other", "quoted", "/other"}),
+    ],
+)
+async def test_in_groups_the_mode_says_what_is_meant_for_us(
+    server: TelegramServer, telegram: Telegram, mode: GroupMode, addressed: set[str]
+) -> None:
+    ann = server.user("Ann")
+    group = server.group("Family", ann)
+    await telegram.send(Address("telegram", str(group.id), "group"), Content(text="Hello"), "k")
+    ours = group.answers[0]
+    name = f"@{server.bot.username}"
+    said = {
+        "named": f"{name} hello",
+        "CAPITALS": f"{name.upper()} hello",
+        "ends": f"what do you say, {name}?",
+        "/status": "/status",
+        "/status us": f"/status{name}",
+        "/other": "/status@other_bot",
+        "other": f"{name}2 hello",
+        "quoted": f"mail me at ann{name}.example",
+        "aside": "just talking",
+    }
+    async with arriving(server, mode) as arrivals:
+        meant = set()
+        for label, text in said.items():
+            await group.says(ann, text)
+            if (await following(arrivals)).addressed:
+                meant.add(label)
+        await group.says(ann, "reply", reply_to=ours)
+        incoming = await following(arrivals)
+    assert incoming.reply_to == str(ours.id)
+    assert meant | ({"reply"} if incoming.addressed else set()) == addressed
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("@talaria_bot what is 1 + 1?", "what is 1 + 1?"),
+        ("@talaria_bot: hello", "hello"),
+        ("@talaria_bot", "@talaria_bot"),
+        ("/status@talaria_bot now", "/status now"),
+        ("/status@Talaria_Bot", "/status"),
+        ("/status now", "/status now"),
+        ("ask @talaria_bot about it", "ask @talaria_bot about it"),
+    ],
+)
+async def test_our_name_is_left_out_where_it_only_says_whom_it_is_for(
+    server: TelegramServer, said: str, text: str
+) -> None:
+    ann = server.user("Ann")
+    group = server.group("Family", ann)
+    async with arriving(server) as arrivals:
+        await group.says(ann, said)
+        incoming = await following(arrivals)
+    assert (incoming.text, incoming.addressed) == (text, True)
+
+
+async def test_marks_are_told_as_markdown(server: TelegramServer) -> None:
+    ann = server.user("Ann")
+    group = server.group("Family", ann)
+    marks = [Mark(type="mention", offset=0, length=12), Mark(type="bold", offset=16, length=4)]
+    marks.append(Mark(type="text_link", offset=21, length=4, url="https://a.example"))
+    async with arriving(server) as arrivals:
+        await group.says(ann, "@talaria_bot 😀 look here", entities=marks)
+        assert (await following(arrivals)).text == "😀 **look** [here](https://a.example)"
+
+
+async def test_an_edit_is_told_as_one(server: TelegramServer) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    async with arriving(server) as arrivals:
+        message = await chat.says(ann, "helo")
+        first = await following(arrivals)
+        await chat.edits(message, "hello")
+        second = await following(arrivals)
+    assert (second.text, second.edited, second.message_id) == ("hello", True, first.message_id)
+    assert second.external_id != first.external_id
+
+
+async def test_a_button_that_is_pressed_stops_turning(server: TelegramServer, telegram: Telegram) -> None:
+    ann = server.user("Ann")
+    group = server.group("Family", ann)
+    place = Address("telegram", str(group.id), "group")
+    await telegram.send(place, Content(text="May I?", buttons=(Button("Yes", "yes:1"),)), "k")
+    async with arriving(server) as arrivals:
+        await group.presses(ann, group.answers[0], "Yes")
+        incoming = await following(arrivals)
+    assert (incoming.button, incoming.sender.id, incoming.addressed) == ("yes:1", str(ann.id), True)
+    assert incoming.address == place
+    await server.called("answerCallbackQuery")
+
+
+async def test_an_answer_to_a_button_that_fails_does_not_keep_it_from_us(
+    server: TelegramServer, telegram: Telegram
+) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    await telegram.send(Address("telegram", str(ann.id)), Content(text="?", buttons=(Button("Yes", "y"),)), "k")
+    server.fail("answerCallbackQuery", 400, description="query is too old")
+    async with arriving(server) as arrivals:
+        await chat.presses(ann, chat.answers[0], "Yes")
+        assert (await following(arrivals)).button == "y"
+
+
+async def test_files_arrive_with_their_kind_and_their_words(
+    server: TelegramServer, telegram: Telegram, tmp_path: Path
+) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    async with arriving(server) as arrivals:
+        await chat.sends(ann, Photo(), caption="our cat")
+        await chat.sends(ann, Voice(b"OggS words"))
+        await chat.sends(ann, Sticker("🎉"))
+        await chat.sends(ann, Document(b"a,b", "figures.csv", "text/csv"))
+        await chat.sends(ann, Document(b"\x89PNG\r\n", "plan.png", "image/png"))
+        arrived = [await following(arrivals) for _ in range(5)]
+        assert [(one.text, one.attachments[0].kind) for one in arrived] == [
+            ("our cat", "picture"),
+            ("", "voice"),
+            ("🎉", "sticker"),
+            ("", "document"),
+            ("", "picture"),
+        ]
+        voice = await telegram.fetch(arrived[1].attachments[0], tmp_path)
+        assert (voice.read_bytes(), voice.suffix) == (b"OggS words", ".ogg")
+
+
+async def test_of_a_photo_the_largest_size_is_taken(server: TelegramServer, telegram: Telegram, tmp_path: Path) -> None:
+    ann = server.user("Ann")
+    photo = Photo()
+    async with arriving(server) as arrivals:
+        await server.private(ann).sends(ann, photo)
+        (attachment,) = (await following(arrivals)).attachments
+        path = await telegram.fetch(attachment, tmp_path)
+    assert path.read_bytes() == photo.upload().data
+
+
+async def test_an_album_is_one_message(server: TelegramServer) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    await chat.says(ann, "before")
+    await chat.sends_album(ann, [Photo(), Photo(), Photo()], caption="the trip")
+    async with arriving(server) as arrivals:
+        first, album = await following(arrivals), await following(arrivals)
+        await chat.says(ann, "behind")
+        last = await following(arrivals)
+    assert (first.text, album.text, last.text) == ("before", "the trip", "behind")
+    assert len(album.attachments) == 3
+
+
+async def test_an_album_of_which_more_comes_later_is_not_taken_for_known(server: TelegramServer) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    await chat.sends_album(ann, [Photo(), Photo()])
+    async with arriving(server) as arrivals:
+        first = await following(arrivals)
+    await chat.says(ann, "behind")
+    async with arriving(server) as arrivals:
+        again = await following(arrivals)
+    assert again.external_id == first.external_id
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["word ", "😀 ", "**bold** ", "*soft* ", "~~gone~~ ", "`x = 1` ", "[site](https://a.example) "]
+        ),
+        min_size=1,
+        max_size=12,
+    ).map(lambda pieces: "a " + "".join(pieces) + "z")
+)
+def test_what_we_send_is_read_back_as_it_was(source: str) -> None:
+    formatted = format_text(source)
+    marks = [
+        MessageEntity(one.kind, one.offset, one.length, url=one.value if one.kind == "text_link" else None)
+        for one in formatted.entities
+    ]
+    assert as_markdown(formatted.text, marks).replace("_soft_", "*soft*") == source
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(max_size=40),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["bold", "code", "pre", "text_link", "blockquote", "spoiler"]),
+            st.integers(-3, 60),
+            st.integers(-3, 60),
+        ),
+        max_size=5,
+    ),
+)
+def test_no_mark_makes_a_text_unreadable(text: str, marks: list[tuple[str, int, int]]) -> None:
+    read = as_markdown(text, [MessageEntity(kind, start, length, url="u") for kind, start, length in marks])
+    assert len(read) >= len(text)
+
+
+async def test_an_update_that_cannot_be_read_does_not_hold_up_the_others(server: TelegramServer) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    broken = await chat.says(ann, "broken")
+    assert broken.update is not None
+    broken.update.body.clear()
+    await chat.says(ann, "whole")
+    async with arriving(server) as arrivals:
+        assert (await following(arrivals)).text == "whole"
+
+
+async def test_a_file_that_is_too_large_for_bots_is_refused(
+    server: TelegramServer, telegram: Telegram, tmp_path: Path
+) -> None:
+    ann = server.user("Ann")
+    async with arriving(server) as arrivals:
+        await server.private(ann).sends(ann, Document(b"x" * (20 * 1024 * 1024 + 1), "large.bin"))
+        (attachment,) = (await following(arrivals)).attachments
+    with pytest.raises(Rejected):
+        await telegram.fetch(attachment, tmp_path)

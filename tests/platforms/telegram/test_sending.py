@@ -1,0 +1,254 @@
+"""What the adapter posts on Telegram, and what it makes of refusals."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.platforms.telegram.far_side import settings_for
+
+from talaria.contracts.platform import Button, Content, Incoming, MessageRef
+from talaria.core.addresses import Address
+from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
+from talaria.core.messages import File, Image
+from talaria.platforms.telegram.adapter import Telegram
+from talaria.testing.platform_suite import following
+from talaria.testing.telegram_server import Chat, TelegramServer, User, picture
+
+
+@pytest.fixture
+def ann(server: TelegramServer) -> User:
+    return server.user("Ann")
+
+
+@pytest.fixture
+def chat(server: TelegramServer, ann: User) -> Chat:
+    return server.private(ann)
+
+
+@pytest.fixture
+def place(ann: User) -> Address:
+    return Address("telegram", str(ann.id))
+
+
+async def test_markdown_is_seen_with_its_marks(telegram: Telegram, chat: Chat, place: Address) -> None:
+    source = "# Plan\n\n😀 **bold**, `code` and [site](https://a.example)\n\n```py\nx = 1\n```\n> said"
+    await telegram.send(place, Content(text=source), "k")
+    (message,) = chat.answers
+    assert message.text == "Plan\n\n😀 bold, code and site\n\nx = 1\nsaid"
+    assert [message.styled(kind) for kind in ("bold", "code", "text_link", "pre", "blockquote")] == [
+        ["Plan", "bold"],
+        ["code"],
+        ["site"],
+        ["x = 1"],
+        ["said"],
+    ]
+    assert next(one.language for one in message.entities if one.type == "pre") == "py"
+
+
+async def test_marks_that_are_refused_are_left_out(
+    server: TelegramServer, telegram: Telegram, chat: Chat, place: Address
+) -> None:
+    server.fail("sendMessage", 400, description="Bad Request: can't parse entities: unsupported URL")
+    await telegram.send(place, Content(text="a **bold** word"), "k")
+    (message,) = chat.answers
+    assert (message.text, message.entities) == ("a bold word", ())
+
+
+async def test_an_answer_to_a_message_that_is_gone_is_posted_all_the_same(
+    telegram: Telegram, chat: Chat, place: Address
+) -> None:
+    await telegram.send(place, Content(text="late", reply_to="99999"), "k")
+    assert [one.text for one in chat.answers] == ["late"]
+
+
+async def test_buttons_come_in_rows_and_go_with_an_edit(telegram: Telegram, chat: Chat, place: Address) -> None:
+    buttons = (Button("Yes", "y"), Button("No", "n"), Button("Only for the rest of this conversation", "session"))
+    ref = await telegram.send(place, Content(text="May I?", buttons=buttons), "k")
+    (message,) = chat.answers
+    assert message.markup is not None
+    assert [[one.text for one in row] for row in message.markup.inline_keyboard] == [["Yes", "No"], [buttons[2].label]]
+    await telegram.edit(ref, Content(text="Yes, you may."))
+    assert (chat.answers[0].text, chat.answers[0].buttons) == ("Yes, you may.", ())
+
+
+@pytest.mark.parametrize("value", ["", "x" * 65, "é" * 33])
+async def test_a_button_that_stands_for_too_much_is_refused(
+    telegram: Telegram, chat: Chat, place: Address, value: str
+) -> None:
+    with pytest.raises(Rejected):
+        await telegram.send(place, Content(text="?", buttons=(Button("a", value),)), "k")
+    assert chat.answers == []
+
+
+async def test_pictures_voices_and_documents_are_sent_as_such(
+    telegram: Telegram, chat: Chat, place: Address, tmp_path: Path
+) -> None:
+    (tmp_path / "cat.png").write_bytes(picture())
+    (tmp_path / "note.ogg").write_bytes(b"OggS\x00\x02 words")
+    (tmp_path / "plan.txt").write_text("plan")
+    files = (
+        Image(str(tmp_path / "cat.png")),
+        File(str(tmp_path / "note.ogg"), "note.ogg", "audio/ogg"),
+        File(str(tmp_path / "plan.txt"), "../plan\n.txt", "text/plain"),
+    )
+    ref = await telegram.send(place, Content(text="All **three**", files=files), "k")
+    assert [one.media.kind if one.media else "text" for one in chat.answers] == ["text", "photo", "voice", "document"]
+    assert ref.message_id == str(chat.answers[0].id)
+
+
+async def test_one_file_and_few_words_are_one_message_that_can_be_edited(
+    telegram: Telegram, chat: Chat, place: Address, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.txt"
+    path.write_text("plan")
+    ref = await telegram.send(place, Content(text="The **plan**", files=(File(str(path), "plan.txt"),)), "k")
+    (message,) = chat.answers
+    assert (message.text, message.styled("bold")) == ("The plan", ["plan"])
+    assert message.media is not None
+    await telegram.edit(ref, Content(text="The *new* plan"))
+    assert chat.answers[0].text == "The new plan"
+
+
+async def test_many_words_do_not_become_a_caption(
+    telegram: Telegram, chat: Chat, place: Address, tmp_path: Path
+) -> None:
+    path = tmp_path / "plan.txt"
+    path.write_text("plan")
+    await telegram.send(place, Content(text="😀" * 600, files=(File(str(path), "plan.txt"),)), "k")
+    assert [(len(one.text), one.media is None) for one in chat.answers] == [(600, True), (0, False)]
+
+
+async def test_typing_is_seen_in_the_topic(server: TelegramServer, telegram: Telegram, ann: User) -> None:
+    forum = server.forum("Project", ann)
+    topic = await forum.opens_topic(ann, "Plans")
+    await telegram.show_typing(Address("telegram", str(forum.id), "thread", str(topic.id)))
+    assert forum.actions == [("typing", topic.id)]
+
+
+async def test_whoever_blocks_the_bot_is_not_written_to(
+    telegram: Telegram, chat: Chat, place: Address, ann: User
+) -> None:
+    await chat.removes_bot(ann)
+    with pytest.raises(Rejected, match="blocked"):
+        await telegram.send(place, Content(text="hello?"), "k")
+
+
+async def test_a_group_that_threw_us_out_and_a_topic_that_is_gone_are_refused(
+    server: TelegramServer, telegram: Telegram, ann: User
+) -> None:
+    group, forum = server.group("Family", ann), server.forum("Project", ann)
+    topic = await forum.opens_topic(ann, "Plans")
+    await group.removes_bot(ann)
+    await forum.closes_topic(topic, delete=True)
+    for place in (
+        Address("telegram", str(group.id), "group"),
+        Address("telegram", str(forum.id), "thread", str(topic.id)),
+    ):
+        with pytest.raises(Rejected):
+            await telegram.send(place, Content(text="hello?"), "k")
+
+
+async def test_no_topic_is_made_where_there_are_none(server: TelegramServer, telegram: Telegram, ann: User) -> None:
+    group, forum = server.group("Family", ann), server.forum("Closed", ann, admin=False)
+    assert await telegram.create_handoff_thread(str(group.id), "Trip") is None
+    assert await telegram.create_handoff_thread(str(forum.id), "Trip") is None
+    assert await telegram.create_handoff_thread(str(server.forum("Open", ann).id), "Trip") is not None
+
+
+async def test_an_edit_that_changes_nothing_is_fine_and_others_are_refused(
+    telegram: Telegram, chat: Chat, place: Address
+) -> None:
+    ref = await telegram.send(place, Content(text="a **b**"), "k")
+    await telegram.edit(ref, Content(text="a **b**"))
+    assert chat.answers[0].history == []
+    with pytest.raises(Rejected):
+        await telegram.edit(MessageRef(place, "not a number"), Content(text="x"))
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, Rejected),
+        (401, BadCredentials),
+        (403, Rejected),
+        (404, BadCredentials),
+        (409, Unreachable),
+        (413, Rejected),
+        (500, Unreachable),
+        (502, Unreachable),
+    ],
+)
+async def test_a_status_is_one_of_our_errors(
+    server: TelegramServer, telegram: Telegram, place: Address, status: int, error: type[PlatformError]
+) -> None:
+    server.fail("sendMessage", status)
+    with pytest.raises(error) as raised:
+        await telegram.send(place, Content(text="x"), "k")
+    assert server.token not in str(raised.value)
+
+
+async def test_flood_control_says_how_long(
+    server: TelegramServer, telegram: Telegram, chat: Chat, place: Address
+) -> None:
+    server.flood(after=1, retry_after=11)
+    ref = await telegram.send(place, Content(text="first"), "k")
+    with pytest.raises(SlowDown) as slow:
+        await telegram.send(place, Content(text="second"), "k")
+    assert slow.value.retry_after == timedelta(seconds=11)
+    with pytest.raises(SlowDown):
+        await telegram.edit(ref, Content(text="third"))
+    assert [one.text for one in chat.answers] == ["first"]
+
+
+async def test_the_menu_offers_what_telegram_takes(server: TelegramServer, telegram: Telegram) -> None:
+    async with telegram.connect():
+        (menu,) = server.menus.values()
+    assert [(one.command, one.description) for one in menu] == [("status", "How things are"), ("new", "Begin anew")]
+
+
+async def test_a_menu_that_fails_keeps_nobody_from_talking(
+    server: TelegramServer, telegram: Telegram, chat: Chat, ann: User
+) -> None:
+    server.fail("setMyCommands", 500)
+    async with telegram.connect() as arrivals:
+        await chat.says(ann, "hello")
+        assert (await following(arrivals)).text == "hello"
+
+
+async def test_a_second_receiver_is_told_that_there_is_one(server: TelegramServer, telegram: Telegram) -> None:
+    other = Telegram(settings_for(server))
+    async with telegram.connect() as first, other.connect() as second:
+        with pytest.raises(ExceptionGroup) as ended:
+            await both(first, second)
+    await other.close()
+    assert "another program" in str(ended.value.exceptions[0])
+    assert isinstance(ended.value.exceptions[0], Unreachable)
+
+
+async def both(first: AsyncIterator[Incoming], second: AsyncIterator[Incoming]) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(following(first))
+        group.create_task(following(second))
+
+
+async def test_the_token_is_not_written_to_the_log(
+    server: TelegramServer, telegram: Telegram, place: Address, chat: Chat, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await telegram.send(place, Content(text="hello"), "k")
+    server.fail("*", 401, 3)
+    with pytest.raises(BadCredentials) as unknown:
+        async with telegram.connect():
+            pass
+    assert chat.answers
+    assert server.token not in caplog.text + str(unknown.value)
+
+
+async def test_many_messages_at_once_all_arrive(telegram: Telegram, chat: Chat, place: Address) -> None:
+    async with asyncio.TaskGroup() as group:
+        for number in range(100):
+            group.create_task(telegram.send(place, Content(text=f"n{number}"), "k"))
+    assert {one.text for one in chat.answers} == {f"n{number}" for number in range(100)}

@@ -1,0 +1,92 @@
+"""Updates that no person of the loopback server makes, read as they come over the wire."""
+
+from typing import Any
+
+import pytest
+from telegram import Update
+
+from talaria.platforms.telegram.incoming import Account, read_update
+
+US = Account("telegram", 1, "talaria_bot")
+ANN = {"id": 7, "is_bot": False, "first_name": "Ann", "last_name": "Lee"}
+GROUP = {"id": -100, "type": "supergroup", "title": "Family"}
+
+
+def update(**fields: Any) -> Update:
+    message = {"message_id": 5, "date": 1_700_000_000, "chat": GROUP, "from": ANN, **fields}
+    read = Update.de_json({"update_id": 9, "message": {name: value for name, value in message.items() if value}})
+    assert read is not None
+    return read
+
+
+def test_an_administrator_who_hides_is_the_chat_and_nobody_else() -> None:
+    hidden = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
+    incoming = read_update(update(text="hi", sender_chat=GROUP, **{"from": hidden}), US)
+    assert incoming is not None
+    assert (incoming.sender.id, incoming.sender.name) == ("-100", "Family")
+
+
+def test_other_bots_are_not_heard() -> None:
+    assert read_update(update(text="hi", **{"from": {**ANN, "is_bot": True}}), US) is None
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        {"new_chat_members": [ANN]},
+        {"left_chat_member": ANN},
+        {"new_chat_title": "Friends"},
+        {"group_chat_created": True},
+        {"pinned_message": {"message_id": 3, "date": 1, "chat": GROUP, "text": "x"}},
+    ],
+)
+def test_notices_are_nothing_that_somebody_said(notice: dict[str, Any]) -> None:
+    assert read_update(update(**notice), US) is None
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [
+        ({"location": {"latitude": 52.5, "longitude": 13.4}}, "[location: 52.5, 13.4]"),
+        ({"contact": {"phone_number": "+49 1", "first_name": "Bob"}}, "[contact: Bob, +49 1]"),
+        ({"dice": {"emoji": "🎲", "value": 6}}, "[🎲 6]"),
+        (
+            {"venue": {"location": {"latitude": 1, "longitude": 2}, "title": "Zoo", "address": "Main St"}},
+            "[place: Zoo, Main St (1, 2)]",
+        ),
+    ],
+)
+def test_what_has_no_text_is_told_in_words(thing: dict[str, Any], words: str) -> None:
+    incoming = read_update(update(**thing), US)
+    assert incoming is not None
+    assert incoming.text == words
+
+
+def test_a_mention_of_us_without_a_username_counts() -> None:
+    mark = {"type": "text_mention", "offset": 0, "length": 7, "user": {"id": 1, "is_bot": True, "first_name": "T"}}
+    incoming = read_update(update(text="Talaria hello", entities=[mark]), US)
+    assert incoming is not None
+    assert incoming.addressed
+
+
+def test_a_mention_in_a_caption_counts() -> None:
+    photo = [{"file_id": "f", "file_unique_id": "u", "width": 9, "height": 9}]
+    mark = {"type": "mention", "offset": 0, "length": 12}
+    incoming = read_update(update(photo=photo, caption="@talaria_bot look", caption_entities=[mark]), US)
+    assert incoming is not None
+    assert (incoming.text, incoming.addressed) == ("look", True)
+
+
+def test_an_update_of_another_kind_is_left_out() -> None:
+    read = Update.de_json({"update_id": 3, "inline_query": {"id": "1", "from": ANN, "query": "x", "offset": ""}})
+    assert read is not None
+    assert read_update(read, US) is None
+
+
+def test_ids_differ_between_chats_that_share_an_update_number() -> None:
+    # Telegram begins anew at a random number after a week without updates.
+    first = read_update(update(text="a"), US)
+    second = read_update(update(text="a", message_id=6), US)
+    assert first is not None
+    assert second is not None
+    assert first.external_id != second.external_id
