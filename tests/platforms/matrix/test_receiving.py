@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
+from aiohttp import web
 from tests.platforms.matrix.people import Desk, Person, meet, until
 
 from talaria.contracts.platform import Button, Content, Incoming
 from talaria.core.addresses import Address
+from talaria.core.errors import Unreachable
 
 STRANGE: list[tuple[str, dict[str, object]]] = [
     ("m.room.message", {"msgtype": "m.image", "body": "x", "url": 3, "info": "none"}),
@@ -181,3 +184,32 @@ async def test_a_hundred_messages_while_we_were_away_all_come_in_order(desk: Des
     async with desk.listening() as ear:
         heard = await ear.next(len(texts))
     assert [one.text for one in heard] == texts
+
+
+async def test_a_homeserver_that_answers_at_once_and_never_moves_is_given_up(desk: Desk) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.endswith("/sync"):
+            return web.json_response({"next_batch": "same"})
+        return web.json_response({"user_id": desk.user_id, "device_id": "D", "displayname": "Bot"})
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        there = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        with pytest.raises(Unreachable, match="nothing moves"):
+            async with desk.open(homeserver=there).connect() as arriving:
+                await anext(arriving)
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_position_that_the_homeserver_does_not_know_is_left_behind(desk: Desk, alice: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear)
+    await desk.position.save(f"{desk.user_id} not-a-position")
+    async with desk.open().connect() as arriving:
+        alice.say(room, "hello again")
+        assert (await anext(arriving)).text == "hello again"

@@ -200,7 +200,8 @@ class Matrix:
         return file_content(name, media_type, size, where, relates_to(to.thread_id, reply_to))
 
     async def _is_allowed(self, invitation: Invitation) -> bool:
-        return invitation.inviter in self._settings.allowed
+        direct = self._settings.invitations == "direct" and invitation.direct
+        return direct or invitation.inviter in self._settings.allowed
 
 
 def _put(folder: Path, name: str, data: bytes) -> Path:

@@ -169,7 +169,9 @@ def _text(event: RoomEvent, said: Spoken, room: Room, me: Me) -> str:
 def _without_salutation(text: str, me: Me) -> str:
     """Take away the name that a message begins with, so that a command behind it is seen as one."""
     local = me.user_id[1:].partition(":")[0]
-    names = "|".join(re.escape(name) for name in sorted({me.user_id, *me.names, local}, key=len, reverse=True) if name)
+    names = "|".join(
+        re.escape(name) for name in sorted({me.user_id[1:], *me.names, local}, key=len, reverse=True) if name
+    )
     found = re.match(rf"\s*@?(?:{names})(?:[:,]\s*|\s+(?=/))(?=\S)", text, re.IGNORECASE)
     return text[found.end() :] if found else text
 

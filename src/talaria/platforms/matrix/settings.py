@@ -6,15 +6,17 @@ from typing import Literal
 from msgspec import Struct
 
 GroupMode = Literal["mention", "reply", "free"]
+Invitations = Literal["allowed", "direct"]
 
 
-class MatrixSettings(Struct, frozen=True, kw_only=True):
+class MatrixSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One account: an access ``token``, or a ``user`` with a ``password`` that is used once.
 
     In rooms with more than two members the account is meant when it is named (``mention``), also when one of its
-    messages is answered (``reply``), or always (``free``). ``allowed`` are the people whose invitations are accepted
-    when nobody else decides. A sync takes ``poll`` at most where nothing happens; any other call ``patience``, those
-    with files ``file_patience``. ``file_limit`` is the size in bytes of the largest file, in both directions.
+    messages is answered (``reply``), or always (``free``). ``allowed`` are the people whose invitations are
+    accepted when nobody else decides; ``direct`` invitations are those of anybody who wants to talk to us alone. A
+    sync takes ``poll`` at most where nothing happens; any other call ``patience``, those with files
+    ``file_patience``. ``file_limit`` is the size in bytes of the largest file, in both directions.
     """
 
     homeserver: str
@@ -26,6 +28,7 @@ class MatrixSettings(Struct, frozen=True, kw_only=True):
     encryption: bool = False
     group_mode: GroupMode = "reply"
     allowed: tuple[str, ...] = ()
+    invitations: Invitations = "allowed"
     read_marks: bool = True
     file_limit: int = 50_000_000
     poll: timedelta = timedelta(seconds=30)

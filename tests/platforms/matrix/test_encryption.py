@@ -1,0 +1,107 @@
+"""Encrypted rooms: what is said there is read and answered, and the homeserver sees none of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import nio
+import pytest
+from tests.platforms.matrix.people import Desk, Person, until
+
+from talaria.contracts.platform import Button, Content
+from talaria.core.addresses import Address
+from talaria.core.messages import File
+
+pytest.importorskip("vodozemac")
+
+ENCRYPTION = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
+
+
+class Reader:
+    """Alice with a client that encrypts."""
+
+    def __init__(self, client: nio.AsyncClient) -> None:
+        self.client = client
+        self.seen: list[Any] = []
+
+    async def sync(self) -> None:
+        answer = await self.client.sync(200)
+        for call in (
+            (self.client.should_upload_keys, self.client.keys_upload),
+            (self.client.should_query_keys, self.client.keys_query),
+        ):
+            if call[0]:
+                await call[1]()
+        await self.client.send_to_device_messages()
+        for info in answer.rooms.join.values():
+            self.seen += info.timeline.events
+
+    async def wait_for(self, is_it: Callable[[Any], bool]) -> Any:
+        async with asyncio.timeout(30):
+            while not (found := [one for one in self.seen if is_it(one)]):
+                await self.sync()
+        return found[-1]
+
+    async def say(self, room: str, content: dict[str, object]) -> str:
+        sent = await self.client.room_send(room, "m.room.message", content, ignore_unverified_devices=True)
+        return str(sent.event_id)
+
+
+@asynccontextmanager
+async def encrypting(alice: Person, folder: Path) -> AsyncIterator[Reader]:
+    config = nio.AsyncClientConfig(encryption_enabled=True)
+    client = nio.AsyncClient(alice.reception.url, alice.user_id, store_path=str(folder), config=config)
+    device = alice.call("GET", "/account/whoami")["device_id"]
+    client.restore_login(alice.user_id, device, alice.token)
+    try:
+        reader = Reader(client)
+        await reader.sync()
+        yield reader
+    finally:
+        await client.close()
+
+
+def from_us(desk: Desk, text: str) -> Callable[[Any], bool]:
+    return lambda one: one.sender == desk.user_id and getattr(one, "body", "") == text
+
+
+async def test_an_encrypted_talk_goes_on_after_a_restart(desk: Desk, alice: Person, tmp_path: Path) -> None:
+    document = tmp_path / "plan.txt"
+    document.write_text("a secret plan")
+    async with encrypting(alice, tmp_path) as reader:
+        async with desk.listening(encryption=True) as ear:
+            room = alice.room_with(desk.user_id, initial_state=[ENCRYPTION])
+            await until(lambda: desk.user_id in alice.members(room))
+            await reader.wait_for(lambda one: getattr(one, "membership", "") == "join" and one.sender == desk.user_id)
+            await reader.say(room, {"msgtype": "m.text", "body": "can you read this?"})
+            heard = await ear.one()
+            assert heard.text == "can you read this?"
+            buttons = (Button("Yes", "y"),)
+            answer = Content(text="every word", reply_to=heard.message_id, buttons=buttons)
+            first = await ear.platform.send(heard.address, answer, "key")
+            again = await ear.platform.send(heard.address, answer, "key")
+            await ear.platform.edit(first, Content(text="every single word"))
+            await ear.platform.send(heard.address, Content(files=(File(str(document), "plan.txt"),)), "file")
+            shown = await reader.wait_for(from_us(desk, "plan.txt"))
+            alice.post(
+                room,
+                {"m.relates_to": {"rel_type": "m.annotation", "event_id": first.message_id, "key": "Yes"}},
+                "m.reaction",
+            )
+            assert (await ear.one()).button == "y"
+            source = shown.source["content"]
+            await reader.say(room, {"msgtype": "m.file", "body": "plan.txt", "file": source["file"]})
+            attached = await ear.one()
+            path = await ear.platform.fetch(attached.attachments[0], tmp_path / "media")
+        assert first == again
+        assert path.read_text() == "a secret plan"
+        await reader.wait_for(from_us(desk, "every word"))
+        async with desk.listening(encryption=True) as ear:
+            await reader.say(room, {"msgtype": "m.text", "body": "still there?"})
+            assert (await ear.one()).text == "still there?"
+            await ear.platform.send(Address("matrix", room), Content(text="always"), "later")
+        await reader.wait_for(from_us(desk, "always"))
+    assert alice.events(room) == []
+    assert "word" not in str(alice.events(room, "m.room.encrypted"))
