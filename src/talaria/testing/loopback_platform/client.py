@@ -83,8 +83,6 @@ class Client:
 
     async def _answer(self, request: Login | AccountRequest, refusal: Failed | None) -> None:
         """Do what is asked for, unless it is refused or goes wrong as somebody wished."""
-        self._ledger.asked += 1
-        self._ledger.tell()
         if self._ledger.delay:
             await asyncio.sleep(self._ledger.delay)
         fault = self._ledger.trouble(*deed_of(request))

@@ -44,7 +44,6 @@ class Ledger:
         self.unconfirmed: dict[str, Incoming] = {}
         self.faults: list[Fault] = []
         self.delay = 0.0
-        self.asked = 0
         self.receivers: set[asyncio.StreamWriter] = set()
         self.changed = asyncio.Event()
         self._deliveries: list[Incoming] = []

@@ -49,11 +49,6 @@ class LoopbackNetwork:
         return self._ledger.faults
 
     @property
-    def asked(self) -> int:
-        """How much was asked of the network so far, answered or not, log-ins included."""
-        return self._ledger.asked
-
-    @property
     def unconfirmed(self) -> int:
         """How much of what was said has not been received for good."""
         return len(self._ledger.unconfirmed)
