@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.contracts.loopback import LoopbackFarSide, loopback_far_side
 from tests.platforms.telegram.far_side import TelegramFarSide, telegram_far_side
 
 from talaria.testing.platform_suite import PlatformSuite
@@ -19,4 +20,11 @@ class TestTelegramByWebhook(PlatformSuite):
     @pytest.fixture
     async def far_side(self) -> AsyncIterator[TelegramFarSide]:
         async with telegram_far_side(webhook=True) as there:
+            yield there
+
+
+class TestLoopback(PlatformSuite):
+    @pytest.fixture(params=[False, True], ids=["", "idempotent"])
+    async def far_side(self, request: pytest.FixtureRequest) -> AsyncIterator[LoopbackFarSide]:
+        async with loopback_far_side(idempotent=request.param) as there:
             yield there

@@ -9,7 +9,7 @@ from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.testing.loopback_platform.connection import Line, open_line
-from talaria.testing.loopback_platform.outgoing import to_post, to_sent
+from talaria.testing.loopback_platform.outgoing import sendable, to_post, to_sent
 from talaria.testing.loopback_platform.settings import LoopbackSettings
 from talaria.testing.loopback_platform.wire import (
     AccountRequest,
@@ -53,7 +53,7 @@ class LoopbackPlatform:
     async def edit(self, ref: MessageRef, content: Content) -> None:
         """Replace a posted message."""
         await self._ask(
-            Edit(address=ref.address, message_id=ref.message_id, text=content.text, buttons=content.buttons)
+            Edit(address=ref.address, message_id=ref.message_id, text=sendable(content.text), buttons=content.buttons)
         )
 
     async def show_typing(self, to: Address) -> None:
@@ -63,7 +63,7 @@ class LoopbackPlatform:
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file into a folder under a safe name and return where it is."""
         done = await self._ask(Fetch(attachment.reference))
-        name = PurePath(attachment.name).name or "file"
+        name = PurePath(attachment.name).name[-100:] or "file"
         file = folder / f"{attachment.reference}-{name}".replace("/", "_")
         await asyncio.to_thread(file.write_bytes, done.data)
         return file

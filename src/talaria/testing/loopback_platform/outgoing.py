@@ -11,7 +11,13 @@ from talaria.testing.loopback_platform.wire import Post, Sent
 
 def to_post(to: Address, content: Content, key: str, files: tuple[Sent, ...]) -> Post:
     """Return a message for the network; its files were read before."""
-    return Post(address=to, key=key, text=content.text, reply_to=content.reply_to, buttons=content.buttons, files=files)
+    text = sendable(content.text)
+    return Post(address=to, key=key, text=text, reply_to=content.reply_to, buttons=content.buttons, files=files)
+
+
+def sendable(text: str) -> str:
+    """Return a text without halves of characters, which cannot travel."""
+    return text.encode(errors="replace").decode()
 
 
 def to_sent(file: File | Image) -> Sent:
