@@ -18,6 +18,7 @@ from talaria.platforms.telegram.incoming import Account, Arrival, read_updates
 from talaria.platforms.telegram.outgoing import FILE_LIMIT, TEXT_LIMIT, menu, topic_name
 from talaria.platforms.telegram.polling import Polling
 from talaria.platforms.telegram.posting import Posting
+from talaria.platforms.telegram.refusals import Refusal, our_error
 from talaria.platforms.telegram.settings import TelegramSettings
 from talaria.platforms.telegram.webhook import Hook
 
@@ -86,7 +87,12 @@ class Telegram:
         if attachment.size > DOWNLOAD_LIMIT:
             raise Rejected(f"Telegram gives bots files of at most {DOWNLOAD_LIMIT // 1024**2} MB")
         file = await self._calls.ask(self._calls.bot.get_file(attachment.reference))
-        data = await self._calls.ask(file.download_as_bytearray(), self._settings.file_patience)
+        try:
+            data = await self._calls.ask_openly(file.download_as_bytearray(), self._settings.file_patience)
+        except Refusal as refusal:
+            if refusal.code == 404:  # here it is the file that is not known
+                raise Rejected(f"{attachment.name} is not at Telegram any more") from refusal
+            raise our_error(refusal) from refusal
         return await asyncio.to_thread(save, bytes(data), attachment.name, folder)
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:

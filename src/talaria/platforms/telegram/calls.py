@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 from telegram import Bot, Update
-from telegram.error import TelegramError
+from telegram.error import NetworkError, TelegramError
 from telegram.request import HTTPXRequest
 
 from talaria.core.errors import Unreachable
@@ -64,6 +64,12 @@ class Calls:
             await request.shutdown()
 
 
+class _Answer(Struct):
+    """An answer that says yes."""
+
+    result: msgspec.Raw
+
+
 class _Updates(Struct):
     """An answer with updates."""
 
@@ -79,6 +85,8 @@ class _Request(HTTPXRequest):
         code, payload = await super().do_request(*arguments, **named)
         if code >= 400:
             raise read_refusal(code, payload)
+        if named.get("method") == "POST" and not _is_an_answer(payload):
+            raise NetworkError("what came back is no answer of the Bot API")
         return code, payload
 
 
@@ -89,6 +97,14 @@ class _Receiving(_Request):
         """Send a request and return the answer, with an empty update in place of each that cannot be read."""
         code, payload = await super().do_request(*arguments, **named)
         return code, _readable(payload)
+
+
+def _is_an_answer(payload: bytes) -> bool:
+    try:
+        msgspec.json.decode(payload, type=_Answer)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _readable(payload: bytes) -> bytes:

@@ -8,7 +8,7 @@ from msgspec import Struct
 GroupMode = Literal["mention", "reply", "free"]
 
 
-class Webhook(Struct, frozen=True, kw_only=True):
+class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where Telegram hands over what people write: ``public_url`` leads to ``host`` and ``port``, path and all.
 
     Without a ``secret`` one is made of the bot's token, the same for every process.
@@ -20,7 +20,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
     secret: str = ""
 
 
-class TelegramSettings(Struct, frozen=True, kw_only=True):
+class TelegramSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One bot. Without a webhook it polls.
 
     In groups a bot is meant when it is named (``mention``), also when one of its messages is answered (``reply``), or
