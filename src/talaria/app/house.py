@@ -1,6 +1,6 @@
 """What every conversation of a process shares: settings, store, models, and how one is opened."""
 
-from asyncio import TaskGroup
+from asyncio import Event, TaskGroup
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import tzinfo
@@ -17,6 +17,7 @@ from talaria.app.racks import ProfileKnowledge, ProfileSettings
 from talaria.app.secrecy import secret_values
 from talaria.app.shell import LocalShell
 from talaria.app.stores import open_store
+from talaria.app.subcommands import load
 from talaria.app.workplaces import Workplaces
 from talaria.commands.house import Identity
 from talaria.contracts.store import Store
@@ -88,6 +89,10 @@ class House(Struct, frozen=True, kw_only=True):
     def goal_budgets(self) -> Allowance:
         """What a standing goal may take unless it says so itself."""
         return goal_allowance(self.settings.goals)
+
+    async def serve_gateway(self, stop: Event, *, beside: bool) -> None:
+        """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
+        await load("talaria.app.gateway").serve_gateway(self, stop, beside=beside)
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""

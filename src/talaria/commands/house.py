@@ -1,6 +1,6 @@
 """What commands ask of the program as a whole; `app` hands them the real thing."""
 
-from asyncio import TaskGroup
+from asyncio import Event, TaskGroup
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import tzinfo
@@ -146,6 +146,9 @@ class House(Protocol):
     @property
     def goal_budgets(self) -> Allowance:
         """What a standing goal may take unless it says so itself."""
+
+    async def serve_gateway(self, stop: Event, *, beside: bool) -> None:
+        """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""

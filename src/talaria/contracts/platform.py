@@ -1,6 +1,6 @@
 """What a chat network is to us: what it can do, what arrives from it, what is sent to it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.messages import File, Image
 
@@ -125,3 +126,18 @@ class Platform(Protocol):
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
         """Make a thread for a conversation that moves here; ``None`` where that is not possible."""
+
+
+class PlatformAccount(Struct, frozen=True, kw_only=True):
+    """What an adapter is made of: its options and secrets, a store for small things, a folder, the commands of a menu.
+
+    An adapter is found by its name among the entry points ``talaria.platforms``: a function of this that returns a
+    `Platform`.
+    """
+
+    name: str
+    options: Mapping[str, str]
+    secret: Callable[[str], str | None]
+    store: Store
+    folder: Path
+    commands: Sequence[tuple[str, str]] = ()

@@ -53,6 +53,12 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One chat network: who may speak there, and how its conversations are cut."""
 
+    enabled: Annotated[
+        bool, Meta(description="Whether a gateway serves it; one of ours also needs its tokens (`talaria setup`).")
+    ] = True
+    options: Annotated[
+        dict[str, str], Meta(description="What its adapter wants to know besides; its page says what there is.")
+    ] = {}
     allowed: Annotated[
         tuple[str, ...], Meta(description="People of this network who may speak, by their ids there.", extra=_LIVE)
     ] = ()

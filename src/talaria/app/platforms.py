@@ -1,0 +1,62 @@
+"""Which chat networks there are, and how each is opened: ours by name, others by entry points."""
+
+from importlib.metadata import entry_points
+from typing import Protocol, cast
+
+from msgspec import Struct
+
+from talaria.app.subcommands import load
+from talaria.contracts.platform import Platform, PlatformAccount
+from talaria.core.errors import NotFound, Refused
+from talaria.settings.model import Settings
+from talaria.settings.secrets import Secrets
+
+_GROUP = "talaria.platforms"
+
+
+class Known(Struct, frozen=True):
+    """A network of ours: the secrets that it cannot do without, and the extra that brings its library."""
+
+    secrets: tuple[str, ...]
+    extra: str
+
+
+KNOWN = {
+    "telegram": Known(("TELEGRAM_BOT_TOKEN",), "telegram"),
+    "matrix": Known(("MATRIX_HOMESERVER", "MATRIX_ACCESS_TOKEN"), "matrix"),
+}
+
+
+class _Opens(Protocol):
+    def __call__(self, account: PlatformAccount) -> Platform: ...
+
+
+def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
+    """Return the names of those to serve: ours that have their secrets, others that the settings name."""
+    ours = [name for name, known in KNOWN.items() if all(map(secrets.get, known.secrets))]
+    named = [name for name in settings.platforms if name not in KNOWN and name in _others()]
+    off = {name for name, network in settings.platforms.items() if not network.enabled}
+    return [name for name in (*ours, *named) if name not in off]
+
+
+def open_platform(account: PlatformAccount) -> Platform:
+    """Open one, or raise what is missing."""
+    known = KNOWN.get(account.name)
+    if known is None:
+        return _other(account.name)(account)
+    try:
+        opening = load(f"talaria.platforms.{account.name}.opening")
+    except ModuleNotFoundError as error:
+        extra = f"pip install 'talaria-agent[{known.extra}]'"
+        raise Refused(f"{account.name} needs a library that is not installed: `{extra}` brings it.") from error
+    return cast("_Opens", opening.open_platform)(account)
+
+
+def _others() -> set[str]:
+    return {point.name for point in entry_points(group=_GROUP)}
+
+
+def _other(name: str) -> _Opens:
+    for point in entry_points(group=_GROUP, name=name):
+        return cast("_Opens", point.load())
+    raise NotFound(f"There is no adapter for a network `{name}`.")

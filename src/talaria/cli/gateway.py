@@ -1,0 +1,155 @@
+"""`talaria gateway`: serve the chat networks, and see how that goes."""
+
+import argparse
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from talaria.cli.services import Services
+from talaria.core.errors import Refused
+from talaria.core.ids import is_gone
+from talaria.core.wording import ago
+from talaria.sessions.company import first_error
+from talaria.sessions.presence import NetworkStatus, WorkerStatus, read_workers
+
+_PATIENCE = 60.0
+_LOOK_AGAIN = 0.1
+_LINES = 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    run_ = actions.add_parser("run", help="serve in the foreground until Ctrl-C")
+    run_.add_argument("--worker", action="store_true", help="help a gateway that runs already, here or elsewhere")
+    actions.add_parser("start", help="serve in the background")
+    actions.add_parser("stop", help="end it; running turns may end first")
+    actions.add_parser("restart", help="end it and start it again; what was not finished goes on")
+    status = actions.add_parser("status", help="show its processes, networks and what waits; exit code 1 if none runs")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    logs = actions.add_parser("logs", help="print the end of its log")
+    logs.add_argument("-n", "--lines", type=int, default=_LINES, metavar="N", help=f"how many lines (default {_LINES})")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Do what was asked and return the exit code."""
+    return _ACTIONS[arguments.action](arguments, services)
+
+
+def _run(arguments: argparse.Namespace, services: Services) -> int:
+    try:
+        asyncio.run(_serve(services, beside=arguments.worker))
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    return 0
+
+
+async def _serve(services: Services, *, beside: bool) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        house = services.load_house()(stack)
+        for note in house.notes:
+            services.terminal.note(note)
+        services.terminal.note("The gateway serves; Ctrl-C ends it.")
+        await house.serve_gateway(stop, beside=beside)
+
+
+def _start(_arguments: argparse.Namespace, services: Services) -> int:
+    if _workers(services):
+        raise Refused("A gateway is running already: `talaria gateway status` shows it.")
+    services.profile.prepare()
+    log = services.profile.logs_folder / "gateway.out"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "talaria", "-p", services.profile.name, "gateway", "run"]
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=services.environment
+        )
+    deadline = time.monotonic() + _PATIENCE
+    while not any(one.pid == process.pid for one in _workers(services)):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise Refused(f"The gateway did not start. It said:\n{_tail(log, 5)}")
+        time.sleep(_LOOK_AGAIN)
+    services.terminal.line(f"The gateway serves, as process {process.pid}.")
+    return 0
+
+
+def _stop(_arguments: argparse.Namespace, services: Services) -> int:
+    here = [one for one in _workers(services) if one.host == os.uname().nodename]
+    if not here:
+        raise Refused("No gateway of this profile runs on this machine.")
+    for one in here:
+        os.kill(one.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _PATIENCE
+    while not all(is_gone(one.worker) for one in here):
+        if time.monotonic() > deadline:
+            raise Refused("The gateway does not end: running turns may take longer. Try again, or kill its process.")
+        time.sleep(_LOOK_AGAIN)
+    services.terminal.line("The gateway has ended.")
+    return 0
+
+
+def _restart(arguments: argparse.Namespace, services: Services) -> int:
+    if _workers(services):
+        _stop(arguments, services)
+    return _start(arguments, services)
+
+
+def _status(arguments: argparse.Namespace, services: Services) -> int:
+    workers = _workers(services)
+    if arguments.json:
+        services.terminal.json(workers)
+        return 0 if workers else 1
+    if not workers:
+        services.terminal.line("No gateway is running: `talaria gateway start` starts one.")
+        return 1
+    for one in workers:
+        services.terminal.line(f"Process {one.pid} on {one.host}, began {ago(one.started, datetime.now(UTC))}, version {one.version}")
+        services.terminal.line(f"{one.rooms} conversations open, {one.turns} turns running")
+        if one.error:
+            services.terminal.line(services.terminal.styled(one.error, "yellow"))
+        services.terminal.table(
+            ("Network", "State", "Since", "Received", "Trouble"), [_row(net) for net in one.networks]
+        )
+    return 0
+
+
+def _logs(arguments: argparse.Namespace, services: Services) -> int:
+    services.terminal.document(_tail(services.profile.logs_folder / "talaria.log", arguments.lines) + "\n")
+    return 0
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], int]] = {
+    "run": _run,
+    "start": _start,
+    "stop": _stop,
+    "restart": _restart,
+    "status": _status,
+    "logs": _logs,
+}
+
+
+def _workers(services: Services) -> list[WorkerStatus]:
+    with services.open_database() as database:
+        return database.read(read_workers)
+
+
+def _row(network: NetworkStatus) -> tuple[object, ...]:
+    return network.name, network.state, ago(network.since, datetime.now(UTC)) if network.since else "", network.received, network.error
+
+
+def _tail(file: Path, count: int) -> str:
+    try:
+        return "\n".join(file.read_text(errors="replace").splitlines()[-count:])
+    except FileNotFoundError:
+        return "Nothing was written yet."

@@ -1,0 +1,76 @@
+"""Who comes in, under which name, into which conversation: the settings and the store put together."""
+
+from datetime import datetime, tzinfo
+
+from msgspec import Struct
+
+from talaria.commands.command import Command
+from talaria.contracts.platform import Incoming
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.pairing import Person
+from talaria.core.ids import SessionId
+from talaria.gateway.access import Access, Allowed, Denied
+from talaria.gateway.identity import known_ids, same_place
+from talaria.gateway.reset import policy_of, reset_due, reset_words
+from talaria.gateway.session_keys import belonging, build_session_key, is_shared, place_of
+from talaria.sessions.channels import note_channel
+from talaria.sessions.pairing import code_words, offer_code
+from talaria.settings.chats import ChatNetwork
+from talaria.settings.model import Settings
+
+
+class Guest(Struct, frozen=True):
+    """Somebody who may speak here: under which key, as whose conversation, before which audience.
+
+    ``commands`` are those of the place, as they are for them.
+    """
+
+    key: str
+    owner: str
+    audience: str
+    is_owner: bool
+    commands: tuple[Command, ...]
+
+
+class Doorman:
+    """Decides for one network, by the settings as they are now."""
+
+    def __init__(self, settings: Settings, platform: str, commands: tuple[Command, ...], zone: tzinfo | None) -> None:
+        self._access = Access(settings)
+        self._network = settings.platforms.get(platform, ChatNetwork())
+        self._commands = commands
+        self._zone = zone
+
+    def admit(self, tx: Transaction, incoming: Incoming) -> Guest | str:
+        """Return who it is, or what to tell them; an empty string is silence."""
+        platform = incoming.address.platform
+        ids = known_ids(tx, platform, incoming.sender.id)
+        paired = any(tx.pairing.is_paired(platform, one) for one in ids)
+        match self._access.decide(incoming, paired, ids):
+            case Allowed(owner=owner):
+                note_channel(tx, incoming.address, incoming.chat_name, incoming.at)
+                return self._guest(incoming, ids, owner=owner) if incoming.addressed else ""
+            case Denied():
+                return ""
+            case _:
+                person = Person(platform=platform, user_id=incoming.sender.id, name=incoming.sender.name)
+                code = offer_code(tx, person)
+                return code_words(platform, code) if code else ""
+
+    def begins_anew(self, tx: Transaction, session_id: SessionId, now: datetime) -> str:
+        """Return what to say when the conversation is to begin anew; empty where it goes on."""
+        session, policy = tx.sessions.get(session_id), policy_of(self._network)
+        if session is None or not session.message_count or tx.inbox.unsettled(session_id):
+            return ""
+        reason = reset_due(policy, session.updated_at, now, self._zone)
+        return reset_words(reason, policy) if reason else ""
+
+    def _guest(self, incoming: Incoming, ids: tuple[str, ...], *, owner: bool) -> Guest:
+        place = same_place(place_of(incoming), ids)
+        groups, threads = self._network.group_sessions_per_user, self._network.thread_sessions_per_user
+        key = build_session_key(place, group_sessions_per_user=groups, thread_sessions_per_user=threads)
+        shared = is_shared(place, group_sessions_per_user=groups, thread_sessions_per_user=threads)
+        person = "" if owner else self._access.people.person(incoming.address.platform, ids)
+        whose = belonging(place, person, shared=shared)
+        permitted = self._access.permitted(self._commands, incoming, owner=owner, ids=ids)
+        return Guest(key, whose.owner, whose.audience, owner, permitted)

@@ -1,0 +1,101 @@
+"""The long-running process that serves every chat: networks, rooms and deliveries, side by side."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
+
+from talaria.contracts.store import Store
+from talaria.core.ids import WorkerId
+from talaria.gateway.delivery import Delivery
+from talaria.gateway.network import Network
+from talaria.gateway.presence import Presence
+from talaria.gateway.rooms import Rooms
+from talaria.sessions.presence import WorkerStatus
+
+_LOOK_AGAIN = 0.05
+
+log = logging.getLogger(__name__)
+
+
+class Line(Struct, frozen=True):
+    """One network in both directions."""
+
+    network: Network
+    delivery: Delivery
+
+
+class Gateway:
+    """Runs until told to stop, then lets turns end and replies go out, for as long as ``patience`` lasts."""
+
+    def __init__(
+        self,
+        store: Store,
+        worker: WorkerId,
+        version: str,
+        lines: Sequence[Line],
+        rooms: Rooms,
+        *,
+        lease: timedelta,
+        patience: timedelta,
+    ) -> None:
+        self._lines = lines
+        self._rooms = rooms
+        self._patience = patience.total_seconds()
+        self._version = version
+        self._worker = worker
+        self._started = datetime.now(UTC)
+        self.address = ""
+        self.presence = Presence(store, worker, self.status, lease)
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set."""
+        async with asyncio.TaskGroup() as group:
+            receiving = [group.create_task(line.network.serve()) for line in self._lines]
+            receiving.append(group.create_task(self._rooms.serve()))
+            delivering = [group.create_task(line.delivery.serve()) for line in self._lines]
+            delivering.append(group.create_task(self.presence.serve()))
+            await stop.wait()
+            for task in receiving:
+                task.cancel()
+            await self._within(self._rooms_are_idle, "turns were cut off; they go on at the next start")
+            await self._rooms.close()
+            await self._within(self._all_is_delivered, "replies wait in the outbox; they go out at the next start")
+            for task in delivering:
+                task.cancel()
+
+    def status(self) -> WorkerStatus:
+        """How this process is doing."""
+        return WorkerStatus(
+            worker=self._worker,
+            pid=os.getpid(),
+            host=os.uname().nodename,
+            started=self._started,
+            at=datetime.now(UTC),
+            version=self._version,
+            address=self.address,
+            networks=tuple(line.network.status for line in self._lines),
+            rooms=len(self._rooms),
+            turns=len(self._rooms.busy),
+        )
+
+    async def _within(self, done: Callable[[], Awaitable[bool]], otherwise: str) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                while not await done():  # noqa: ASYNC110 - other processes may be the ones who finish it
+                    await asyncio.sleep(_LOOK_AGAIN)
+        except TimeoutError:
+            log.warning("the gateway ends before all is done: %s", otherwise)
+
+    async def _rooms_are_idle(self) -> bool:
+        """Tell whether nothing goes on but turns that wait for a person's word."""
+        return all(room.seat.chat.questions.waiting for room in self._rooms.busy)
+
+    async def _all_is_delivered(self) -> bool:
+        for line in self._lines:
+            if line.network.status.state == "connected" and not await line.delivery.is_idle():
+                return False
+        return True

@@ -1,0 +1,142 @@
+"""One network at work: received from, tried again when that fails, and never in the way of the others."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from talaria.contracts.platform import Content, Incoming, Platform
+from talaria.contracts.store import Store
+from talaria.contracts.stores.leases import Lease
+from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
+from talaria.core.ids import new_id
+from talaria.sessions.company import accompanied
+from talaria.sessions.presence import NetworkState, NetworkStatus
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
+_STEADY = 60.0
+_TELL_SECONDS = 30.0
+_STORE_PAUSE = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Network:
+    """Keeps one platform connected. ``take`` keeps what arrives and returns what a stranger is to be told."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        store: Store,
+        take: Callable[[Incoming], Awaitable[str]],
+        *,
+        lease: timedelta,
+    ) -> None:
+        self.platform = platform
+        self._store = store
+        self._take = take
+        self._lease = lease
+        self._state: NetworkState = "connecting"
+        self._since = datetime.now(UTC)
+        self._error = ""
+        self._received = 0
+        self._last: datetime | None = None
+
+    @property
+    def status(self) -> NetworkStatus:
+        """How it is doing."""
+        return NetworkStatus(
+            name=self.platform.name,
+            state=self._state,
+            since=self._since,
+            error=self._error,
+            received=self._received,
+            last_received=self._last,
+        )
+
+    async def serve(self) -> None:
+        """Connect and receive until cancelled; after a failure wait, longer each time, and connect again."""
+        pause = _FIRST_PAUSE
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await self._hold_and_receive()
+            except BadCredentials as error:
+                self._enter("refused", str(error))
+            except (PlatformError, StoreError) as error:
+                self._enter("waiting", str(error))
+            except Exception as error:  # a bug in an adapter takes down its network, for a while, and no other
+                log.exception("%s: the connection failed", self.platform.name)
+                self._enter("waiting", f"{type(error).__name__}: {error}")
+            if asyncio.get_running_loop().time() - began > _STEADY:
+                pause = _FIRST_PAUSE
+            log.warning("%s: %s; trying again in %.0f s", self.platform.name, self._error or "it ended", pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _hold_and_receive(self) -> None:
+        """Receive; where a network lets one receive at a time, only while this worker is the one."""
+        if not self.platform.abilities.exclusive:
+            await self._receive()
+            return
+        lease = await self._acquire()
+        try:
+            await accompanied(self._receive(), self._renew(lease))
+        except LeaseLost as error:
+            self._enter("elsewhere", str(error))
+        finally:
+            await asyncio.shield(self._release(lease))
+
+    async def _acquire(self) -> Lease:
+        name = f"platform:{self.platform.name}"
+        while (lease := await self._store.write(lambda tx: tx.leases.acquire(name, self._lease))) is None:
+            self._enter("elsewhere", "")
+            await asyncio.sleep(self._lease.total_seconds() / 4)
+        return lease
+
+    async def _renew(self, lease: Lease) -> None:
+        while True:
+            await asyncio.sleep(self._lease.total_seconds() / 3)
+            await self._store.write(lambda tx: tx.leases.renew(lease, self._lease))
+
+    async def _release(self, lease: Lease) -> None:
+        with suppress(TalariaError):
+            await self._store.write(lambda tx: tx.leases.release(lease))
+
+    async def _receive(self) -> None:
+        self._enter("connecting", "")
+        async with self.platform.connect() as arriving:
+            self._enter("connected", "")
+            async for incoming in arriving:
+                await self._keep(incoming)
+                self._received += 1
+                self._last = datetime.now(UTC)
+
+    async def _keep(self, incoming: Incoming) -> None:
+        """Take something in, however long the store needs to be there: the network is told no sooner."""
+        while True:
+            try:
+                words = await self._take(incoming)
+            except StoreError as error:
+                self._error = str(error)
+                log.warning("%s: a message waits for the store: %s", self.platform.name, error)
+                await asyncio.sleep(_STORE_PAUSE)
+                continue
+            self._error = ""
+            if words:
+                await self._tell(incoming, words)
+            return
+
+    async def _tell(self, incoming: Incoming, words: str) -> None:
+        """Answer somebody who is in no conversation."""
+        try:
+            async with asyncio.timeout(_TELL_SECONDS):
+                await self.platform.send(incoming.address, Content(text=words), new_id())
+        except (PlatformError, TimeoutError) as error:
+            log.warning("%s: a stranger was not answered: %s", self.platform.name, error)
+
+    def _enter(self, state: NetworkState, error: str) -> None:
+        if state != self._state:
+            self._since = datetime.now(UTC)
+        self._state, self._error = state, error

@@ -1,0 +1,43 @@
+"""What a turn says goes into the outbox in the transaction that ends it."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from talaria.contracts.follower import Ending
+from talaria.contracts.platform import Content
+from talaria.contracts.store import Transaction
+from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
+from talaria.gateway.queueing import queue_reply
+
+STOPPED = "Stopped."
+
+
+class ReplyFollower:
+    """Implements `Follower`: every end of a turn is told to whoever waits for it; ``wake`` stirs the delivery."""
+
+    resumable: ClassVar = True
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+
+    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
+        """Queue what was said, for the place from which the question came."""
+        text = _words(ending.end)
+        if ending.route is not None and text:
+            content = Content(text=text, reply_to=ending.route.reply_to)
+            queue_reply(tx, ending.session_id, ending.turn_id, ending.route, content)
+
+    async def follow_up(self) -> bool:
+        """Let it be delivered."""
+        self._wake()
+        return False
+
+
+def _words(end: TurnEnd) -> str:
+    match end:
+        case TurnAnswered(text):
+            return text or "(I have nothing to say to that.)"
+        case TurnFailed(text) | TurnOutOfBudget(text=text):
+            return text
+        case TurnStopped():
+            return STOPPED

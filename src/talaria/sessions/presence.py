@@ -1,0 +1,66 @@
+"""Gateway processes as other processes see them: what each last said of itself in the store."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.store import Transaction
+from talaria.core.ids import WorkerId, is_gone
+
+_NOTES = "gateway:worker:"
+_PATIENCE = timedelta(seconds=20)
+
+NetworkState = Literal["connecting", "connected", "waiting", "elsewhere", "refused"]
+
+
+class NetworkStatus(Struct, frozen=True, kw_only=True):
+    """How a network is doing, for `talaria gateway status`."""
+
+    name: str
+    state: NetworkState = "connecting"
+    since: datetime | None = None
+    error: str = ""
+    received: int = 0
+    last_received: datetime | None = None
+
+
+class WorkerStatus(Struct, frozen=True, kw_only=True):
+    """One gateway process, as it last said of itself."""
+
+    worker: WorkerId
+    pid: int
+    host: str
+    started: datetime
+    at: datetime
+    version: str
+    address: str = ""
+    networks: tuple[NetworkStatus, ...] = ()
+    rooms: int = 0
+    turns: int = 0
+    waiting: int = 0
+    undelivered: int = 0
+    error: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(WorkerStatus).decode
+
+
+def write_worker(tx: Transaction, status: WorkerStatus) -> None:
+    """Keep how a process is doing."""
+    tx.state.put(_NOTES + status.worker, _encode(status).decode())
+
+
+def forget_worker(tx: Transaction, worker: WorkerId) -> None:
+    """Forget a process that ends."""
+    tx.state.delete(_NOTES + worker)
+
+
+def read_workers(tx: Transaction, now: datetime | None = None) -> list[WorkerStatus]:
+    """Return the gateway processes that are alive, oldest first."""
+    found = [_decode(entry.value) for entry in tx.state.with_prefix(_NOTES)]
+    moment = now or datetime.now(UTC)
+    alive = [one for one in found if moment - one.at < _PATIENCE and not is_gone(one.worker)]
+    return sorted(alive, key=lambda one: one.started)
