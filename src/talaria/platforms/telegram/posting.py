@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -151,18 +152,21 @@ class Posting:
                     reply_markup=keyboard,
                     read_timeout=self._settings.file_patience.total_seconds(),
                 ),
+                self._settings.file_patience,
             )
 
         return await self._wherever_it_moved(place.address.chat_id, post)
 
-    async def _marked_if_possible(self, formatted: Formatted, post: Callable[[Formatted], Awaitable[_T]]) -> _T:
+    async def _marked_if_possible(
+        self, formatted: Formatted, post: Callable[[Formatted], Awaitable[_T]], patience: timedelta | None = None
+    ) -> _T:
         """Post with marks; where Telegram does not take them, post the same text without."""
         try:
-            return await self._calls.ask_openly(post(formatted), self._settings.file_patience)
+            return await self._calls.ask_openly(post(formatted), patience)
         except Refusal as refusal:
             if not (formatted.entities and refusal.is_about_marks):
                 raise
-        return await self._calls.ask_openly(post(Formatted(formatted.text)), self._settings.file_patience)
+        return await self._calls.ask_openly(post(Formatted(formatted.text)), patience)
 
     async def _wherever_it_moved(self, chat: str, post: Callable[[str], Awaitable[Message]]) -> Message:
         """Post in a chat, or in the one that it has become: a group gets another id when it grows up."""
