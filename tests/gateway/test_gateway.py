@@ -82,6 +82,20 @@ async def test_a_message_that_comes_three_times_is_answered_once(
         await shown(network, "ann", "ok", "ok")
 
 
+async def test_a_long_reply_is_seen_to_grow_and_ends_as_the_exact_text(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    text = " ".join(f"word{number}" for number in range(60))
+    server.script(Say(text, pause=0.05))
+    async with running(program):
+        network.say("ann", "tell me a lot")
+        await shown(network, "ann", text)
+    kinds = [record.kind for record in network.records]
+    assert kinds.count("post") == 1
+    assert "edit" in kinds
+    assert "typing" in kinds
+
+
 async def test_strangers_get_a_code_and_are_answered_once_they_are_let_in(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
@@ -149,9 +163,8 @@ async def test_status_tells_of_a_running_gateway_and_a_second_one_is_refused(
         network.say("ann", "hello")
         await shown(network, "ann", "ok")
         async with asyncio.timeout(10):
-            while (told := await asyncio.to_thread(program.run, "gateway", "status")).code:
+            while "connected" not in (await asyncio.to_thread(program.run, "gateway", "status")).out:
                 continue
-        assert "connected" in told.out
         second = await asyncio.to_thread(program.run, "gateway", "run")
         assert (second.code, "--worker" in second.err) == (1, True)
         assert (await asyncio.to_thread(program.run, "gateway", "stop")).code == 0

@@ -218,7 +218,7 @@ def test_the_program_is_asked_in_earnest() -> None:
     program = read_command_line()
     assert not is_understood(["sessions", "paint"])
     assert not is_understood(["backup", "--loudly"])
-    assert not is_known(["gateway", "start"], program)
+    assert not is_known(["gateway", "paint"], program)
     assert not is_known(["sessions", "list", "--loudly"], program)
     assert is_known(["sessions"], program)
     assert is_known(["-p", "work", "config", "get", "cli.time_zone"], program)

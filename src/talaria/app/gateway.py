@@ -24,6 +24,7 @@ from talaria.gateway.network import Network
 from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.room import Door, Room
 from talaria.gateway.rooms import Rooms
+from talaria.gateway.streaming import Stage
 from talaria.sessions.chat import ChatWish
 
 _SURFACE = (
@@ -44,7 +45,7 @@ async def serve_gateway(house: House, stop: asyncio.Event, *, beside: bool) -> N
         rooms = builder.rooms
         gateway = Gateway(
             house.store,
-            new_worker_id(),
+            builder.worker,
             house.identity.version,
             lines,
             rooms,
@@ -62,6 +63,7 @@ class _Builder:
     def __init__(self, house: House, jobs: TaskGroup) -> None:
         self._house = house
         self._jobs = jobs
+        self.worker = new_worker_id()
         self._doors: dict[str, Door] = {}
         self._custom = load_custom(house.command_folders)[0]
         settings = house.settings.gateway
@@ -88,7 +90,10 @@ class _Builder:
         """Return a network in both directions."""
         house = self._house
         delivery = Delivery(house.store, platform)
-        self._doors[platform.name] = Door(house=house, abilities=platform.abilities, wake_delivery=delivery.wake)
+        stage = Stage(store=house.store, platform=platform, gate=delivery.gate, worker=self.worker)
+        self._doors[platform.name] = Door(
+            house=house, abilities=platform.abilities, wake_delivery=delivery.wake, stage=stage
+        )
         commands = usable((*REGISTRY, *self._custom), terminal=False)
         media = house.profile.folder / "media"
         media.mkdir(exist_ok=True)

@@ -114,7 +114,9 @@ def _status(arguments: argparse.Namespace, services: Services) -> int:
         services.terminal.line("No gateway is running: `talaria gateway start` starts one.")
         return 1
     for one in workers:
-        services.terminal.line(f"Process {one.pid} on {one.host}, began {ago(one.started, datetime.now(UTC))}, version {one.version}")
+        services.terminal.line(
+            f"Process {one.pid} on {one.host}, began {ago(one.started, datetime.now(UTC))}, version {one.version}"
+        )
         services.terminal.line(f"{one.rooms} conversations open, {one.turns} turns running")
         if one.error:
             services.terminal.line(services.terminal.styled(one.error, "yellow"))
@@ -145,7 +147,13 @@ def _workers(services: Services) -> list[WorkerStatus]:
 
 
 def _row(network: NetworkStatus) -> tuple[object, ...]:
-    return network.name, network.state, ago(network.since, datetime.now(UTC)) if network.since else "", network.received, network.error
+    return (
+        network.name,
+        network.state,
+        ago(network.since, datetime.now(UTC)) if network.since else "",
+        network.received,
+        network.error,
+    )
 
 
 def _tail(file: Path, count: int) -> str:

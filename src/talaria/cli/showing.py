@@ -18,6 +18,7 @@ from talaria.core.events import (
     ToolCalled,
     ToolProgressed,
     TurnAnswered,
+    TurnBegan,
     TurnEvent,
     TurnFailed,
     TurnOutOfBudget,
@@ -83,7 +84,7 @@ class Transcribed:
                 self._beside(text, "yellow")
             case TurnAnswered() | TurnStopped():
                 self._end_line()
-            case ReasoningAdded() | ToolProgressed() | ToolAnswered() | PersonJoined() | ModelCalled():
+            case TurnBegan() | ReasoningAdded() | ToolProgressed() | ToolAnswered() | PersonJoined() | ModelCalled():
                 pass
             case _:
                 assert_never(event)

@@ -4,7 +4,16 @@ from typing import Literal
 
 from msgspec import Struct
 
+from talaria.core.addresses import Route
+from talaria.core.ids import TurnId
 from talaria.core.messages import ToolCall, ToolResult, Usage
+
+
+class TurnBegan(Struct, frozen=True, tag="began"):
+    """A turn begins, or one that was cut off goes on; ``route`` is where its reply goes, if anywhere."""
+
+    turn_id: TurnId
+    route: Route | None = None
 
 
 class TextAdded(Struct, frozen=True, tag="text"):
@@ -104,7 +113,8 @@ class TurnFailed(Struct, frozen=True, tag="failed"):
 
 TurnEnd = TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed
 TurnEvent = (
-    TextAdded
+    TurnBegan
+    | TextAdded
     | ReasoningAdded
     | ToolCalled
     | ToolProgressed

@@ -20,6 +20,7 @@ from talaria.core.events import (
     ToolCalled,
     ToolProgressed,
     TurnAnswered,
+    TurnBegan,
     TurnEvent,
     TurnFailed,
     TurnOutOfBudget,
@@ -80,7 +81,7 @@ class Draft:
                 self._notices.append(text)
             case PersonJoined() | ApprovalAsked() | QuestionAsked():
                 self._end_passage()
-            case ToolProgressed() | ModelCalled():
+            case TurnBegan() | ToolProgressed() | ModelCalled():
                 pass
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 pass

@@ -12,9 +12,10 @@ from talaria.commands.house import House
 from talaria.commands.using import use_command
 from talaria.contracts.platform import Abilities, Content
 from talaria.core.addresses import Address
-from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
+from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEvent
 from talaria.gateway.asking import Asking
 from talaria.gateway.queueing import queue_notice
+from talaria.gateway.streaming import Preview, Stage
 from talaria.sessions.answering import answer
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.seat import Seat
@@ -23,12 +24,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Door(Struct, frozen=True, kw_only=True):
-    """What the rooms of one network share: what it can do, how delivery is woken, who watches turns."""
+    """What the rooms of one network share: what it can do, how delivery is woken, where replies are seen to grow."""
 
     house: House
     abilities: Abilities
     wake_delivery: Callable[[], None]
-    watch: Callable[["Room", TurnEvent], None] = lambda _room, _event: None
+    stage: Stage
 
 
 class Room:
@@ -41,6 +42,7 @@ class Room:
         self.display = Display()
         self.asker = ""
         self._owners: set[str] = set()
+        self._preview: Preview | None = None
         self._door = door
         self._jobs = jobs
         self.asking = Asking(self.post, self._may_answer, buttons=door.abilities.buttons)
@@ -55,6 +57,12 @@ class Room:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin something that ends with the gateway at the latest."""
         self._jobs.create_task(work)
+
+    def end_preview(self) -> None:
+        """Show no more of a turn: it is over, or goes on elsewhere."""
+        if self._preview is not None:
+            self._preview.end()
+            self._preview = None
 
     async def use(self, text: str, author: Author, commands: tuple[Command, ...]) -> None:
         """Use one of these commands here."""
@@ -97,9 +105,20 @@ class Room:
         return await self.asking.ask(question)
 
     def _event(self, event: TurnEvent) -> None:
-        self._door.watch(self, event)
+        if isinstance(event, TurnBegan):
+            self._begin_preview(event)
+        elif self._preview is not None:
+            self._preview.event(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self._jobs.create_task(answer(event, self.seat.chat.questions, self))
+
+    def _begin_preview(self, began: TurnBegan) -> None:
+        """Let the people here see the turn go on."""
+        self.end_preview()
+        if began.route is not None and began.route.address.platform == self.name:
+            route, session_id = began.route, self.seat.session_id
+            self._preview = Preview(self._door.stage, session_id, began.turn_id, route, lambda: self.display)
+            self._jobs.create_task(self._preview.serve())
 
     def _may_answer(self, by: str) -> bool:
         return by == self.asker or by in self._owners

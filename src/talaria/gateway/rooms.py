@@ -118,7 +118,10 @@ class Rooms:
     def _forget(self, key: str) -> Room | None:
         self._used.pop(key, None)
         self._opening.pop(key, None)
-        return self._open.pop(key, None)
+        room = self._open.pop(key, None)
+        if room is not None:
+            room.end_preview()
+        return room
 
     async def _keep_to_cap(self) -> None:
         surplus = list(self._open)[: max(len(self._open) - self._cap, 0)]

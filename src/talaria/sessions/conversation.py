@@ -16,7 +16,7 @@ from talaria.contracts.follower import Ending, Follower
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.tool import Person, Workspace
-from talaria.core.events import TurnAnswered, TurnEnd, TurnEvent
+from talaria.core.events import TurnAnswered, TurnBegan, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.core.session_context import SessionContext, bound
@@ -170,6 +170,7 @@ class Conversation:
         if self._desk.beforehand is not None and not self._begun:
             await self._desk.beforehand()
         self._begun = True
+        self._desk.emit(TurnBegan(turn.turn_id, turn.route))
         try:
             end = await self._agent.take_turn(turn, self._surroundings(turn, context), self._desk.limits)
         except asyncio.CancelledError:

@@ -24,6 +24,7 @@ from talaria.core.events import (
     ToolCalled,
     ToolProgressed,
     TurnAnswered,
+    TurnBegan,
     TurnEnd,
     TurnEvent,
     TurnFailed,
@@ -154,7 +155,7 @@ class Activity:
                 self.add_dim(text)
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 self._end_turn(event)
-            case ApprovalAsked() | QuestionAsked() | ModelCalled():
+            case TurnBegan() | ApprovalAsked() | QuestionAsked() | ModelCalled():
                 pass
             case _:
                 assert_never(event)
