@@ -61,6 +61,7 @@ async def encrypting(alice: Person, folder: Path) -> AsyncIterator[Reader]:
         yield reader
     finally:
         await client.close()
+        client.store.database.close()
 
 
 def from_us(desk: Desk, text: str) -> Callable[[Any], bool]:

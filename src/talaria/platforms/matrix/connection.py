@@ -89,8 +89,10 @@ class Connection:
         return str(self._client.user_id)
 
     async def close(self) -> None:
-        """Hang up; the next call dials again."""
+        """Hang up and let go of the keys; the next call dials again and opens them."""
         await self._client.close()
+        if self._client.store is not None:
+            self._client.store.database.close()
 
     async def log_in(self, password: str) -> Login:
         """Log in as a new device; raises `BadCredentials` where the homeserver does not know us."""
