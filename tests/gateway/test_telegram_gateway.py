@@ -1,0 +1,49 @@
+"""The gateway on Telegram: the process, the adapter and a Bot API server that is strict."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.app.program import Program
+from tests.gateway.test_gateway import running
+
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.telegram_server import TelegramServer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[TelegramServer]:
+    async with TelegramServer() as telegram:
+        yield telegram
+
+
+async def test_a_message_on_telegram_is_answered_there(
+    tmp_path: Path, server: ModelServer, telegram: TelegramServer
+) -> None:
+    ann = telegram.user("Ann")
+    folder = tmp_path / "profiles" / "default"
+    folder.mkdir(parents=True)
+    (folder / ".env").write_text(f"TELEGRAM_BOT_TOKEN={telegram.token}\n")
+    (folder / ".env").chmod(0o600)
+    (folder / "config.toml").write_text(
+        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
+        f'[access]\nowners = ["telegram:{ann.id}"]\n'
+        f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\nbase_file_url = "{telegram.base_file_url}"\n'
+    )
+    server.script(Say("Hello **Ann**, with `code`."))
+    chat = telegram.private(ann)
+    async with running(Program(tmp_path)):
+        await chat.says(ann, "hello")
+        async with asyncio.timeout(20):
+            await chat.wait_for(lambda message: message.text == "Hello Ann, with code.")
+        await chat.says(ann, "/whoami")
+        async with asyncio.timeout(20):
+            await chat.wait_for(lambda message: "owner" in message.text)
+    assert {"goal", "status", "stop"} <= {command.command for menu in telegram.menus.values() for command in menu}
