@@ -14,7 +14,7 @@ from talaria.testing.platform_suite import Seen, Trouble
 from talaria.testing.telegram_server import Chat, Document, Message, TelegramServer, Topic
 from talaria.testing.telegram_server.files import Media
 
-QUICK = timedelta(seconds=2)
+QUICK = timedelta(seconds=3)
 
 
 def settings_for(server: TelegramServer, **others: object) -> TelegramSettings:

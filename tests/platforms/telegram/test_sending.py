@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.platforms.telegram.far_side import settings_for
 
 from talaria.contracts.platform import Button, Content, Incoming, MessageRef
@@ -247,8 +248,10 @@ async def test_the_token_is_not_written_to_the_log(
     assert server.token not in caplog.text + str(unknown.value)
 
 
-async def test_many_messages_at_once_all_arrive(telegram: Telegram, chat: Chat, place: Address) -> None:
+async def test_many_messages_at_once_all_arrive(server: TelegramServer, chat: Chat, place: Address) -> None:
+    telegram = Telegram(structs.replace(settings_for(server), patience=timedelta(seconds=60)))
     async with asyncio.TaskGroup() as group:
         for number in range(100):
             group.create_task(telegram.send(place, Content(text=f"n{number}"), "k"))
+    await telegram.close()
     assert {one.text for one in chat.answers} == {f"n{number}" for number in range(100)}
