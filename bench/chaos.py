@@ -1,45 +1,68 @@
-"""A gateway that is killed again and again while people write to it: is every message answered, once and in order?"""
+"""A gateway that is killed again and again while people write to it: is every message answered, once and in order?
+
+One process on SQLite, and several workers on one PostgreSQL.
+"""
 
 import asyncio
 import random
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, time
+from types import TracebackType
+from typing import Self
+
+import msgspec
 
 from bench.measure import Figure, installed
 from talaria.contracts.platform import Abilities
-from talaria.contracts.store import Transaction
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionFilter
+from talaria.storage.postgres.opening import open_postgres_store
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
 NAME = "chaos"
 PLAIN = Abilities(text_limit=4096, buttons=True)
 IDEMPOTENT = Abilities(text_limit=4096, buttons=True, idempotent=True)
+EXCLUSIVE = Abilities(text_limit=4096, buttons=True, exclusive=True)
 _PATIENCE = 120.0
+_PAUSED = 2.5
 
 
 @dataclass(frozen=True)
 class Storm:
-    """How much is written, in how many chats, and how often the gateway is ended, and how."""
+    """How much is written, in how many chats, and how often the gateway is ended, and how.
+
+    With SIGSTOP a worker is not ended but held up for longer than its leases last, and then let go on. ``workers``
+    serve at once; more than one need a ``server``, the address of a PostgreSQL.
+    """
 
     messages: int
     chats: int
     kills: int
     by: signal.Signals = signal.SIGKILL
     abilities: Abilities = PLAIN
+    workers: int = 1
+    server: str = ""
+
+    @property
+    def may_repeat(self) -> int:
+        """How many replies may be posted twice: one for each sender that could not say whether it had sent."""
+        return 0 if self.by == signal.SIGTERM or self.abilities.idempotent else self.kills
 
 
 @dataclass(frozen=True)
 class Damage:
-    """What went wrong: messages without an answer, answered twice in the transcript, out of order, posted twice."""
+    """What went wrong: messages without an answer, answered twice in the transcript, out of order, posted twice.
+
+    ``waits`` are the seconds from each message to its answer, shortest first.
+    """
 
     missing: int
     answered_twice: int
@@ -47,83 +70,128 @@ class Damage:
     posted_twice: int
     kills: int
     seconds: float
+    waits: tuple[float, ...]
 
 
 def run(quick: bool) -> list[Figure]:
-    """Ride out three storms."""
+    """Ride out every storm."""
     size = (200, 20, 8) if quick else (1000, 50, 20)
     figures: list[Figure] = []
-    for name, by, abilities in (
-        ("SIGKILL", signal.SIGKILL, PLAIN),
-        ("SIGKILL, idempotent network", signal.SIGKILL, IDEMPOTENT),
-        ("SIGTERM", signal.SIGTERM, PLAIN),
+    for name, storm in (
+        ("SIGKILL", Storm(*size)),
+        ("SIGKILL, idempotent network", Storm(*size, abilities=IDEMPOTENT)),
+        ("SIGTERM", Storm(*size, by=signal.SIGTERM)),
     ):
-        storm = Storm(*size, by=by, abilities=abilities)
-        with TemporaryDirectory() as folder:
-            damage = asyncio.run(ride_out(storm, Path(folder), seed=len(figures)))
-        allowed = damage.kills if by == signal.SIGKILL and not abilities.idempotent else 0
-        what = f"{name}: {storm.messages} messages, {storm.chats} chats, {damage.kills} ends"
-        figures += [
-            Figure(f"{what}: missing", damage.missing, "", 0),
-            Figure(f"{what}: answered twice", damage.answered_twice, "", 0),
-            Figure(f"{what}: out of order", damage.out_of_order, "", 0),
-            Figure(f"{what}: posted twice", damage.posted_twice, "", allowed),
-        ]
+        figures += _ridden_out(name, storm, seed=len(figures))
+    if find_postgres() is None:
+        print(MISSING, flush=True)
+        return figures
+    for name, by, abilities in (
+        ("3 workers, SIGKILL", signal.SIGKILL, EXCLUSIVE),
+        ("3 workers, SIGKILL, all receive", signal.SIGKILL, PLAIN),
+        ("3 workers, SIGSTOP", signal.SIGSTOP, EXCLUSIVE),
+    ):
+        with PostgresServer() as server:
+            storm = Storm(*size, by=by, abilities=abilities, workers=3, server=server.url)
+            figures += _ridden_out(name, storm, seed=len(figures))
     return figures
 
 
+def _ridden_out(name: str, storm: Storm, *, seed: int) -> list[Figure]:
+    with TemporaryDirectory() as folder:
+        damage = asyncio.run(ride_out(storm, Path(folder), seed=seed))
+    middle, longest = damage.waits[len(damage.waits) // 2], damage.waits[-1]
+    print(f"{name}: answered after {middle:.2f} s in the middle, {longest:.2f} s at most", flush=True)
+    what = f"{name}: {storm.messages} messages, {storm.chats} chats, {damage.kills} ends"
+    return [
+        Figure(f"{what}: missing", damage.missing, "", 0),
+        Figure(f"{what}: answered twice", damage.answered_twice, "", 0),
+        Figure(f"{what}: out of order", damage.out_of_order, "", 0),
+        Figure(f"{what}: posted twice", damage.posted_twice, "", storm.may_repeat),
+    ]
+
+
 async def ride_out(storm: Storm, home: Path, *, seed: int) -> Damage:
-    """Let people write while the gateway is ended at random moments and started again; return what that broke."""
+    """Let people write while gateways are ended at random moments and started again; return what that broke."""
     chance = random.Random(seed)
     async with ModelServer() as server, LoopbackNetwork(storm.abilities) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
-        environment = _prepare(home, server.url, network.address)
+        environment = _prepare(home, storm, server.url, network.address)
         began = perf_counter()
-        async with asyncio.TaskGroup() as group:
+        async with _Workers(environment, storm.workers) as workers, asyncio.TaskGroup() as group:
             writing = group.create_task(_write(network, storm, chance))
             for _ in range(storm.kills):
-                async with _gateway(environment) as process:
-                    await asyncio.sleep(chance.uniform(0.6, 1.6))
-                    process.send_signal(storm.by)
-                    await process.wait()
-            await writing
-        async with _gateway(environment):
+                await asyncio.sleep(chance.uniform(0.6, 1.6))
+                await workers.upset(chance.randrange(storm.workers), storm.by)
+            said = await writing
             wanted = storm.messages
             await network.until(lambda: len(set(_posted(network))) >= wanted, seconds=_PATIENCE)
         seconds = perf_counter() - began
-    return await _damage(network, storm, home, seconds)
+    return await _damage(network, storm, home, said, seconds)
 
 
-async def _write(network: LoopbackNetwork, storm: Storm, chance: random.Random) -> None:
-    """Write everything within about the time that the kills take."""
-    pause = storm.kills * 1.2 / storm.messages
-    for number in range(storm.messages):
-        chat = f"c{number % storm.chats}"
-        network.say(chat, f"{chat} m{number // storm.chats}", sender=chat)
-        await asyncio.sleep(chance.uniform(0, 2 * pause))
+class _Workers:
+    """Processes that serve the same chats."""
 
+    def __init__(self, environment: dict[str, str], count: int) -> None:
+        self._environment = environment
+        self._words = ("--worker",) if count > 1 else ()
+        self._count = count
+        self._processes: list[asyncio.subprocess.Process] = []
 
-@asynccontextmanager
-async def _gateway(environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        installed("talaria"), "gateway", "run", env=environment,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.terminate()
+    async def __aenter__(self) -> Self:
+        self._processes = [await self._start() for _ in range(self._count)]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            if process.returncode is None:
+                process.terminate()
+        for process in self._processes:
             await process.wait()
 
+    async def upset(self, number: int, by: signal.Signals) -> None:
+        """End one and start another in its place, or hold it up for a while."""
+        process = self._processes[number]
+        process.send_signal(by)
+        if by == signal.SIGSTOP:
+            await asyncio.sleep(_PAUSED)
+            process.send_signal(signal.SIGCONT)
+            return
+        await process.wait()
+        self._processes[number] = await self._start()
 
-def _prepare(home: Path, model: str, network: str) -> dict[str, str]:
+    async def _start(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            installed("talaria"), "gateway", "run", *self._words, env=self._environment,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+async def _write(network: LoopbackNetwork, storm: Storm, chance: random.Random) -> dict[str, float]:
+    """Write everything within about the time that the kills take; return when each answer was asked for."""
+    pause = storm.kills * (_PAUSED + 1 if storm.by == signal.SIGSTOP else 1.2) / storm.messages
+    said = {}
+    for number in range(storm.messages):
+        chat = f"c{number % storm.chats}"
+        text = f"{chat} m{number // storm.chats}"
+        said[f"re: {text}"] = time()
+        network.say(chat, text, sender=chat)
+        await asyncio.sleep(chance.uniform(0, 2 * pause))
+    return said
+
+
+def _prepare(home: Path, storm: Storm, model: str, network: str) -> dict[str, str]:
     folder = home / "profiles" / "default"
     folder.mkdir(parents=True)
+    abilities = msgspec.json.encode(storm.abilities).decode()
     (folder / "config.toml").write_text(
         f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{model}/v1"\n'
         "[access]\neveryone = true\n[gateway]\nlease_seconds = 1.0\n"
-        f'[platforms.loopback.options]\naddress = "{network}"\n'
+        f"[platforms.loopback.options]\naddress = \"{network}\"\nabilities = '{abilities}'\n"
+        + (f'[store]\nurl = "{storm.server}"\n' if storm.server else "")
     )
     return {"HOME": str(home), "TALARIA_HOME": str(home), "PATH": str(Path(sys.executable).parent)}
 
@@ -132,13 +200,14 @@ def _posted(network: LoopbackNetwork) -> list[str]:
     return [record.text for record in network.posts]
 
 
-async def _damage(network: LoopbackNetwork, storm: Storm, home: Path, seconds: float) -> Damage:
+async def _damage(network: LoopbackNetwork, storm: Storm, home: Path, said: dict[str, float], seconds: float) -> Damage:
     posted = Counter(_posted(network))
+    answered = {record.text: record.at for record in reversed(network.posts)}
     wanted = [
         [f"re: c{chat} m{number}" for number in range(len(range(chat, storm.messages, storm.chats)))]
         for chat in range(storm.chats)
     ]
-    store = open_sqlite_store(home / "profiles" / "default" / "talaria.db")
+    store = _store(storm, home)
     try:
         told = await store.read(_told)
     finally:
@@ -151,7 +220,14 @@ async def _damage(network: LoopbackNetwork, storm: Storm, home: Path, seconds: f
         posted_twice=sum(count - 1 for count in posted.values()),
         kills=storm.kills,
         seconds=seconds,
+        waits=tuple(sorted(answered[text] - at for text, at in said.items() if text in answered)),
     )
+
+
+def _store(storm: Storm, home: Path) -> Store:
+    if storm.server:
+        return open_postgres_store(storm.server)
+    return open_sqlite_store(home / "profiles" / "default" / "talaria.db")
 
 
 def _told(tx: Transaction) -> list[list[str]]:

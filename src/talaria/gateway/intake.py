@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from talaria.sessions.turn_log import STEERING
 log = logging.getLogger(__name__)
 
 COMMAND = "command"
+_MOMENT = timedelta(seconds=5)
 _PICTURES = {"picture", "sticker"}
 
 
@@ -117,15 +119,28 @@ class Intake:
         return Admission(session_id, notice)
 
     def _session(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId, str]:
+        session_id, notice = self._bound(tx, guest, incoming)
+        if session_id is None:
+            # Whoever else begins one here waits at this row until this is committed, and then finds it.
+            lock = tx.leases.acquire(f"place:{guest.key}", _MOMENT)
+            session_id, notice = self._bound(tx, guest, incoming)
+            session_id = session_id or self._begin(tx, guest, incoming)
+            if lock is not None:
+                tx.leases.release(lock)
+        return session_id, notice
+
+    def _bound(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId | None, str]:
+        """Return the conversation of a place; none, and what to say about it, where another is to begin."""
         bound = tx.bindings.get(guest.key)
-        notice = ""
-        if bound is not None and tx.sessions.get(bound.session_id) is not None:
-            notice = self._doorman().begins_anew(tx, bound.session_id, incoming.at)
-            if not notice:
-                return bound.session_id, ""
+        if bound is None or tx.sessions.get(bound.session_id) is None:
+            return None, ""
+        notice = self._doorman().begins_anew(tx, bound.session_id, incoming.at)
+        return None if notice else bound.session_id, notice
+
+    def _begin(self, tx: Transaction, guest: Guest, incoming: Incoming) -> SessionId:
         made = tx.sessions.create(NewSession(source=self._platform.name, owner=guest.owner, audience=guest.audience))
         tx.bindings.bind(guest.key, made.id, incoming.address)
-        return made.id, notice
+        return made.id
 
     async def _parts(self, incoming: Incoming) -> tuple[Part, ...]:
         words = [Text(incoming.text)] if incoming.text else []

@@ -1,0 +1,123 @@
+"""Several gateway workers on one PostgreSQL: what one leaves behind another goes on with, and nothing twice."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from bench.chaos import EXCLUSIVE, PLAIN, Storm, ride_out
+from tests.app.program import TALARIA, Program
+from tests.gateway.small_gateway import served
+from tests.storage.engines import Place
+
+from talaria.contracts.platform import Abilities
+from talaria.contracts.stores.sessions import SessionFilter
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+
+LEASE = 1.0
+LOOK_AGAIN = 1.0
+SLACK = 2.0
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    """A server that nobody else uses."""
+    if find_postgres() is None:
+        pytest.skip(MISSING)
+    with PostgresServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def worker(program: Program) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        TALARIA, "gateway", "run", "--worker", env=program.environment(), stdin=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            async with asyncio.timeout(20):
+                await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("by", "abilities"),
+    [(signal.SIGKILL, EXCLUSIVE), (signal.SIGKILL, PLAIN), (signal.SIGSTOP, EXCLUSIVE)],
+    ids=["killed", "killed-all-receive", "held-up"],
+)
+async def test_three_workers_answer_every_message_once_and_in_order(
+    tmp_path: Path, postgres: PostgresServer, by: signal.Signals, abilities: Abilities
+) -> None:
+    kills = 2 if by == signal.SIGSTOP else 5
+    storm = Storm(messages=60, chats=6, kills=kills, by=by, abilities=abilities, workers=3, server=postgres.url)
+    damage = await ride_out(storm, tmp_path, seed=3)
+    assert (damage.missing, damage.answered_twice, damage.out_of_order) == (0, 0, 0)
+    assert damage.posted_twice <= storm.may_repeat
+
+
+async def test_workers_that_hear_the_same_begin_one_conversation_for_a_place(
+    tmp_path: Path, postgres_place: Place
+) -> None:
+    chats = [f"c{number}" for number in range(40)]
+    settings = f'[store]\nurl = "{postgres_place.address}"\nschema = "{postgres_place.schema}"\n'
+    async with ModelServer() as server, LoopbackNetwork(PLAIN) as network, AsyncExitStack() as stack:
+        server.answering(lambda received: Say(f"re: {received.question}"))
+        workers = [
+            await stack.enter_async_context(
+                served(tmp_path / str(number), network.platform(), server.url, settings=settings)
+            )
+            for number in range(2)
+        ]
+        await network.until(lambda: network.receivers == len(workers))
+        for chat in chats:
+            network.say(chat, f"{chat} m0", sender=chat)
+        await network.posted(len(chats), seconds=30)
+        sessions = await workers[0].house.store.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))
+    assert len(sessions) == len(chats)
+    assert sorted(post.text for post in network.posts) == sorted(f"re: {chat} m0" for chat in chats)
+
+
+async def test_a_turn_is_taken_over_within_the_lease_from_a_worker_that_is_held_up(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    async with ModelServer() as server, LoopbackNetwork() as network:
+        program = _program(tmp_path, postgres, server, network)
+        server.script(Say("slow " * 100, pause=0.1))
+        async with worker(program) as first:
+            await network.until(lambda: network.receivers == 1)
+            network.say("ann", "hello")
+            await server.arrived(1)
+            server.script(Say("All done."))
+            async with worker(program):
+                await network.until(lambda: network.receivers == 2)
+                first.send_signal(signal.SIGSTOP)
+                began = perf_counter()
+                async with asyncio.timeout(30):
+                    await server.arrived(2)
+                took = perf_counter() - began
+                await network.until(lambda: "All done." in network.shown("ann"))
+                first.send_signal(signal.SIGCONT)
+                first.terminate()
+                async with asyncio.timeout(20):
+                    await first.wait()
+        assert network.shown("ann") == ["All done."]
+        assert took < LEASE + LOOK_AGAIN + SLACK
+
+
+def _program(home: Path, postgres: PostgresServer, server: ModelServer, network: LoopbackNetwork) -> Program:
+    folder = home / "profiles" / "default"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(
+        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
+        f"[access]\neveryone = true\n[gateway]\nlease_seconds = {LEASE}\ndrain_seconds = 5.0\n"
+        f'[store]\nurl = "{postgres.url}"\n[platforms.loopback.options]\naddress = "{network.address}"\n'
+    )
+    return Program(home)
