@@ -1,0 +1,103 @@
+"""The seam between turns: what arrives just when a turn ends is neither lost nor answered twice."""
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+from time import perf_counter
+from typing import ClassVar
+
+import pytest
+from tests.gateway.small_gateway import served
+
+from talaria.contracts.follower import Ending
+from talaria.contracts.platform import Abilities
+from talaria.contracts.store import Transaction
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Received, Say
+
+CHATS = 8
+SPREAD = 0.02
+ANSWERING = 0.03
+NETWORK = Abilities(text_limit=4096, idempotent=True)
+
+
+class Talk:
+    """People who write their next message about when the turn for the last one ends; implements `Follower`."""
+
+    resumable: ClassVar = True
+
+    def __init__(self, network: LoopbackNetwork, each: int, chance: random.Random) -> None:
+        self.asked: list[str] = []
+        self._network = network
+        self._each = each
+        self._chance = chance
+        self._took = ANSWERING
+        self._called: dict[str, float] = {}
+        self._said: dict[str, list[float]] = {f"c{number}": [] for number in range(CHATS)}
+        self._ended: dict[str, list[float]] = {chat: [] for chat in self._said}
+
+    @property
+    def wanted(self) -> list[str]:
+        return [f"{chat} m{number}" for chat in self._said for number in range(self._each)]
+
+    @property
+    def close_calls(self) -> int:
+        """How many messages were written within the spread around the end of a turn."""
+        return sum(
+            any(abs(end - said) <= SPREAD for end in self._ended[chat])
+            for chat in self._said
+            for said in self._said[chat]
+        )
+
+    def begin(self) -> None:
+        for chat in self._said:
+            self._say(chat, 0)
+
+    def answer(self, received: Received) -> Say:
+        """Answer in two pieces, and have the next message written around the end of the turn."""
+        question = received.question
+        self.asked.append(question)
+        chat, number = question.split(" m")
+        self._called[chat] = perf_counter()
+        if int(number) + 1 < self._each:
+            spacing = max(self._took + self._chance.uniform(-SPREAD, SPREAD), 0)
+            asyncio.get_running_loop().call_later(spacing, self._say, chat, int(number) + 1)
+        return Say(f"re: {question}", chunks=2, pause=ANSWERING)
+
+    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
+        """Learn how long a turn goes on behind its model call."""
+        assert ending.route is not None
+        chat = ending.route.address.chat_id
+        self._ended[chat].append(perf_counter())
+        self._took += 0.1 * (self._ended[chat][-1] - self._called[chat] - self._took)
+
+    async def follow_up(self) -> bool:
+        return False
+
+    def _say(self, chat: str, number: int) -> None:
+        self._said[chat].append(perf_counter())
+        self._network.say(chat, f"{chat} m{number}", sender=chat)
+
+
+@pytest.fixture
+def each(request: pytest.FixtureRequest) -> int:
+    """How many messages are written in a chat."""
+    return 500 if request.config.getoption("--long") else 50
+
+
+@pytest.mark.parametrize("busy", ["queue", "steer"])
+async def test_what_arrives_as_a_turn_ends_is_answered_once_and_in_order(tmp_path: Path, each: int, busy: str) -> None:
+    async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
+        talk = Talk(network, each, random.Random(5))
+        server.answering(talk.answer)
+        settings = f'[gateway]\nbusy = "{busy}"\n'
+        async with served(tmp_path, network.platform(), server.url, settings=settings, follower=talk):
+            talk.begin()
+            last = {f"re: c{chat} m{each - 1}" for chat in range(CHATS)}
+            await network.until(lambda: last <= {post.text for post in network.posts}, seconds=each * 1.0)
+        assert Counter(talk.asked) == Counter(talk.wanted)
+        assert talk.close_calls > each * CHATS / 2
+        if busy == "queue":
+            shown = [text for chat in range(CHATS) for text in network.shown(f"c{chat}")]
+            assert shown == [f"re: {question}" for question in talk.wanted]
