@@ -38,9 +38,9 @@ class Media:
 
     async def upload(self, path: Path, name: str, media_type: str, *, encrypt: bool) -> dict[str, Any]:
         """Upload a file and return where it is, as the content of an event says it."""
-        size = (await asyncio.to_thread(path.stat)).st_size
+        data = await asyncio.to_thread(path.read_bytes)  # a path would be opened by the library, and left open
         shown = None if encrypt else name
-        sent = self._client.upload(lambda *_: str(path), media_type, shown, encrypt=encrypt, filesize=size)
+        sent = self._client.upload(lambda *_: data, media_type, shown, encrypt=encrypt, filesize=len(data))
         keys: dict[str, Any] | None = None
 
         async def answered() -> Any:
