@@ -12,6 +12,7 @@ CATCHES_EVERYTHING = {
     "src/talaria/agent/loop.py",  # a bug ends the turn, not the process
     "src/talaria/app/main.py",  # ends in a sentence for whoever typed the command
     "src/talaria/gateway/delivery.py",  # a bug in an adapter holds up one message, not the others
+    "src/talaria/gateway/intake.py",  # a conversation that cannot be opened waits, and no other with it
     "src/talaria/gateway/network.py",  # a network that fails is tried again, and no other with it
     "src/talaria/gateway/streaming.py",  # what is shown while a turn runs never fails the turn
     "src/talaria/goals/judge.py",  # a judge that fails never stops the work that it judges

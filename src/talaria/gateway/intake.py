@@ -13,7 +13,7 @@ from talaria.contracts.platform import Attachment, Incoming, Platform
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Route
-from talaria.core.errors import PlatformError
+from talaria.core.errors import PlatformError, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Part, Text
 from talaria.gateway.doorman import Doorman, Guest
@@ -70,18 +70,31 @@ class Intake:
         admission = await self._store.write(lambda tx: self._admit(tx, guest, incoming, parts, kind))
         if admission is None:
             return ""
-        room = await self._rooms.enter(guest.key, incoming.address, admission.session_id)
+        # Opening a room takes a while; others are heard meanwhile.
+        self._rooms.at(guest.key, incoming.address).start(self._see_to(guest, incoming, admission, kind))
+        return ""
+
+    async def _see_to(self, guest: Guest, incoming: Incoming, admission: Admission, kind: str) -> None:
+        """Act on what was kept; where that fails it waits in the inbox, and is taken up again."""
+        try:
+            room = await self._rooms.enter(guest.key, incoming.address, admission.session_id)
+            self._stir(room, guest, incoming, admission, kind)
+        except TalariaError as error:
+            log.warning("%s: a message waits: %s", self._platform.name, error)
+        except Exception:  # a bug keeps one conversation from being opened, and no other
+            log.exception("%s: a conversation was not opened", self._platform.name)
+
+    def _stir(self, room: Room, guest: Guest, incoming: Incoming, admission: Admission, kind: str) -> None:
         room.spoken_to(incoming.sender.id, owner=guest.is_owner)
         if admission.notice:
             room.show(admission.notice)
         if kind == COMMAND:
             author = Author(incoming.sender.name or incoming.sender.id, guest.is_owner)
             room.start(room.use(incoming.text, author, guest.commands))
-            return ""
+            return
         if room.seat.busy and self._busy() == "interrupt":
             room.seat.chat.conversation.stop()
         room.seat.chat.conversation.nudge(steered=kind == STEERING)
-        return ""
 
     def _answers(self, room: Room, incoming: Incoming) -> bool:
         """Tell whether this was the answer to an open question."""

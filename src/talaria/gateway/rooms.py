@@ -11,7 +11,7 @@ from msgspec import structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address
-from talaria.core.errors import TalariaError
+from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId
 from talaria.gateway.room import Room
 from talaria.sessions.lane import waiting_sessions
@@ -19,6 +19,7 @@ from talaria.sessions.lane import waiting_sessions
 _CAP = 128
 _IDLE = timedelta(hours=1)
 _LOOK_AGAIN = 1.0
+_OPENING_AT_ONCE = 32
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,9 @@ class Rooms:
         self._open: OrderedDict[str, Room] = OrderedDict()
         self._used: dict[str, float] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+        self._made: dict[str, Room] = {}
+        self._doorway = asyncio.Semaphore(_OPENING_AT_ONCE)
+        self._closed = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -52,15 +56,19 @@ class Rooms:
         """Return a room that is open."""
         return self._open.get(key)
 
+    def at(self, key: str, address: Address) -> Room:
+        """Return the room of a place, which may not be open before somebody enters it."""
+        room = self._open.get(key) or self._made.get(key)
+        if room is None:
+            room = self._made[key] = self._make(key, address)
+        return room
+
     async def enter(self, key: str, address: Address, session_id: SessionId) -> Room:
         """Return the room of a place, with this conversation open in it."""
         async with self._opening.setdefault(key, asyncio.Lock()):
             room = self._open.get(key)
             if room is None:
-                room = self._make(key, address)
-                room.seat.wish = structs.replace(room.seat.wish, resume=session_id)
-                await room.seat.open()
-                self._open[key] = room
+                room = await self._opened(key, address, session_id)
             elif room.seat.session_id != session_id:
                 await room.seat.move_to(session_id)
             self._open.move_to_end(key)
@@ -81,7 +89,8 @@ class Rooms:
             await room.seat.release()
 
     async def close(self) -> None:
-        """Close every room; turns that run are cut off, and go on at the next start."""
+        """Close every room, for good; turns that run are cut off, and go on at the next start."""
+        self._closed = True
         for key in list(self._open):
             await self.leave(key)
 
@@ -114,6 +123,16 @@ class Rooms:
         """See to it that what waits in a conversation is worked off."""
         room = await self.enter(key, address, session_id)
         room.seat.chat.conversation.wake()
+
+    async def _opened(self, key: str, address: Address, session_id: SessionId) -> Room:
+        room = self._made.pop(key, None) or self._make(key, address)
+        room.seat.wish = structs.replace(room.seat.wish, resume=session_id)
+        async with self._doorway:
+            if self._closed:
+                raise Refused("The gateway ends; what waits is answered at the next start.")
+            await room.seat.open()
+        self._open[key] = room
+        return room
 
     def _forget(self, key: str) -> Room | None:
         self._used.pop(key, None)

@@ -1,0 +1,39 @@
+"""What arrives is kept and acted upon, and one chat never holds up another."""
+
+from pathlib import Path
+
+from tests.gateway.small_gateway import SmallGateway, served
+
+from talaria.contracts.platform import Abilities
+from talaria.core.addresses import Address
+from talaria.gateway.session_keys import build_session_key
+from talaria.sessions.preferences import Preferences, write_preferences
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+
+NETWORK = Abilities(text_limit=4096, idempotent=True)
+
+
+async def test_a_conversation_that_cannot_be_opened_keeps_no_other_chat_waiting(tmp_path: Path) -> None:
+    async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
+        server.answering(lambda received: Say(f"re: {received.question}"))
+        async with served(tmp_path, network.platform(), server.url) as gateway:
+            network.say("ann", "first")
+            await network.posted(1)
+            await spoil(gateway, "ann")
+            network.say("ann", "second")
+            network.say("bob", "hello", sender="bob")
+            await network.until(lambda: network.shown("bob") == ["re: hello"], seconds=0.9)
+            assert network.receivers == 1
+    assert network.shown("ann") == ["re: first"]
+
+
+async def spoil(gateway: SmallGateway, chat: str) -> None:
+    """Let the room of a chat go, and have its conversation wish for a provider that there is none."""
+    key = build_session_key(Address("loopback", chat))
+    room = gateway.rooms.find(key)
+    assert room is not None
+    session_id = room.seat.session_id
+    await gateway.rooms.let_go(key)
+    choice = Preferences(model="nobody:nothing")
+    await gateway.house.store.write(lambda tx: write_preferences(tx, session_id, choice))
