@@ -476,3 +476,35 @@ async def test_keys_typed_before_all_is_loaded_are_not_lost(program: Program, se
         await say(screen, "are you there?")
         await screen.wait_for("Quick.")
     assert server.received[0].question == "are you there?"
+
+
+async def test_a_picture_in_the_clipboard_is_attached(program: Program, server: ModelServer) -> None:
+    config = program.home / "profiles" / "default" / "config.toml"
+    config.write_text(config.read_text() + "images = true\n")
+    (program.home / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40))
+    programs = program.home / "bin"
+    programs.mkdir()
+    (programs / "wl-paste").write_text(
+        f'#!/bin/sh\n[ "$2" = image/png ] && exec cat {program.home}/picture.png\nexit 1\n'
+    )
+    (programs / "wl-paste").chmod(0o755)
+    environment = program.environment(TERM="xterm-256color")
+    environment["PATH"] = f"{programs}:{environment['PATH']}"
+    async with open_screen([TALARIA], env=environment, columns=90, rows=40, cwd=program.home / "work") as screen:
+        await ready(screen)
+        await screen.press("c-v")
+        await screen.wait_for(re.compile(r"with pasted-\w+\.png"))
+        await say(screen, "what is it?")
+        await screen.wait_for(re.compile("^ok$", re.MULTILINE))
+    assert "data:image/png;base64," in server.received[0].body.decode()
+
+
+async def test_what_may_follow_a_command_completes_too(program: Program) -> None:
+    async with opened(program) as screen:
+        await ready(screen)
+        await screen.type("/theme li")
+        await screen.wait_for("for a light background")
+        await screen.press("tab")
+        await screen.wait_for("❯ /theme light")
+        await screen.press("enter", "enter")
+        await screen.wait_for("From now on the theme is light.")
