@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.leases import Lease
 from talaria.core.errors import LeaseLost, Refused, StoreError
 from talaria.core.ids import WorkerId, is_gone
 from talaria.sessions.homes import GATEWAY
@@ -24,11 +25,12 @@ class Presence:
         self._worker = worker
         self._describe = describe
         self._lease = lease
+        self._held: Lease | None = None
 
     async def claim(self, *, beside: bool) -> None:
         """Be the gateway of this store, or another worker of it; raises `Refused` where there is one already."""
-        held = await self._store.write(self._acquire)
-        if not held and not beside:
+        self._held = await self._store.write(self._acquire)
+        if self._held is None and not beside:
             raise Refused(
                 "A gateway of this profile is running: `talaria gateway status` shows it, `talaria gateway stop` ends"
                 " it. With --worker this one helps it."
@@ -39,35 +41,33 @@ class Presence:
         try:
             while True:
                 try:
-                    await self._store.write(self._say)
+                    self._held = await self._store.write(self._say)
                 except StoreError as error:
                     log.warning("the gateway's state was not written: %s", error)
-                await asyncio.sleep(_PACE)
+                await asyncio.sleep(min(_PACE, self._lease.total_seconds() / 3))
         finally:
             await asyncio.shield(self._leave())
 
-    def _acquire(self, tx: Transaction) -> bool:
+    def _acquire(self, tx: Transaction) -> Lease | None:
         held = tx.leases.get(GATEWAY)
-        if held is not None and held.owner != self._worker and is_gone(held.owner):
-            return tx.leases.take_over(held, self._lease) is not None
-        return held is None and tx.leases.acquire(GATEWAY, self._lease) is not None
+        if held is not None and is_gone(held.owner):
+            return tx.leases.take_over(held, self._lease)
+        return tx.leases.acquire(GATEWAY, self._lease)
 
-    def _say(self, tx: Transaction) -> None:
-        held = tx.leases.get(GATEWAY)
-        if held is not None and held.owner == self._worker:
-            tx.leases.renew(held, self._lease)
-        else:
-            self._acquire(tx)
+    def _say(self, tx: Transaction) -> Lease | None:
         write_worker(tx, self._describe())
+        try:
+            return tx.leases.renew(self._held, self._lease) if self._held else self._acquire(tx)
+        except LeaseLost:
+            return self._acquire(tx)
 
     async def _leave(self) -> None:
         def work(tx: Transaction) -> None:
             forget_worker(tx, self._worker)
-            held = tx.leases.get(GATEWAY)
-            if held is not None and held.owner == self._worker:
-                tx.leases.release(held)
+            if self._held is not None:
+                tx.leases.release(self._held)
 
         try:
             await self._store.write(work)
-        except (StoreError, LeaseLost) as error:
+        except StoreError as error:
             log.warning("the gateway's end was not written: %s", error)
