@@ -29,8 +29,8 @@ class Talk:
 
     def __init__(self, network: LoopbackNetwork, each: int, chance: random.Random) -> None:
         self.asked: list[str] = []
-        self._network = network
-        self._each = each
+        self.network = network
+        self.each = each
         self._chance = chance
         self._took = ANSWERING
         self._called: dict[str, float] = {}
@@ -39,7 +39,12 @@ class Talk:
 
     @property
     def wanted(self) -> list[str]:
-        return [f"{chat} m{number}" for chat in self._said for number in range(self._each)]
+        return [f"{chat} m{number}" for chat in self._said for number in range(self.each)]
+
+    @property
+    def last(self) -> set[str]:
+        """The answers that are waited for."""
+        return {f"re: {chat} m{self.each - 1}" for chat in self._said}
 
     @property
     def close_calls(self) -> int:
@@ -60,7 +65,7 @@ class Talk:
         self.asked.append(question)
         chat, number = question.split(" m")
         self._called[chat] = perf_counter()
-        if int(number) + 1 < self._each:
+        if int(number) + 1 < self.each:
             spacing = max(self._took + self._chance.uniform(-SPREAD, SPREAD), 0)
             asyncio.get_running_loop().call_later(spacing, self._say, chat, int(number) + 1)
         return Say(f"re: {question}", chunks=2, pause=ANSWERING)
@@ -77,7 +82,7 @@ class Talk:
 
     def _say(self, chat: str, number: int) -> None:
         self._said[chat].append(perf_counter())
-        self._network.say(chat, f"{chat} m{number}", sender=chat)
+        self.network.say(chat, f"{chat} m{number}", sender=chat)
 
 
 @pytest.fixture
@@ -90,14 +95,27 @@ def each(request: pytest.FixtureRequest) -> int:
 async def test_what_arrives_as_a_turn_ends_is_answered_once_and_in_order(tmp_path: Path, each: int, busy: str) -> None:
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         talk = Talk(network, each, random.Random(5))
-        server.answering(talk.answer)
-        settings = f'[gateway]\nbusy = "{busy}"\n'
-        async with served(tmp_path, network.platform(), server.url, settings=settings, follower=talk):
-            talk.begin()
-            last = {f"re: c{chat} m{each - 1}" for chat in range(CHATS)}
-            await network.until(lambda: last <= {post.text for post in network.posts}, seconds=each * 1.0)
+        await talked(tmp_path, server, talk, busy)
         assert Counter(talk.asked) == Counter(talk.wanted)
         assert talk.close_calls > each * CHATS / 2
         if busy == "queue":
             shown = [text for chat in range(CHATS) for text in network.shown(f"c{chat}")]
             assert shown == [f"re: {question}" for question in talk.wanted]
+
+
+async def test_what_interrupts_turns_never_stops_its_own(tmp_path: Path, each: int) -> None:
+    async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
+        talk = Talk(network, each, random.Random(6))
+        await talked(tmp_path, server, talk, "interrupt")
+        assert Counter(talk.asked) == Counter(talk.wanted)
+        for chat in range(CHATS):
+            assert len(network.shown(f"c{chat}")) == each
+
+
+async def talked(home: Path, server: ModelServer, talk: Talk, busy: str) -> None:
+    """Let people talk until the last message of each chat is answered."""
+    server.answering(talk.answer)
+    settings = f'[gateway]\nbusy = "{busy}"\n'
+    async with served(home, talk.network.platform(), server.url, settings=settings, follower=talk):
+        talk.begin()
+        await talk.network.until(lambda: talk.last <= {post.text for post in talk.network.posts}, talk.each * 1.0)

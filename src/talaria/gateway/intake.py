@@ -33,6 +33,7 @@ class Admission(Struct, frozen=True):
     """What became of something that arrived."""
 
     session_id: SessionId
+    item: int
     notice: str = ""
 
 
@@ -92,8 +93,8 @@ class Intake:
             author = Author(incoming.sender.name or incoming.sender.id, guest.is_owner)
             room.start(room.use(incoming.text, author, guest.commands))
             return
-        if room.seat.busy and self._busy() == "interrupt":
-            room.seat.chat.conversation.stop()
+        if self._busy() == "interrupt":
+            room.seat.chat.conversation.interrupt(admission.item)
         room.seat.chat.conversation.nudge(steered=kind == STEERING)
 
     def _answers(self, room: Room, incoming: Incoming) -> bool:
@@ -129,7 +130,7 @@ class Intake:
             return None
         if kind == COMMAND:
             tx.inbox.settle([item.id])
-        return Admission(session_id, notice)
+        return Admission(session_id, item.id, notice)
 
     def _session(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId, str]:
         session_id, notice = self._bound(tx, guest, incoming)

@@ -74,6 +74,7 @@ class Conversation:
         self._beside = SideJobs(session_id, jobs)
         self._begun = False
         self._steered = False
+        self._turn: StoredTurn | None = None
         self._context = structs.replace(desk.context, session_id=session_id)
 
     @property
@@ -124,6 +125,10 @@ class Conversation:
         """Stop the running turn at once, and go on with what waits behind it; ``False`` when none is running."""
         return self._lane.stop()
 
+    def interrupt(self, item: int) -> bool:
+        """Stop the running turn for something in the inbox, unless it is that very thing which it works off."""
+        return self._turn is not None and item not in self._turn.items and self.stop()
+
     async def steer(self, message: Message, *, source: str, external_id: str) -> None:
         """Let a message join the running turn before its next model call; where that comes too late it gets its own."""
         came = arrival(self.session_id, source, external_id, message, kind=STEERING)
@@ -163,8 +168,12 @@ class Conversation:
     async def _take_turn(self, turn: StoredTurn) -> TurnEnd:
         """Take a turn that knows whose it is, and nothing of the one whose task it may have been started from."""
         context = turn_context(self._context, turn, self._desk.workspace.folder)
-        with bound(context):
-            return await self._worked_on(turn, context)
+        self._turn = turn
+        try:
+            with bound(context):
+                return await self._worked_on(turn, context)
+        finally:
+            self._turn = None
 
     async def _worked_on(self, turn: StoredTurn, context: SessionContext) -> TurnEnd:
         if self._desk.beforehand is not None and not self._begun:

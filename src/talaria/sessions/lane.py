@@ -173,7 +173,7 @@ def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) ->
         tx.inbox.settle(work.items)
         finishing(tx, structs.replace(ending, route=work.route))
 
-    return StoredTurn(store, claim, work.turn_id, finish, route=work.route)
+    return StoredTurn(store, claim, work.turn_id, finish, route=work.route, items=work.items)
 
 
 async def _hold(store: Store, claim: SessionClaim, lease: timedelta) -> None:

@@ -47,7 +47,7 @@ class StoredTurn:
     """Implements `TurnLog`.
 
     ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all. ``route`` is
-    where its reply goes.
+    where its reply goes, ``items`` are what it works off of the inbox.
     """
 
     def __init__(
@@ -59,10 +59,12 @@ class StoredTurn:
         clock: Clock | None = None,
         *,
         route: Route | None = None,
+        items: tuple[int, ...] = (),
     ) -> None:
         self.session_id = claim.session_id
         self.turn_id = turn_id
         self.route = route
+        self.items = items
         self._store = store
         self._claim = claim
         self._finishing = finishing
