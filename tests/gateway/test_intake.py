@@ -28,6 +28,16 @@ async def test_a_conversation_that_cannot_be_opened_keeps_no_other_chat_waiting(
     assert network.shown("ann") == ["re: first"]
 
 
+async def test_a_button_that_nobody_waits_for_is_no_message(tmp_path: Path) -> None:
+    async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
+        server.answering(lambda received: Say(f"re: {received.question}"))
+        async with served(tmp_path, network.platform(), server.url):
+            network.press("ann", "1", "long-ago:0")
+            network.say("ann", "hello")
+            await network.posted(1)
+    assert network.shown("ann") == ["re: hello"]
+
+
 async def spoil(gateway: SmallGateway, chat: str) -> None:
     """Let the room of a chat go, and have its conversation wish for a provider that there is none."""
     key = build_session_key(Address("loopback", chat))

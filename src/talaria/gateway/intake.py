@@ -62,7 +62,7 @@ class Intake:
         if isinstance(guest, str):
             return guest
         room = self._rooms.find(guest.key)
-        if room is not None and self._answers(room, incoming):
+        if self._answers(room, incoming):
             return ""
         parts = await self._parts(incoming)
         kind = COMMAND if is_command(incoming.text) else "message"
@@ -97,8 +97,10 @@ class Intake:
             room.seat.chat.conversation.interrupt(admission.item)
         room.seat.chat.conversation.nudge(steered=kind == STEERING)
 
-    def _answers(self, room: Room, incoming: Incoming) -> bool:
-        """Tell whether this was the answer to an open question."""
+    def _answers(self, room: Room | None, incoming: Incoming) -> bool:
+        """Tell whether this was the answer to a question; a button is never anything else, however old it is."""
+        if room is None:
+            return bool(incoming.button)
         if incoming.button:
             room.asking.press(incoming.button, incoming.sender.id)
             return True
