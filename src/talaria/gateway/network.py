@@ -7,10 +7,10 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from talaria.contracts.platform import Content, Incoming, Platform
-from talaria.contracts.store import Store
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
-from talaria.core.ids import new_id
+from talaria.core.ids import is_gone, new_id
 from talaria.sessions.company import accompanied
 from talaria.sessions.presence import NetworkState, NetworkStatus
 
@@ -89,11 +89,18 @@ class Network:
             await asyncio.shield(self._release(lease))
 
     async def _acquire(self) -> Lease:
-        name = f"platform:{self.platform.name}"
-        while (lease := await self._store.write(lambda tx: tx.leases.acquire(name, self._lease))) is None:
+        while (lease := await self._store.write(self._claim)) is None:
             self._enter("elsewhere", "")
             await asyncio.sleep(self._lease.total_seconds() / 4)
         return lease
+
+    def _claim(self, tx: Transaction) -> Lease | None:
+        """Take what is free, or what somebody held who was killed: nobody is to be unheard until that lapses."""
+        name = f"platform:{self.platform.name}"
+        held = tx.leases.get(name)
+        if held is not None and is_gone(held.owner):
+            return tx.leases.take_over(held, self._lease)
+        return tx.leases.acquire(name, self._lease)
 
     async def _renew(self, lease: Lease) -> None:
         while True:

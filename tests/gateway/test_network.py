@@ -1,0 +1,42 @@
+"""One network at work: who receives from it, and what becomes of that when a worker dies."""
+
+import asyncio
+import subprocess
+from datetime import timedelta
+
+from tests.storage.engines import Place
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.platform import Abilities, Incoming
+from talaria.core.ids import new_worker_id
+from talaria.gateway.network import Network
+from talaria.testing.loopback_platform import LoopbackNetwork
+
+EXCLUSIVE = Abilities(text_limit=4096, exclusive=True)
+LONG = timedelta(hours=1)
+
+
+def dead_worker() -> str:
+    """Return the id of a worker whose process has ended."""
+    process = subprocess.Popen(["/bin/true"])
+    process.wait()
+    machine, _, _ = new_worker_id().rsplit(":", 2)
+    return f"{machine}:{process.pid}:0000000"
+
+
+async def test_a_network_that_a_killed_worker_received_from_is_taken_over_at_once(place: Place) -> None:
+    theirs, ours = place.open_store(SystemClock(), dead_worker()), place.open_store(SystemClock(), new_worker_id())
+    await theirs.write(lambda tx: tx.leases.acquire("platform:loopback", LONG))
+    heard: list[str] = []
+
+    async def take(incoming: Incoming) -> str:
+        heard.append(incoming.text)
+        return ""
+
+    async with LoopbackNetwork(EXCLUSIVE) as far, asyncio.TaskGroup() as group:
+        serving = group.create_task(Network(far.platform(), ours, take, lease=LONG).serve())
+        far.say("ann", "hello")
+        await far.until(lambda: heard == ["hello"])
+        serving.cancel()
+    await theirs.close()
+    await ours.close()
