@@ -1,10 +1,10 @@
 """Put a gateway together: networks, rooms and deliveries over one house."""
 
-import asyncio
+import logging
 from asyncio import TaskGroup
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from talaria.app.house import House
@@ -19,6 +19,7 @@ from talaria.core.ids import new_worker_id
 from talaria.gateway.delivery import Delivery
 from talaria.gateway.doorman import Doorman
 from talaria.gateway.gateway import Gateway, Line
+from talaria.gateway.health import Health
 from talaria.gateway.intake import Intake
 from talaria.gateway.network import Network
 from talaria.gateway.replies import ReplyFollower
@@ -26,6 +27,10 @@ from talaria.gateway.room import Door, Room
 from talaria.gateway.rooms import Rooms
 from talaria.gateway.streaming import Stage
 from talaria.sessions.chat import ChatWish
+from talaria.sessions.company import first_error
+from talaria.sessions.ending import Stop, begun, ended, marked, take_note, write_ending
+
+log = logging.getLogger(__name__)
 
 _SURFACE = (
     "You are in a chat on {platform}: keep answers short enough to read there, in simple Markdown; there is nobody at"
@@ -37,7 +42,7 @@ _NONE = (
 )
 
 
-async def serve_gateway(house: House, stop: asyncio.Event, *, beside: bool) -> None:
+async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
     """Serve every network that is set up until ``stop``; raises `Refused` where that cannot begin."""
     async with TaskGroup() as jobs, AsyncExitStack() as stack:
         builder = _Builder(house, jobs)
@@ -54,7 +59,40 @@ async def serve_gateway(house: House, stop: asyncio.Event, *, beside: bool) -> N
         )
         await gateway.presence.claim(beside=beside)
         stack.push_async_callback(rooms.close)
-        await gateway.serve(stop)
+        health = Health(gateway, house.store, jobs, house.mask)
+        await stack.enter_async_context(health.served(house.settings.gateway.port))
+        with _last_words(house, gateway, stop):
+            await gateway.serve(stop)
+
+
+@contextmanager
+def _last_words(house: House, gateway: Gateway, stop: Stop) -> Iterator[None]:
+    """See to it that whoever looks for the reason of an end finds it; take note of an end that had no words."""
+    folder = house.profile.logs_folder
+    begin = begun(house.identity.version)
+    why = "it had nothing left to do"
+    with ExitStack() as stack:
+        try:
+            last = take_note(folder)
+            if last is not None:
+                log.log(logging.INFO if last.why else logging.WARNING, "%s", last.told(gateway.started))
+            stack.enter_context(marked(folder, begin))
+        except OSError as error:
+            log.warning("that the gateway runs was not written: %s", error)
+        try:
+            yield
+            why = stop.why or why
+        except BaseException as error:
+            cause = first_error(error) if isinstance(error, BaseExceptionGroup) else error
+            why = house.mask(f"it failed, {type(cause).__name__}: {cause}")
+            raise
+        finally:
+            ending = ended(begin, why, gateway.turns_at_stop, gateway.unfinished)
+            log.info("%s", ending.told(datetime.now(UTC)))
+            try:
+                write_ending(folder, ending)
+            except OSError as error:
+                log.warning("why the gateway ended was not written: %s", error)
 
 
 class _Builder:

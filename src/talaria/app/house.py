@@ -1,6 +1,6 @@
 """What every conversation of a process shares: settings, store, models, and how one is opened."""
 
-from asyncio import Event, TaskGroup
+from asyncio import TaskGroup
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import tzinfo
@@ -27,6 +27,7 @@ from talaria.core.ids import SessionId
 from talaria.core.wording import find_zone
 from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
+from talaria.sessions.ending import Stop
 from talaria.sessions.seat import Emit
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
@@ -90,7 +91,7 @@ class House(Struct, frozen=True, kw_only=True):
         """What a standing goal may take unless it says so itself."""
         return goal_allowance(self.settings.goals)
 
-    async def serve_gateway(self, stop: Event, *, beside: bool) -> None:
+    async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
         await load("talaria.app.gateway").serve_gateway(self, stop, beside=beside)
 

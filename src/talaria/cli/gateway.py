@@ -12,16 +12,23 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+from talaria.cli.service_files import Program, ServiceFile, install, service_file, uninstall
 from talaria.cli.services import Services
 from talaria.core.errors import Refused
 from talaria.core.ids import is_gone
 from talaria.core.wording import ago
 from talaria.sessions.company import first_error
+from talaria.sessions.ending import Stop, last_ending
 from talaria.sessions.presence import NetworkStatus, WorkerStatus, read_workers
 
 _PATIENCE = 60.0
 _LOOK_AGAIN = 0.1
 _LINES = 40
+_SIGNALS = {
+    signal.SIGTERM: "SIGTERM (`talaria gateway stop`, the service manager, or kill)",
+    signal.SIGINT: "SIGINT (Ctrl-C)",
+    signal.SIGHUP: "SIGHUP (its terminal was closed)",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("restart", help="end it and start it again; what was not finished goes on")
     status = actions.add_parser("status", help="show its processes, networks and what waits; exit code 1 if none runs")
     status.add_argument("--json", action="store_true", help="print JSON")
+    install_ = actions.add_parser("install", help="let the system start it at each login, and again when it fails")
+    install_.add_argument("--print", action="store_true", dest="only_print", help="print the file, and write nothing")
+    actions.add_parser("uninstall", help="end that, and remove the file")
     logs = actions.add_parser("logs", help="print the end of its log")
     logs.add_argument("-n", "--lines", type=int, default=_LINES, metavar="N", help=f"how many lines (default {_LINES})")
 
@@ -52,14 +62,16 @@ def _run(arguments: argparse.Namespace, services: Services) -> int:
 
 
 async def _serve(services: Services, *, beside: bool) -> None:
-    stop = asyncio.Event()
+    stop = Stop()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for number, why in _SIGNALS.items():
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            loop.add_signal_handler(number, stop.because, why)
     async with AsyncExitStack() as stack:
         house = services.load_house()(stack)
         for note in house.notes:
             services.terminal.note(note)
+        _tell_last_ending(services, services.terminal.note)
         services.terminal.note("The gateway serves; Ctrl-C ends it.")
         await house.serve_gateway(stop, beside=beside)
 
@@ -70,10 +82,14 @@ def _start(_arguments: argparse.Namespace, services: Services) -> int:
     services.profile.prepare()
     log = services.profile.logs_folder / "gateway.out"
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "talaria", "-p", services.profile.name, "gateway", "run"]
     with log.open("ab") as out:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=services.environment
+            _command(services),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            env=services.environment,
         )
     deadline = time.monotonic() + _PATIENCE
     while not any(one.pid == process.pid for one in _workers(services)):
@@ -112,22 +128,42 @@ def _status(arguments: argparse.Namespace, services: Services) -> int:
         return 0 if workers else 1
     if not workers:
         services.terminal.line("No gateway is running: `talaria gateway start` starts one.")
+        _tell_last_ending(services, services.terminal.line)
         return 1
     for one in workers:
         services.terminal.line(
             f"Process {one.pid} on {one.host}, began {ago(one.started, datetime.now(UTC))}, version {one.version}"
         )
         services.terminal.line(f"{one.rooms} conversations open, {one.turns} turns running")
+        if one.address:
+            services.terminal.line(f"{one.address}/health, /ready and /metrics tell programs more")
         if one.error:
             services.terminal.line(services.terminal.styled(one.error, "yellow"))
         services.terminal.table(
             ("Network", "State", "Since", "Received", "Trouble"), [_row(net) for net in one.networks]
         )
+    _tell_last_ending(services, services.terminal.line)
     return 0
 
 
 def _logs(arguments: argparse.Namespace, services: Services) -> int:
     services.terminal.document(_tail(services.profile.logs_folder / "talaria.log", arguments.lines) + "\n")
+    return 0
+
+
+def _install(arguments: argparse.Namespace, services: Services) -> int:
+    service = _service(services)
+    if arguments.only_print:
+        services.terminal.document(service.text)
+        return 0
+    if any(one.host == os.uname().nodename for one in _workers(services)):
+        raise Refused("A gateway is running: end it with `talaria gateway stop`, then install it.")
+    services.terminal.line(install(service, services.environment))
+    return 0
+
+
+def _uninstall(_arguments: argparse.Namespace, services: Services) -> int:
+    services.terminal.line(uninstall(_service(services), services.environment))
     return 0
 
 
@@ -137,6 +173,8 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], int]] = {
     "stop": _stop,
     "restart": _restart,
     "status": _status,
+    "install": _install,
+    "uninstall": _uninstall,
     "logs": _logs,
 }
 
@@ -144,6 +182,28 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], int]] = {
 def _workers(services: Services) -> list[WorkerStatus]:
     with services.open_database() as database:
         return database.read(read_workers)
+
+
+def _tell_last_ending(services: Services, tell: Callable[[str], None]) -> None:
+    last = last_ending(services.profile.logs_folder)
+    if last is not None:
+        tell(last.told(datetime.now(UTC)))
+
+
+def _service(services: Services) -> ServiceFile:
+    """Return the service of this profile; of the environment it keeps where things are, and never a secret."""
+    places = {key: services.environment[key] for key in ("PATH",) if key in services.environment}
+    program = Program(
+        profile=services.profile.name,
+        command=_command(services),
+        environment={**places, "TALARIA_HOME": str(services.profiles.home)},
+        drain_seconds=services.settings().gateway.drain_seconds,
+    )
+    return service_file(program, services.environment, system=sys.platform)
+
+
+def _command(services: Services) -> tuple[str, ...]:
+    return sys.executable, "-m", "talaria", "-p", services.profile.name, "gateway", "run"
 
 
 def _row(network: NetworkStatus) -> tuple[object, ...]:

@@ -1,6 +1,6 @@
 """What commands ask of the program as a whole; `app` hands them the real thing."""
 
-from asyncio import Event, TaskGroup
+from asyncio import TaskGroup
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import tzinfo
@@ -17,6 +17,7 @@ from talaria.contracts.stores.sessions import Session
 from talaria.contracts.tool import ToolsetState
 from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
+from talaria.sessions.ending import Stop
 from talaria.sessions.seat import Emit
 
 
@@ -147,7 +148,7 @@ class House(Protocol):
     def goal_budgets(self) -> Allowance:
         """What a standing goal may take unless it says so itself."""
 
-    async def serve_gateway(self, stop: Event, *, beside: bool) -> None:
+    async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from talaria.contracts.store import Store
-from talaria.core.ids import WorkerId
+from talaria.core.ids import SessionId, WorkerId
 from talaria.gateway.delivery import Delivery
 from talaria.gateway.network import Network
 from talaria.gateway.presence import Presence
@@ -42,26 +42,32 @@ class Gateway:
         lease: timedelta,
         patience: timedelta,
     ) -> None:
-        self._lines = lines
+        self.lines = lines
         self._rooms = rooms
         self._patience = patience.total_seconds()
         self._version = version
         self._worker = worker
-        self._started = datetime.now(UTC)
+        self.started = datetime.now(UTC)
         self.address = ""
+        self.trouble = ""
+        self.stopping = False
+        self.turns_at_stop = 0
+        self._cut_off: tuple[SessionId, ...] = ()
         self.presence = Presence(store, worker, self.status, lease)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set."""
         async with asyncio.TaskGroup() as group:
-            receiving = [group.create_task(line.network.serve()) for line in self._lines]
+            receiving = [group.create_task(line.network.serve()) for line in self.lines]
             receiving.append(group.create_task(self._rooms.serve()))
-            delivering = [group.create_task(line.delivery.serve()) for line in self._lines]
+            delivering = [group.create_task(line.delivery.serve()) for line in self.lines]
             delivering.append(group.create_task(self.presence.serve()))
             await stop.wait()
+            self.stopping, self.turns_at_stop = True, len(self._rooms.busy)
             for task in receiving:
                 task.cancel()
             await self._within(self._rooms_are_idle, "turns were cut off; they go on at the next start")
+            self._cut_off = self._at_work()
             await self._rooms.close()
             await self._within(self._all_is_delivered, "replies wait in the outbox; they go out at the next start")
             for task in delivering:
@@ -73,14 +79,23 @@ class Gateway:
             worker=self._worker,
             pid=os.getpid(),
             host=os.uname().nodename,
-            started=self._started,
+            started=self.started,
             at=datetime.now(UTC),
             version=self._version,
             address=self.address,
-            networks=tuple(line.network.status for line in self._lines),
+            networks=tuple(line.network.status for line in self.lines),
             rooms=len(self._rooms),
             turns=len(self._rooms.busy),
+            error=self.trouble,
         )
+
+    @property
+    def unfinished(self) -> tuple[SessionId, ...]:
+        """The conversations in which a turn was cut off by the end, or would be if this were the end."""
+        return self._cut_off or self._at_work()
+
+    def _at_work(self) -> tuple[SessionId, ...]:
+        return tuple(room.seat.session_id for room in self._rooms.busy)
 
     async def _within(self, done: Callable[[], Awaitable[bool]], otherwise: str) -> None:
         try:
@@ -95,7 +110,7 @@ class Gateway:
         return all(room.seat.chat.questions.waiting for room in self._rooms.busy)
 
     async def _all_is_delivered(self) -> bool:
-        for line in self._lines:
+        for line in self.lines:
             if line.network.status.state == "connected" and not await line.delivery.is_idle():
                 return False
         return True
