@@ -2,8 +2,10 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
 
@@ -13,8 +15,12 @@ from tests.app.program import TALARIA, Program
 from tests.gateway.small_gateway import served
 from tests.storage.engines import Place
 
+from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import Abilities
-from talaria.contracts.stores.sessions import SessionFilter
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.core.ids import SessionId, new_turn_id
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
@@ -110,6 +116,37 @@ async def test_a_turn_is_taken_over_within_the_lease_from_a_worker_that_is_held_
                     await first.wait()
         assert network.shown("ann") == ["All done."]
         assert took < LEASE + LOOK_AGAIN + SLACK
+
+
+async def test_a_worker_that_looks_for_work_holds_up_no_other_lane(postgres_place: Place) -> None:
+    mine, theirs = (postgres_place.open_store(SystemClock(), worker) for worker in ("worker-1", "worker-2"))
+    moment, looked, done = timedelta(seconds=LEASE), threading.Event(), threading.Event()
+
+    def fill(tx: Transaction) -> list[SessionId]:
+        sessions = [tx.sessions.create(NewSession(source="loopback")).id for _ in range(2)]
+        for session_id in sessions:
+            tx.inbox.add(Arrival(session_id=session_id, source="loopback", external_id=session_id, payload="{}"))
+        return sessions
+
+    def look(tx: Transaction) -> bool:
+        tx.inbox.claim_session(moment)
+        looked.set()
+        return done.wait(SLACK)
+
+    def take(tx: Transaction) -> int:
+        claim = tx.inbox.claim_session(moment, second)
+        assert claim is not None
+        return len(tx.inbox.take(claim, new_turn_id()))
+
+    _, second = await mine.write(fill)
+    async with asyncio.TaskGroup() as group:
+        looking = group.create_task(theirs.write(look))
+        await asyncio.to_thread(looked.wait)
+        assert await mine.write(take) == 1
+        done.set()
+    assert looking.result()
+    await mine.close()
+    await theirs.close()
 
 
 def _program(home: Path, postgres: PostgresServer, server: ModelServer, network: LoopbackNetwork) -> Program:

@@ -75,8 +75,8 @@ class InboxTable:
     def _unowned(self) -> list[SessionId]:
         rows = self._sql.rows(
             "SELECT session_id FROM inbox WHERE state = 'waiting' AND NOT EXISTS (SELECT 1 FROM leases"
-            f" WHERE name = 'session:' || inbox.session_id AND expires_at > ?) "
-            f"ORDER BY id LIMIT ?{self._sql.skip_locked}",
+            " WHERE name = 'session:' || inbox.session_id AND expires_at > ?) "
+            "ORDER BY id LIMIT ?",
             (self._sql.now, _CANDIDATES),
         )
         return list(dict.fromkeys(row[0] for row in rows))
