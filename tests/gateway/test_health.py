@@ -231,6 +231,20 @@ async def test_an_end_by_a_signal_leaves_its_reason(place: Place) -> None:
     assert list((place.folder / "logs").glob("*.running")) == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+async def test_other_signals_end_it_in_good_order_too(place: Place, number: signal.Signals) -> None:
+    async with place.running() as process:
+        await place.status()
+        process.send_signal(number)
+        async with asyncio.timeout(20):
+            assert await process.wait() == 0
+    told = (await asyncio.to_thread(place.program.run, "gateway", "status")).out
+    assert f"The gateway last ended just now: {number.name}" in told
+    started = await asyncio.to_thread(place.program.run, "gateway", "start")
+    assert (started.code, f"ended just now: {number.name}" in started.err) == (0, True)
+    assert (await asyncio.to_thread(place.program.run, "gateway", "stop")).code == 0
+
+
 async def test_a_killed_gateway_is_missed_at_the_next_start(place: Place) -> None:
     async with place.running() as process:
         assert "without saying why" not in str(await place.status())

@@ -80,6 +80,7 @@ def _start(_arguments: argparse.Namespace, services: Services) -> int:
     if _workers(services):
         raise Refused("A gateway is running already: `talaria gateway status` shows it.")
     services.profile.prepare()
+    _tell_last_ending(services, services.terminal.note)
     log = services.profile.logs_folder / "gateway.out"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
