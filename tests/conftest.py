@@ -11,6 +11,7 @@ from talaria.contracts.store import Database, Transaction
 from talaria.core.ids import new_id
 from talaria.storage.threaded import ThreadedStore
 from talaria.testing.clock import SettableClock
+from talaria.testing.model_server import ModelServer
 from talaria.testing.postgres import MISSING, find_postgres
 
 DESK = pytest.StashKey[PostgresDesk]()
@@ -124,3 +125,10 @@ async def store(place: Place, clock: SettableClock) -> AsyncIterator[ThreadedSto
     store = place.open_store(clock)
     yield store
     await store.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    """A scripted model at the far end of a socket."""
+    async with ModelServer() as server:
+        yield server

@@ -46,12 +46,6 @@ HASTY = Patience(first_wait=timedelta(milliseconds=2), longest_wait=timedelta(mi
 HALF = Say("These are some words. And this is the end.")
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
 @pytest.fixture(params=[*SPEAKERS.values()], ids=[*SPEAKERS])
 async def provider(request: pytest.FixtureRequest, server: ModelServer) -> AsyncIterator[Provider]:
     async with pool() as http:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -20,12 +19,6 @@ def price(fruit: str, kilos: float = 1.0) -> dict[str, float]:
 agent = Agent(tools=[price])
 print(agent.run("What do three kilos of apples cost?"))
 """
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """MCP servers of the settings in a whole conversation, with a real server and a scripted model."""
 
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,6 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 
 CLOCK = f'[mcp.time]\ncommand = "{sys.executable}"\nargs = ["-m", "mcp_server_time"]\nconnect_timeout_seconds = 60\n'
 NOW = Ask("mcp_time_get_current_time", {"timezone": "Asia/Tokyo"})
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 def names(server: ModelServer) -> list[str]:

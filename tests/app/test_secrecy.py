@@ -1,7 +1,6 @@
 """The profile's own secrets stay out of the model's sight, of the store and of the screen; long outputs do not."""
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,6 @@ from talaria.tools.sandbox.bubblewrap import sandbox_available
 
 SECRET = "correct-horse-battery"
 SANDBOXED = "[sandbox]\nenabled = true\n"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 async def test_a_secret_that_tools_come_across_goes_nowhere(tmp_path: Path, server: ModelServer) -> None:

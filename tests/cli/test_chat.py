@@ -4,11 +4,11 @@ import asyncio
 import json
 import signal
 import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.app.program import TALARIA, Outcome, Program
+from tests.app.scripted import scripted_program
 from tests.sessions.collector import Collector, listening
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say, bad_key
@@ -17,21 +17,9 @@ DANGEROUS = "echo true | sh && touch done"
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
     """Talaria with the scripted model for its own."""
-    folder = tmp_path / "profiles" / "default"
-    folder.mkdir(parents=True)
-    (tmp_path / "work").mkdir()
-    (folder / "config.toml").write_text(
-        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
-    )
-    return Program(tmp_path)
+    return scripted_program(tmp_path, server)
 
 
 async def test_a_question_is_answered_on_the_output(program: Program, server: ModelServer) -> None:

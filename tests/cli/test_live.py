@@ -2,12 +2,12 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from tests.app.program import TALARIA, Program
+from tests.app.scripted import scripted_program
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say, Tokens, bad_key
 from talaria.testing.screen import Screen, open_screen
@@ -18,22 +18,10 @@ DANGEROUS = "echo true | sh && touch done"
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
     """Talaria with the scripted model for its own."""
-    folder = tmp_path / "profiles" / "default"
-    folder.mkdir(parents=True)
-    (tmp_path / "work").mkdir()
-    (folder / "config.toml").write_text(
-        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
-        "[models.scripted]\ncontext_limit = 10000\ninput_price = 3.0\noutput_price = 15.0\n"
-    )
-    return Program(tmp_path)
+    facts = "[models.scripted]\ncontext_limit = 10000\ninput_price = 3.0\noutput_price = 15.0\n"
+    return scripted_program(tmp_path, server, facts)
 
 
 def opened(program: Program, *words: str, columns: int = 90, rows: int = 40) -> AbstractAsyncContextManager[Screen]:

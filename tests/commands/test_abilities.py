@@ -13,12 +13,6 @@ from talaria.tools.memory.notebook import Notebook
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
     async with open_desk(tmp_path, server) as desk:
         yield desk

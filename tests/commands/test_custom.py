@@ -15,12 +15,6 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
     async with open_desk(tmp_path, server) as desk:
         yield desk

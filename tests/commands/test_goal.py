@@ -39,12 +39,6 @@ class Models:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 def models(server: ModelServer) -> Models:
     return Models(server)
 

@@ -21,12 +21,6 @@ SECRETS = "OPENAI_API_KEY=sk-very-secret-indeed\n"
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
     async with open_desk(tmp_path, server, secrets=SECRETS) as desk:
         yield desk

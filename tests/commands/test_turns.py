@@ -15,12 +15,6 @@ DANGEROUS = Ask("terminal", {"command": "rm -rf *"})
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
     async with open_desk(tmp_path, server) as desk:
         (tmp_path / "work" / "build").mkdir()

@@ -8,15 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import TALARIA, Program
+from tests.app.scripted import scripted_program
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 @pytest.fixture
@@ -27,15 +22,13 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
-    folder = tmp_path / "profiles" / "default"
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(
-        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
-        f'[access]\nowners = ["loopback:ann"]\nallowed = ["loopback:bob"]\n'
+    return scripted_program(
+        tmp_path,
+        server,
+        '[access]\nowners = ["loopback:ann"]\nallowed = ["loopback:bob"]\n'
         "[gateway]\nlease_seconds = 1.0\ndrain_seconds = 5.0\n"
-        f'[platforms.loopback.options]\naddress = "{network.address}"\n'
+        f'[platforms.loopback.options]\naddress = "{network.address}"\n',
     )
-    return Program(tmp_path)
 
 
 @asynccontextmanager

@@ -5,17 +5,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.app.program import Program
+from tests.app.scripted import scripted_program
 from tests.gateway.test_gateway import running
 
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.telegram_server import TelegramServer
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 @pytest.fixture
@@ -28,18 +22,16 @@ async def test_a_message_on_telegram_is_answered_there(
     tmp_path: Path, server: ModelServer, telegram: TelegramServer
 ) -> None:
     ann = telegram.user("Ann")
-    folder = tmp_path / "profiles" / "default"
-    folder.mkdir(parents=True)
-    (folder / ".env").write_text(f"TELEGRAM_BOT_TOKEN={telegram.token}\n")
-    (folder / ".env").chmod(0o600)
-    (folder / "config.toml").write_text(
-        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
+    program = scripted_program(
+        tmp_path,
+        server,
         f'[access]\nowners = ["telegram:{ann.id}"]\n'
-        f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\nbase_file_url = "{telegram.base_file_url}"\n'
+        f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\nbase_file_url = "{telegram.base_file_url}"\n',
+        f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
     )
     server.script(Say("Hello **Ann**, with `code`."))
     chat = telegram.private(ann)
-    async with running(Program(tmp_path)):
+    async with running(program):
         await chat.says(ann, "hello")
         async with asyncio.timeout(20):
             await chat.wait_for(lambda message: message.text == "Hello Ann, with code.")

@@ -43,12 +43,6 @@ streamed_and_whole = pytest.mark.parametrize("stream", [True, False], ids=["stre
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def provider(connect: Connect, server: ModelServer) -> AsyncIterator[Provider]:
     async with pool() as http:
         yield connect(server.url, http, BRIEF)

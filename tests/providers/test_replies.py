@@ -21,12 +21,6 @@ pytestmark = pytest.mark.parametrize("connect", SPEAKERS.values(), ids=SPEAKERS)
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def http() -> AsyncIterator[HttpPool]:
     async with pool() as http:
         yield http

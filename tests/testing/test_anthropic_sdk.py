@@ -41,12 +41,6 @@ USED = Tokens(input=100, output=20, cache_read=60, cache_write=5)
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def client(server: ModelServer) -> AsyncIterator[AsyncAnthropic]:
     async with AsyncAnthropic(base_url=server.url, api_key="sk-test", max_retries=0, timeout=20) as client:
         yield client

@@ -53,12 +53,6 @@ class Caller:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def caller(server: ModelServer) -> AsyncIterator[Caller]:
     async with aiohttp.ClientSession() as http:
         yield Caller(http, server)

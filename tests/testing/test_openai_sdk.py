@@ -49,12 +49,6 @@ USED = Tokens(input=100, output=20, cache_read=60, cache_write=5, reasoning=7)
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
 async def client(server: ModelServer) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="sk-test", max_retries=0, timeout=20) as client:
         yield client
