@@ -1,7 +1,7 @@
 """Markdown becomes text with marks that Telegram cannot refuse."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from talaria.core.errors import Rejected
@@ -51,6 +51,7 @@ def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str)
 
 
 @settings(max_examples=400, deadline=None)
+@example("*word[a](https://a.example/x)*[a](https://a.example/x)")
 @given(MARKDOWN)
 def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
     try:

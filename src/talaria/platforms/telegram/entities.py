@@ -71,15 +71,23 @@ def _utf16_places(text: str) -> list[int]:
 
 
 def _ranges(runs: Sequence[Run]) -> Iterable[tuple[Style, int, int]]:
-    """Yield each mark with where it begins and ends; neighbours that share a mark are one range of it."""
+    """Yield each mark with where it begins and ends; neighbours that share a mark are one range of it.
+
+    A mark that began inside another ends with it, and goes on as a range of its own: Telegram wants them nested.
+    """
     begun: dict[Style, int] = {}
     at = 0
     for run, following in pairwise([*runs, Run("")]):
         for style in run.styles:
             begun.setdefault(style, at)
         at += len(run.text)
-        for style in run.styles - following.styles:
-            yield style, begun.pop(style), at
+        ended = {style: begun.pop(style) for style in run.styles - following.styles}
+        for style, start in ended.items():
+            yield style, start, at
+        for style, start in begun.items():
+            if any(outer < start for outer in ended.values()):
+                yield style, start, at
+                begun[style] = at
 
 
 def _indispensable(entities: list[Entity]) -> list[Entity]:
