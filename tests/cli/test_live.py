@@ -2,19 +2,15 @@
 
 import asyncio
 import re
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 from tests.app.program import TALARIA, Program
 from tests.app.scripted import scripted_program
+from tests.cli.live_screen import DANGEROUS, READY, TITLE, opened, ready, say
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say, Tokens, bad_key
-from talaria.testing.screen import Screen, open_screen
-
-READY = re.compile("^❯ Ask anything", re.MULTILINE)
-TITLE = Say("A title")  # asked for behind the first reply, before the next turn can begin
-DANGEROUS = "echo true | sh && touch done"
+from talaria.testing.screen import open_screen
 
 
 @pytest.fixture
@@ -22,22 +18,6 @@ def program(tmp_path: Path, server: ModelServer) -> Program:
     """Talaria with the scripted model for its own."""
     facts = "[models.scripted]\ncontext_limit = 10000\ninput_price = 3.0\noutput_price = 15.0\n"
     return scripted_program(tmp_path, server, facts)
-
-
-def opened(program: Program, *words: str, columns: int = 90, rows: int = 40) -> AbstractAsyncContextManager[Screen]:
-    environment = program.environment(TERM="xterm-256color")
-    return open_screen([TALARIA, *words], env=environment, columns=columns, rows=rows, cwd=program.home / "work")
-
-
-async def say(screen: Screen, text: str) -> None:
-    await screen.type(text)
-    await screen.press("enter")
-
-
-async def ready(screen: Screen) -> None:
-    """Wait until the conversation is open: the status bar names the model then."""
-    await screen.wait_for(READY)
-    await screen.wait_for(re.compile(r"^  scripted · ", re.MULTILINE))
 
 
 async def test_the_prompt_greets_and_the_status_bar_tells_where_one_is(program: Program) -> None:
@@ -183,18 +163,6 @@ async def test_a_question_offers_its_choices_and_a_free_answer(program: Program,
     assert "teal" in answers[1]
 
 
-async def test_commands_complete_and_are_explained(program: Program) -> None:
-    async with opened(program) as screen:
-        await ready(screen)
-        await screen.type("/ti")
-        await screen.wait_for("/title [title]")
-        await screen.press("tab")
-        await screen.wait_for("❯ /title")
-        await say(screen, " Harbour plans")
-        await screen.wait_for("This conversation is now called Harbour plans.")
-        await screen.wait_for("gateway off · Harbour plans")
-
-
 async def test_a_mistyped_command_gets_a_hint(program: Program, server: ModelServer) -> None:
     async with opened(program) as screen:
         await ready(screen)
@@ -265,23 +233,6 @@ async def test_the_path_of_a_picture_attaches_it(program: Program, server: Model
     assert "data:image/png;base64," in server.received[0].body.decode()
 
 
-async def test_history_is_kept_across_runs_and_searched(program: Program) -> None:
-    async with opened(program) as screen:
-        await ready(screen)
-        await say(screen, "/title about herons")
-        await screen.wait_for("is now called about herons")
-        await screen.press("c-d")
-        await screen.exit_code()
-    async with opened(program) as screen:
-        await ready(screen)
-        await screen.press("up")
-        await screen.wait_for("❯ /title about herons")
-        await screen.press("c-c", "c-r")
-        await screen.type("heron")
-        await screen.wait_for(re.compile("I-search.*heron"))
-        await screen.wait_for("❯ /title about herons")
-
-
 async def test_the_screen_is_right_behind_a_resize(program: Program, server: ModelServer) -> None:
     server.script(Say("words " * 60))
     async with opened(program) as screen:
@@ -304,32 +255,6 @@ async def test_a_failed_turn_is_told_and_the_chat_goes_on(program: Program, serv
         await screen.wait_for("Back again.")
 
 
-async def test_killed_in_the_middle_nothing_is_lost(program: Program, server: ModelServer) -> None:
-    server.script(Say("slow " * 200, pause=0.05), Say("All there."), TITLE, Say("And this too."))
-    async with opened(program) as screen:
-        await ready(screen)
-        await say(screen, "tell me everything")
-        await screen.wait_for("slow slow")
-        await say(screen, "and then this")
-        await screen.wait_for("waits: and then this")
-        screen.kill()
-        await screen.exit_code()
-    async with opened(program, "--continue") as screen:
-        await screen.wait_for("All there.")
-        await screen.wait_for("And this too.")
-    last = max((call.json["messages"] for call in server.received), key=len)
-    said = [message["content"] for message in last if message["role"] == "user"]
-    assert said == ["tell me everything", "and then this"]
-
-
-async def test_leaving_without_a_word_leaves_no_conversation_behind(program: Program) -> None:
-    async with opened(program) as screen:
-        await ready(screen)
-        await screen.press("c-d")
-        assert await screen.exit_code() == 0
-    assert (await asyncio.to_thread(program.run, "sessions", "list")).out == ""
-
-
 async def test_nothing_that_a_model_says_disturbs_the_screen(program: Program, server: ModelServer) -> None:
     server.script(Say("before \x1b[2J\x1b[31m\x07 after"))
     async with opened(program) as screen:
@@ -339,131 +264,12 @@ async def test_nothing_that_a_model_says_disturbs_the_screen(program: Program, s
         assert "❯ mischief" in screen.lines
 
 
-@pytest.mark.parametrize("words", [["--plain"], []])
-async def test_plain_lines_for_screen_readers_and_dumb_terminals(
-    program: Program, server: ModelServer, words: list[str]
-) -> None:
-    server.script(Say("**Forty-two.**"), Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("Done."))
-    environment = program.environment(TERM="xterm" if words else "dumb")
-    place = program.home / "work"
-    async with open_screen([TALARIA, "chat", *words], env=environment, columns=80, rows=40, cwd=place) as screen:
-        await screen.wait_for(re.compile("^> $|^>$", re.MULTILINE))
-        await say(screen, "/title Answers")  # or the model would be asked for one
-        await screen.wait_for("is now called")
-        await say(screen, "what is it?")
-        await screen.wait_for("**Forty-two.**")
-        await say(screen, "clean up")
-        await screen.wait_for("1 to 4, or Enter for none:")
-        await say(screen, "1")
-        await screen.wait_for("Done.")
-        assert (place / "done").exists()
-        await say(screen, "/quit")
-        assert await screen.exit_code() == 0
-
-
-async def test_ctrl_c_stops_a_plain_answer_and_the_next_line_is_answered(program: Program, server: ModelServer) -> None:
-    server.script(Say("one two three four five six seven eight nine ten", pause=0.3), Say("fine"))
-    async with opened(program, "chat", "--plain") as screen:
-        await screen.wait_for(re.compile("^>$", re.MULTILINE))
-        await say(screen, "go")
-        await screen.wait_for("one")
-        await screen.press("c-c")
-        await screen.wait_for(re.compile("^>$", re.MULTILINE))
-        await say(screen, "again")
-        await screen.wait_for("fine")
-        assert "ten" not in screen.text
-        await screen.press("c-d")
-        assert await screen.exit_code() == 0
-
-
-async def test_a_single_question_at_a_terminal_asks_for_approval(program: Program, server: ModelServer) -> None:
-    server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("It is done."))
-    async with opened(program, "chat", "-q", "clean up") as screen:
-        await screen.wait_for("1 to 4, or Enter for none:")
-        await say(screen, "1")
-        assert await screen.exit_code() == 0
-        assert "It is done." in screen.text
-    assert (program.home / "work" / "done").exists()
-
-
 async def test_a_model_that_cannot_be_used_ends_with_a_sentence(program: Program, server: ModelServer) -> None:
     server.otherwise(Fail(500))
     async with opened(program, "chat", "--model", "nowhere:x") as screen:
         assert await screen.exit_code() == 1
         assert "nowhere" in screen.text
         assert "Traceback" not in screen.text
-
-
-async def test_a_goal_is_worked_at_until_it_is_reached(program: Program, server: ModelServer) -> None:
-    server.script(
-        Say("Step one."),
-        Say('{"verdict": "continue", "reason": "half of it is missing"}'),
-        Say("Step two."),
-        Say('{"verdict": "done", "reason": "both steps are there"}'),
-    )
-    async with opened(program) as screen:
-        await ready(screen)
-        await say(screen, "/title Steps")
-        await screen.wait_for("is now called")
-        await say(screen, "/goal take two steps")
-        await screen.wait_for("half of it is missing")
-        await screen.wait_for("Step two.")
-        await screen.wait_for("both steps are there")
-        await say(screen, "/goal history")
-        await screen.wait_for(re.compile("half of it is missing.*both steps are there", re.DOTALL))
-    continuation = server.received[2].json["messages"][-1]
-    assert continuation["role"] == "user"
-    assert "take two steps" in continuation["content"]
-
-
-async def test_a_goal_shows_in_the_status_bar_and_outlives_the_program(program: Program, server: ModelServer) -> None:
-    server.script(Say("Step one."), Say('{"verdict": "continue", "reason": "go on"}'), Say("slow " * 500, pause=0.05))
-    async with opened(program) as screen:
-        await ready(screen)
-        await say(screen, "/title Steps")
-        await screen.wait_for("is now called")
-        await say(screen, "/goal take two steps")
-        await screen.wait_for("slow slow")
-        await screen.wait_for("goal 1/20")
-        screen.kill()
-        await screen.exit_code()
-    server.script(Say("Step two."), Say('{"verdict": "done", "reason": "all there"}'))
-    async with opened(program, "--continue") as screen:
-        await screen.wait_for("Step two.")
-        await screen.wait_for("all there")
-        await screen.wait_until(lambda: "goal 1/20" not in screen.text)
-
-
-async def test_undo_gives_the_words_back_and_what_was_removed_is_found_again(
-    program: Program, server: ModelServer
-) -> None:
-    server.script(Say("The first answer."), Say("The second answer."))
-    async with opened(program) as screen:
-        await ready(screen)
-        await say(screen, "/title Birds")
-        await screen.wait_for("is now called")
-        await say(screen, "about herons")
-        await screen.wait_for("The first answer.")
-        await say(screen, "about storks")
-        await screen.wait_for("The second answer.")
-        await say(screen, "/undo")
-        await screen.wait_for(re.compile("^❯ about storks", re.MULTILINE))
-        await screen.press("c-c")
-        await say(screen, "/resume")
-        await screen.wait_for("before undo")
-        await screen.press("enter")
-        await screen.wait_for(re.compile("gateway off · Birds .*before undo"))
-        await say(screen, "/history")
-        await screen.wait_for(re.compile("about storks.*The second answer.", re.DOTALL))
-
-
-async def test_keys_typed_before_all_is_loaded_are_not_lost(program: Program, server: ModelServer) -> None:
-    server.script(Say("Quick."))
-    async with opened(program) as screen:
-        await screen.wait_for(READY)
-        await say(screen, "are you there?")
-        await screen.wait_for("Quick.")
-    assert server.received[0].question == "are you there?"
 
 
 async def test_a_picture_in_the_clipboard_is_attached(program: Program, server: ModelServer) -> None:

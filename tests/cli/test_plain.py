@@ -1,0 +1,78 @@
+"""The chat as plain lines, for screen readers and dumb terminals, and a single question at a terminal."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.app.program import TALARIA, Program
+from tests.app.scripted import scripted_program
+from tests.cli.live_screen import DANGEROUS, opened, ready, say
+
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.screen import open_screen
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer) -> Program:
+    """Talaria with the scripted model for its own."""
+    facts = "[models.scripted]\ncontext_limit = 10000\ninput_price = 3.0\noutput_price = 15.0\n"
+    return scripted_program(tmp_path, server, facts)
+
+
+async def test_commands_complete_and_are_explained(program: Program) -> None:
+    async with opened(program) as screen:
+        await ready(screen)
+        await screen.type("/ti")
+        await screen.wait_for("/title [title]")
+        await screen.press("tab")
+        await screen.wait_for("❯ /title")
+        await say(screen, " Harbour plans")
+        await screen.wait_for("This conversation is now called Harbour plans.")
+        await screen.wait_for("gateway off · Harbour plans")
+
+
+@pytest.mark.parametrize("words", [["--plain"], []])
+async def test_plain_lines_for_screen_readers_and_dumb_terminals(
+    program: Program, server: ModelServer, words: list[str]
+) -> None:
+    server.script(Say("**Forty-two.**"), Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("Done."))
+    environment = program.environment(TERM="xterm" if words else "dumb")
+    place = program.home / "work"
+    async with open_screen([TALARIA, "chat", *words], env=environment, columns=80, rows=40, cwd=place) as screen:
+        await screen.wait_for(re.compile("^> $|^>$", re.MULTILINE))
+        await say(screen, "/title Answers")  # or the model would be asked for one
+        await screen.wait_for("is now called")
+        await say(screen, "what is it?")
+        await screen.wait_for("**Forty-two.**")
+        await say(screen, "clean up")
+        await screen.wait_for("1 to 4, or Enter for none:")
+        await say(screen, "1")
+        await screen.wait_for("Done.")
+        assert (place / "done").exists()
+        await say(screen, "/quit")
+        assert await screen.exit_code() == 0
+
+
+async def test_ctrl_c_stops_a_plain_answer_and_the_next_line_is_answered(program: Program, server: ModelServer) -> None:
+    server.script(Say("one two three four five six seven eight nine ten", pause=0.3), Say("fine"))
+    async with opened(program, "chat", "--plain") as screen:
+        await screen.wait_for(re.compile("^>$", re.MULTILINE))
+        await say(screen, "go")
+        await screen.wait_for("one")
+        await screen.press("c-c")
+        await screen.wait_for(re.compile("^>$", re.MULTILINE))
+        await say(screen, "again")
+        await screen.wait_for("fine")
+        assert "ten" not in screen.text
+        await screen.press("c-d")
+        assert await screen.exit_code() == 0
+
+
+async def test_a_single_question_at_a_terminal_asks_for_approval(program: Program, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("It is done."))
+    async with opened(program, "chat", "-q", "clean up") as screen:
+        await screen.wait_for("1 to 4, or Enter for none:")
+        await say(screen, "1")
+        assert await screen.exit_code() == 0
+        assert "It is done." in screen.text
+    assert (program.home / "work" / "done").exists()
