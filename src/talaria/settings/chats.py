@@ -1,4 +1,4 @@
-"""Settings of chats: who may speak, who is who, and when a conversation begins anew.
+"""Settings of chats: the gateway, who may speak, who is who, and when a conversation begins anew.
 
 Somebody is written as ``platform:id``, such as ``telegram:12345``, or by the name that ``people`` gives them.
 """
@@ -48,6 +48,35 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             },
         ),
     ] = {}
+
+
+class Gateway(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The long-running process that serves chat networks."""
+
+    busy: Annotated[
+        Literal["queue", "steer", "interrupt"],
+        Meta(
+            description="What becomes of a message that comes during a turn: it waits, joins the turn, or stops it.",
+            extra=_LIVE,
+        ),
+    ] = "queue"
+    folder: Annotated[
+        str, Meta(description="The folder in which the agent works for chats; empty means one of the profile's own.")
+    ] = ""
+    lease_seconds: Annotated[
+        float, Meta(ge=0.5, le=600, description="How long a worker that says nothing still owns what it works on.")
+    ] = 15.0
+    drain_seconds: Annotated[
+        float, Meta(ge=0, le=3600, description="How long a gateway that is to end lets running turns go on.")
+    ] = 30.0
+    rooms: Annotated[int, Meta(ge=1, le=100_000, description="How many conversations are kept open at once.")] = 128
+    idle_seconds: Annotated[
+        float, Meta(ge=1, description="How long a conversation is kept open in which nothing goes on.")
+    ] = 3600.0
+    port: Annotated[
+        int,
+        Meta(ge=0, le=65_535, description="The port on loopback for health and metrics; 0 means any that is free."),
+    ] = 0
 
 
 class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

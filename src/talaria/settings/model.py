@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from talaria.settings.chats import Access, ChatNetwork, Person
+from talaria.settings.chats import Access, ChatNetwork, Gateway, Person
 from talaria.settings.checks import (
     is_identifier,
     is_store_url,
@@ -295,35 +295,6 @@ class Goals(Section, frozen=True):
     verify_seconds: Annotated[
         int, Meta(ge=1, le=86_400, description="How long a goal's `verify:` command may take.", extra=_LIVE)
     ] = 300
-
-
-class Gateway(Section, frozen=True):
-    """The long-running process that serves chat networks."""
-
-    busy: Annotated[
-        Literal["queue", "steer", "interrupt"],
-        Meta(
-            description="What becomes of a message that comes during a turn: it waits, joins the turn, or stops it.",
-            extra=_LIVE,
-        ),
-    ] = "queue"
-    folder: Annotated[
-        str, Meta(description="The folder in which the agent works for chats; empty means one of the profile's own.")
-    ] = ""
-    lease_seconds: Annotated[
-        float, Meta(ge=0.5, le=600, description="How long a worker that says nothing still owns what it works on.")
-    ] = 15.0
-    drain_seconds: Annotated[
-        float, Meta(ge=0, le=3600, description="How long a gateway that is to end lets running turns go on.")
-    ] = 30.0
-    rooms: Annotated[int, Meta(ge=1, le=100_000, description="How many conversations are kept open at once.")] = 128
-    idle_seconds: Annotated[
-        float, Meta(ge=1, description="How long a conversation is kept open in which nothing goes on.")
-    ] = 3600.0
-    port: Annotated[
-        int,
-        Meta(ge=0, le=65_535, description="The port on loopback for health and metrics; 0 means any that is free."),
-    ] = 0
 
 
 class Budget(Section, frozen=True):
