@@ -1,7 +1,7 @@
 """What a chat network is to us: what it can do, what arrives from it, what is sent to it."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, Protocol
@@ -21,7 +21,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
 
     ``text_limit`` is the longest text of one message, counted in ``text_unit``. ``idempotent`` says that sending the
     same key twice posts one message. ``exclusive`` says that one connection at a time may receive for an account.
-    ``edit_pace`` is how often a message may be edited at most.
+    ``edit_pace`` is how often a message may be edited at most. ``reactions`` says that messages can be marked.
     """
 
     text_limit: int
@@ -32,6 +32,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
     typing: bool = False
     buttons: bool = False
     threads: bool = False
+    reactions: bool = False
     idempotent: bool = False
     exclusive: bool = False
     file_limit: int = 0
@@ -59,8 +60,9 @@ class Incoming(Struct, frozen=True, kw_only=True):
 
     ``external_id`` is the network's own id of it: the same one again is a redelivery. ``addressed`` says that it is
     meant for us: a private chat, a mention, a reply to one of our messages. ``button`` is the value of a button that
-    was pressed, with ``message_id`` the message that it hangs on. ``edited`` says that this is the new text of a
-    message that was there before.
+    was pressed, ``reaction`` an emoji that was put on a message, with ``message_id`` the message that it hangs on.
+    ``edited`` says that this is the new text of a message that was there before. ``formerly`` is the id that the chat
+    had until now: its conversations move along, and nothing else was said.
     """
 
     external_id: str
@@ -74,7 +76,9 @@ class Incoming(Struct, frozen=True, kw_only=True):
     chat_name: str = ""
     addressed: bool = True
     button: str = ""
+    reaction: str = ""
     edited: bool = False
+    formerly: str = ""
 
 
 class Button(Struct, frozen=True):
@@ -121,6 +125,12 @@ class Platform(Protocol):
     async def show_typing(self, to: Address) -> None:
         """Show for some seconds that an answer is being written. Called only when ``abilities.typing``."""
 
+    async def react(self, ref: MessageRef, emoji: str) -> None:
+        """Mark a message in place of the mark we put there before; empty takes it away.
+
+        Called only when ``abilities.reactions``.
+        """
+
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file into a folder under a safe name and return where it is."""
 
@@ -131,6 +141,8 @@ class Platform(Protocol):
 class PlatformAccount(Struct, frozen=True, kw_only=True):
     """What an adapter is made of: its options and secrets, a store for small things, a folder, the commands of a menu.
 
+    What the adapter opens it leaves to ``closing``, which ends with the gateway.
+
     An adapter is found by its name among the entry points ``talaria.platforms``: a function of this that returns a
     `Platform`.
     """
@@ -140,4 +152,5 @@ class PlatformAccount(Struct, frozen=True, kw_only=True):
     secret: Callable[[str], str | None]
     store: Store
     folder: Path
+    closing: AsyncExitStack
     commands: Sequence[tuple[str, str]] = ()

@@ -1,7 +1,7 @@
 """The store as a whole: one unit of work over every subject, run at once or not at all."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from talaria.contracts.stores.archive import Archive
 from talaria.contracts.stores.bindings import Bindings
@@ -20,6 +20,10 @@ from talaria.contracts.stores.search import Search
 from talaria.contracts.stores.sessions import Sessions
 from talaria.contracts.stores.state import State
 from talaria.contracts.stores.turns import Turns
+
+if TYPE_CHECKING:  # short commands do without these
+    import asyncio
+    from contextlib import AbstractAsyncContextManager
 
 T = TypeVar("T")
 
@@ -78,3 +82,9 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Finish what was handed over and let go of the store."""
+
+    async def hint(self, topic: str) -> None:
+        """Tell whoever heeds a topic, in this process or another, that a look is worth it; hints may get lost."""
+
+    def heeding(self, topic: str) -> "AbstractAsyncContextManager[asyncio.Event]":
+        """Give an event that is set at each hint, and now and then without one; whoever heeds it looks and clears it."""
