@@ -87,4 +87,4 @@ class Store(Protocol):
         """Tell whoever heeds a topic, in this process or another, that a look is worth it; hints may get lost."""
 
     def heeding(self, topic: str) -> "AbstractAsyncContextManager[asyncio.Event]":
-        """Give an event that is set at each hint, and now and then without one; whoever heeds it looks and clears it."""
+        """Give an event that is set at each hint, and now and then without one; who heeds it looks and clears it."""
