@@ -15,7 +15,7 @@ from talaria.core.addresses import Address, Route
 from talaria.core.ids import SessionId, TurnId
 from talaria.gateway.delivery import Delivery
 from talaria.gateway.pacing import Pace
-from talaria.gateway.queueing import queue_reply
+from talaria.sessions.outgoing import queue_reply
 
 SESSION = SessionId("s")
 HERE = Address("loopback", "1")

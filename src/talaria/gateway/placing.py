@@ -13,9 +13,9 @@ from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.errors import PlatformError, Rejected, Unreachable
 from talaria.core.ids import WorkerId, is_gone
 from talaria.gateway.pacing import Pace
-from talaria.gateway.queueing import read_content
 from talaria.gateway.shown import Shown, keep_shown, read_shown
 from talaria.gateway.splitting import split_content
+from talaria.sessions.outgoing import read_content
 
 T = TypeVar("T")
 REMAINDER = "⋯"  # what is left of a message that showed more than was said in the end

@@ -7,7 +7,7 @@ from talaria.contracts.follower import Ending
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
-from talaria.gateway.queueing import queue_reply
+from talaria.sessions.outgoing import queue_reply
 
 STOPPED = "Stopped."
 

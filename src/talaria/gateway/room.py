@@ -14,10 +14,10 @@ from talaria.contracts.platform import Abilities, Content
 from talaria.core.addresses import Address
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEvent
 from talaria.gateway.asking import Asking
-from talaria.gateway.queueing import queue_notice
 from talaria.gateway.streaming import Preview, Stage
 from talaria.sessions.answering import answer
 from talaria.sessions.chat import ChatWish
+from talaria.sessions.outgoing import queue_notice
 from talaria.sessions.seat import Seat
 
 _encode = msgspec.json.Encoder().encode
