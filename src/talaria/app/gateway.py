@@ -45,7 +45,7 @@ _NONE = (
 async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
     """Serve every network that is set up until ``stop``; raises `Refused` where that cannot begin."""
     async with TaskGroup() as jobs, AsyncExitStack() as stack:
-        builder = _Builder(house, jobs)
+        builder = _Builder(house, jobs, stack)
         lines = [builder.line(platform) for platform in builder.platforms()]
         rooms = builder.rooms
         gateway = Gateway(
@@ -98,9 +98,10 @@ def _last_words(house: House, gateway: Gateway, stop: Stop) -> Iterator[None]:
 class _Builder:
     """Makes the parts of one gateway, all of them over the same house."""
 
-    def __init__(self, house: House, jobs: TaskGroup) -> None:
+    def __init__(self, house: House, jobs: TaskGroup, closing: AsyncExitStack) -> None:
         self._house = house
         self._jobs = jobs
+        self._closing = closing
         self.worker = new_worker_id()
         self._doors: dict[str, Door] = {}
         self._custom = load_custom(house.command_folders)[0]
@@ -155,6 +156,7 @@ class _Builder:
             secret=self._house.secrets.get,
             store=self._house.store,
             folder=self._house.profile.folder / "platforms" / name,
+            closing=self._closing,
             commands=[(command.name, command.help) for command in commands],
         )
 

@@ -62,7 +62,7 @@ class Intake:
         if isinstance(guest, str):
             return guest
         room = self._rooms.find(guest.key)
-        if self._answers(room, incoming):
+        if self._answers(room, incoming) or incoming.reaction:  # a mark that answers nothing says nothing
             return ""
         parts = await self._parts(incoming)
         kind = COMMAND if is_command(incoming.text) else "message"

@@ -1,6 +1,7 @@
 """The adapter as the gateway opens it: from options, secrets and the store."""
 
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,14 @@ Open = Callable[..., PlatformAccount]
 @pytest.fixture
 def account(store: Store, tmp_path: Path) -> Open:
     def make(secrets: dict[str, str], **options: str) -> PlatformAccount:
-        return PlatformAccount(name="matrix", options=options, secret=secrets.get, store=store, folder=tmp_path / "m")
+        return PlatformAccount(
+            name="matrix",
+            options=options,
+            secret=secrets.get,
+            store=store,
+            folder=tmp_path / "m",
+            closing=AsyncExitStack(),
+        )
 
     return make
 

@@ -1,5 +1,6 @@
 """A bot as the settings describe it."""
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def account(store: Store, folder: Path, token: str | None, **options: str) -> Pl
         secret={"TELEGRAM_BOT_TOKEN": token}.get,
         store=store,
         folder=folder,
+        closing=AsyncExitStack(),
         commands=[("help", "What there is")],
     )
 

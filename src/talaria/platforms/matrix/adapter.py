@@ -15,7 +15,7 @@ from talaria.core.ids import new_id
 from talaria.core.messages import File, Image
 from talaria.platforms.matrix.connection import Connection, Invitation
 from talaria.platforms.matrix.file_names import free_path, safe_name
-from talaria.platforms.matrix.incoming import Me
+from talaria.platforms.matrix.incoming import Me, own_marks
 from talaria.platforms.matrix.keeping import LoginFile, Position
 from talaria.platforms.matrix.outgoing import (
     ENCRYPTED_LIMIT,
@@ -58,6 +58,7 @@ class Matrix:
             typing=True,
             buttons=True,
             threads=True,
+            reactions=True,
             idempotent=True,
             exclusive=True,
             file_limit=settings.file_limit,
@@ -108,6 +109,21 @@ class Matrix:
         async with self._line() as line:
             await line.show_typing(to.chat_id, _TYPING)
 
+    async def react(self, ref: MessageRef, emoji: str) -> None:
+        """Mark a message in place of our mark before; the marks that stand for buttons stay."""
+        room = ref.address.chat_id
+        async with self._line() as line:
+            found = await line.event(room, ref.message_id)
+            if found is None:
+                raise Rejected("there is no such message in this room")
+            marks = own_marks(await line.reactions(room, ref.message_id), found, line.user_id)
+            for event_id, key in marks:
+                if key != emoji:
+                    await line.redact(room, event_id, transaction_id(event_id, "gone"))
+            if emoji and emoji not in [key for _, key in marks]:
+                mark = reaction_content(ref.message_id, emoji)
+                await line.post(room, "m.reaction", mark, transaction_id(new_id()))
+
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file into a folder under a safe name of its own and return where it is."""
         if attachment.size > self._settings.file_limit:
@@ -125,6 +141,10 @@ class Matrix:
             log.warning("%s: no thread in %s: %s", self.name, parent_chat_id, error)
             return None
         return seed.message_id
+
+    async def close(self) -> None:
+        """Hang up, whoever still speaks."""
+        await self._connection.close()
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncIterator[Incoming]]:

@@ -5,13 +5,15 @@ from collections.abc import Awaitable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import msgspec
 import nio
 from msgspec import Struct
 from nio.crypto import ENCRYPTION_ENABLED
 
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
-from talaria.platforms.matrix.calls import ask
+from talaria.platforms.matrix.calls import ask, load
 from talaria.platforms.matrix.events import RoomEvent, read_event
 from talaria.platforms.matrix.failures import login_failure
 from talaria.platforms.matrix.incoming import Room
@@ -25,6 +27,8 @@ log = logging.getLogger(__name__)
 _FIRST_SYNC = timedelta(seconds=120)  # all rooms with all their members can be much
 _TYPES = ["m.room.message", "m.room.encrypted", "m.reaction", "m.sticker", "m.room.member"]
 _STATE = ["m.room.member", "m.room.name", "m.room.canonical_alias", "m.room.encryption"]
+_REACTIONS = 100
+_LARGEST_PAGE = 5_000_000
 _NOTHING: dict[str, object] = {"types": []}
 _FILTER = {
     "presence": _NOTHING,
@@ -60,6 +64,12 @@ class Batch(Struct, frozen=True):
     position: str
     news: list[News]
     invitations: list[Invitation]
+
+
+class _Page(Struct, frozen=True):
+    """Some events of many."""
+
+    chunk: list[object] = []
 
 
 class Connection:
@@ -194,6 +204,18 @@ class Connection:
         self._recent.add(RoomEvent(type=kind, event_id=event_id, sender=self.user_id, content=content))
         return event_id
 
+    async def reactions(self, room_id: str, event_id: str) -> list[RoomEvent]:
+        """Return the reactions to an event, the latest of them."""
+        address = f"/_matrix/client/v1/rooms/{_quoted(room_id)}/relations/{_quoted(event_id)}/m.annotation/m.reaction"
+        page = await load(
+            self._client, f"{address}?limit={_REACTIONS}", patience=self._settings.patience, limit=_LARGEST_PAGE
+        )
+        return [one for source in _page(page) if (one := read_event(source)) is not None]
+
+    async def redact(self, room_id: str, event_id: str, transaction: str) -> None:
+        """Take an event of ours away."""
+        await self._ask(self._client.room_redact(room_id, event_id, tx_id=transaction))
+
     async def join(self, room_id: str) -> None:
         """Accept an invitation."""
         await self._ask(self._client.join(room_id))
@@ -246,3 +268,14 @@ async def _all(answers: Awaitable[list[Any]]) -> Any:
 
 def _gap(timeline: Any) -> str:
     return (timeline.prev_batch or "") if timeline.limited else ""
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")
+
+
+def _page(body: bytes) -> list[object]:
+    try:
+        return msgspec.json.decode(body, type=_Page).chunk
+    except msgspec.MsgspecError as error:
+        raise Unreachable(f"the homeserver answered with something else than Matrix: {error}") from error

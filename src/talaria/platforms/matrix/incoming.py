@@ -67,6 +67,14 @@ def read_incoming(event: RoomEvent, room: Room, me: Me, related: RoomEvent | Non
     return _message(event, said, room, me, related)
 
 
+def own_marks(reactions: list[RoomEvent], target: RoomEvent, user_id: str) -> list[tuple[str, str]]:
+    """Return our reactions to an event, each with its key, except for those that show its buttons."""
+    labels = {one.label for one in (read_spoken(target.content) or Spoken()).buttons}
+    ours = [(one.event_id, read_spoken(one.content) or Spoken()) for one in reactions if one.sender == user_id]
+    found = [(event_id, said.relates_to.key) for event_id, said in ours]
+    return [(event_id, key) for event_id, key in found if key and key not in labels]
+
+
 def since_invitation(events: list[RoomEvent], me: Me) -> list[RoomEvent]:
     """Return what happened since we were invited, or came by ourselves: what was said before is not for us."""
     first = 0

@@ -5,27 +5,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import aiohttp
 import msgspec
 import nio
-from msgspec import Struct
 from nio.crypto import decrypt_attachment
 
-from talaria.core.errors import PlatformError, Rejected, Unreachable
-from talaria.platforms.matrix.calls import ask
+from talaria.core.errors import Rejected
+from talaria.platforms.matrix.calls import ask, load
 from talaria.platforms.matrix.events import EncryptedFile
-from talaria.platforms.matrix.failures import failure
 from talaria.platforms.matrix.settings import MatrixSettings
-
-_CHUNK = 64 * 1024
-_LONGEST_REFUSAL = 10_000
-
-
-class _Refusal(Struct):
-    """How a homeserver says no."""
-
-    errcode: str = ""
-    error: str = ""
 
 
 class Media:
@@ -61,38 +48,11 @@ class Media:
         server, _, media = url.removeprefix("mxc://").partition("/")
         if not url.startswith("mxc://") or not server or not media:
             raise Rejected("this is no file on a homeserver")
-        data = await self._load(f"/_matrix/client/v1/media/download/{quote(server, safe='')}/{quote(media, safe='')}")
+        address = f"/_matrix/client/v1/media/download/{quote(server, safe='')}/{quote(media, safe='')}"
+        data = await load(self._client, address, patience=self._patience, limit=self._limit)
         if secret is None:
             return data
         try:
             return bytes(decrypt_attachment(data, secret.key.k, secret.hashes.get("sha256", ""), secret.iv))
         except nio.EncryptionError as error:
             raise Rejected(f"the file cannot be decrypted: {error}") from error
-
-    async def _load(self, address: str) -> bytes:
-        headers = {"Authorization": f"Bearer {self._client.access_token}"}
-        try:
-            async with asyncio.timeout(self._patience.total_seconds()):
-                async with await self._client.send("GET", address, headers=headers, timeout=0) as answer:
-                    if answer.status != 200:
-                        raise await _refusal(answer)
-                    return await self._content(answer.content)
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"the file did not come: {str(error) or type(error).__name__}") from error
-
-    async def _content(self, stream: aiohttp.StreamReader) -> bytes:
-        data = bytearray()
-        async for piece in stream.iter_chunked(_CHUNK):
-            data += piece
-            if len(data) > self._limit:
-                raise Rejected(f"the file is larger than {self._limit} bytes")
-        return bytes(data)
-
-
-async def _refusal(answer: aiohttp.ClientResponse) -> PlatformError:
-    body = await answer.content.read(_LONGEST_REFUSAL)
-    try:
-        said = msgspec.json.decode(body, type=_Refusal)
-    except msgspec.MsgspecError:
-        said = _Refusal()
-    return failure(said.errcode, answer.status, said.error)

@@ -29,7 +29,9 @@ def open_platform(account: PlatformAccount, welcome: Welcome | None = None) -> P
     except msgspec.ValidationError as error:
         raise Refused(f"An option of platforms.{account.name} is wrong: {error}.") from error
     position = StoredPosition(account.store, f"position:{account.name}")
-    return Matrix(settings, account.folder, position, welcome=welcome or _Guests(account.store, settings))
+    platform = Matrix(settings, account.folder, position, welcome=welcome or _Guests(account.store, settings))
+    account.closing.push_async_callback(platform.close)
+    return platform
 
 
 class StoredPosition:

@@ -30,6 +30,7 @@ _ABILITIES = Abilities(
     typing=True,
     buttons=True,
     threads=True,
+    reactions=True,
     exclusive=True,
     file_limit=FILE_LIMIT,
 )
@@ -81,6 +82,10 @@ class Telegram:
         """Show for five seconds that an answer is being written."""
         thread = int(to.thread_id) if to.thread_id else None
         await self._calls.ask(self._calls.bot.send_chat_action(to.chat_id, "typing", message_thread_id=thread))
+
+    async def react(self, ref: MessageRef, emoji: str) -> None:
+        """Mark a message in place of our mark before, with what comes nearest among the marks that Telegram offers."""
+        await self._posting.react(ref, emoji)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file into a folder under a safe name and return where it is."""

@@ -24,4 +24,6 @@ def open_platform(account: PlatformAccount) -> Platform:
         hook = msgspec.convert(webhook, Webhook, strict=False) if webhook else None
     except msgspec.ValidationError as error:
         raise Refused(f"An option of platforms.{account.name} is wrong: {error}.") from error
-    return Telegram(msgspec.structs.replace(settings, webhook=hook), account.commands)
+    platform = Telegram(msgspec.structs.replace(settings, webhook=hook), account.commands)
+    account.closing.push_async_callback(platform.close)
+    return platform

@@ -32,6 +32,10 @@ _UNSAFE = re.compile(r"[^\w.()+, @-]+")
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/webp"})
 _VOICES = frozenset({"audio/ogg", "audio/opus", "audio/ogg; codecs=opus"})
 
+_COLOURED = "\ufe0f"  # asks for the coloured form of an emoji; Telegram's list does without
+_NEUTRAL = ("👀", "👍")
+_STAND_INS = {"✅": ("👍",), "✔": ("👍",), "☑": ("👍",), "❌": ("👎",), "🚫": ("👎",), "⚠": ("🤔",), "⏳": ("👀",)}
+
 FileKind = Literal["photo", "voice", "document"]
 
 
@@ -114,6 +118,12 @@ def menu(commands: Sequence[tuple[str, str]]) -> list[MenuEntry]:
         for name, text in commands
         if _COMMAND.fullmatch(name)
     ][:_MOST_COMMANDS]
+
+
+def marks_for(emoji: str) -> list[str]:
+    """Return what may be put on a message for an emoji, the best first: Telegram offers some seventy."""
+    wanted = emoji.replace(_COLOURED, "")
+    return list(dict.fromkeys([wanted, *_STAND_INS.get(wanted, _NEUTRAL)]))
 
 
 def topic_name(name: str) -> str:

@@ -24,6 +24,7 @@ from talaria.platforms.telegram.outgoing import (
     arrange,
     format_text,
     kind_of,
+    marks_for,
     name_of,
 )
 from talaria.platforms.telegram.refusals import Refusal, our_error
@@ -112,6 +113,25 @@ class Posting:
         except Refusal as refusal:
             if not refusal.changes_nothing:
                 raise our_error(refusal) from refusal
+
+    async def react(self, ref: MessageRef, emoji: str) -> None:
+        """Put a mark on a message, the nearest that Telegram offers there, or take it away."""
+        chat, message = ref.address.chat_id, _number(ref.message_id)
+        if message is None:
+            raise Rejected(f"there is no message {ref.message_id!r} on Telegram")
+        *others, last = marks_for(emoji) if emoji else [None]
+        try:
+            for mark in others:
+                try:
+                    await self._calls.ask_openly(self._calls.bot.set_message_reaction(chat, message, mark))
+                except Refusal as refusal:
+                    if not refusal.wants_another_mark:
+                        raise
+                else:
+                    return
+            await self._calls.ask_openly(self._calls.bot.set_message_reaction(chat, message, last))
+        except Refusal as refusal:
+            raise our_error(refusal) from refusal
 
     async def _send_text(self, place: _Place, formatted: Formatted, keyboard: InlineKeyboardMarkup | None) -> Message:
         def post(chat: str) -> Awaitable[Message]:

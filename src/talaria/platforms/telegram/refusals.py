@@ -14,6 +14,7 @@ from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDow
 _DEFAULT_PAUSE = 5
 _NOT_MODIFIED = "message is not modified"
 _ABOUT_MARKS = ("can't parse entities", "entity", "entities")
+_NO_MARK = "REACTION_INVALID"
 _WITHOUT_TEXT = "there is no text in the message to edit"
 
 
@@ -50,6 +51,11 @@ class Refusal(TelegramError):
     def is_about_marks(self) -> bool:
         """Whether the same text may be taken without its marks."""
         return self.code == 400 and any(word in self.description.lower() for word in _ABOUT_MARKS)
+
+    @property
+    def wants_another_mark(self) -> bool:
+        """Whether a message cannot be marked like this, neither there nor perhaps anywhere."""
+        return self.code == 400 and _NO_MARK in self.description
 
     @property
     def wants_a_caption(self) -> bool:

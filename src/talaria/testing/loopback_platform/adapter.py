@@ -20,6 +20,7 @@ from talaria.testing.loopback_platform.wire import (
     Fetch,
     Login,
     MakeThread,
+    React,
     Receive,
     ShowTyping,
 )
@@ -59,6 +60,10 @@ class LoopbackPlatform:
     async def show_typing(self, to: Address) -> None:
         """Show for some seconds that an answer is being written."""
         await self._ask(ShowTyping(to))
+
+    async def react(self, ref: MessageRef, emoji: str) -> None:
+        """Mark a message in place of the mark before; empty takes it away."""
+        await self._ask(React(ref.address, ref.message_id, emoji))
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file into a folder under a safe name and return where it is."""

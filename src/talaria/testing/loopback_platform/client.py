@@ -22,6 +22,7 @@ from talaria.testing.loopback_platform.wire import (
     Look,
     MakeThread,
     Post,
+    React,
     Receive,
     Request,
     Say,
@@ -66,7 +67,7 @@ class Client:
                 case Login(token):
                     self._known = token == self._ledger.token
                     await self._answer(request, None if self._known else Failed("bad_credentials", "who is this?"))
-                case Post() | Edit() | ShowTyping() | Fetch() | MakeThread():
+                case Post() | Edit() | ShowTyping() | React() | Fetch() | MakeThread():
                     await self._answer(request, None if self._known else Failed("bad_credentials", "log in first"))
 
     async def _request(self) -> Request | None:

@@ -21,6 +21,7 @@ from talaria.testing.loopback_platform.wire import (
     Login,
     MakeThread,
     Post,
+    React,
     Receive,
     Record,
     Say,
@@ -69,6 +70,9 @@ class Ledger:
             chat_name=said.address.chat_id,
             addressed=said.addressed,
             button=said.button,
+            reaction=said.reaction,
+            edited=said.edited,
+            formerly=said.formerly,
         )
         self.unconfirmed[external_id] = incoming
         self._deliveries += [incoming] * said.deliveries
@@ -124,6 +128,11 @@ class Ledger:
                 return self._edit(request)
             case ShowTyping(address):
                 self._record("typing", address)
+                return Done()
+            case React(address, message_id, emoji):
+                if not self.abilities.reactions:
+                    return Failed("refuse", "nothing can be marked here")
+                self._record("reaction", address, message_id=message_id, text=emoji)
                 return Done()
             case Fetch(reference):
                 data = self._files.get(reference)
@@ -205,6 +214,8 @@ def deed_of(request: Login | AccountRequest) -> tuple[Deed, str]:
             return "edit", address.chat_id
         case ShowTyping(address):
             return "typing", address.chat_id
+        case React(address):
+            return "react", address.chat_id
         case Fetch():
             return "fetch", ""
         case MakeThread(chat_id):

@@ -92,6 +92,11 @@ class LoopbackNetwork:
         place = _place(chat, sender)
         return self._say(Say(address=place, sender=Sender(sender, sender), button=value, message_id=message_id))
 
+    def react(self, chat: str | Address, message_id: str, emoji: str, *, sender: str = "ann") -> str:
+        """Let a person put a mark on a message, and return the id of that."""
+        place = _place(chat, sender)
+        return self._say(Say(address=place, sender=Sender(sender, sender), reaction=emoji, message_id=message_id))
+
     def shown(self, chat_id: str, thread_id: str = "") -> list[str]:
         """Return the texts of ours that a reader of a chat sees now, oldest first."""
         return [message.text for message in self._ledger.shown(chat_id, thread_id)]

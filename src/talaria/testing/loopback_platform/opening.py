@@ -13,4 +13,6 @@ def open_platform(account: PlatformAccount) -> Platform:
     given = options.pop("abilities", "")
     abilities = msgspec.json.decode(given, type=Abilities) if given else CHATTY
     settings = msgspec.convert({**options, "name": account.name}, LoopbackSettings, strict=False)
-    return LoopbackPlatform(msgspec.structs.replace(settings, abilities=abilities))
+    platform = LoopbackPlatform(msgspec.structs.replace(settings, abilities=abilities))
+    account.closing.callback(platform.close)
+    return platform

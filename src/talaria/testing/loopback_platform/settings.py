@@ -4,7 +4,9 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Abilities
 
-CHATTY = Abilities(text_limit=4096, edits=True, typing=True, buttons=True, threads=True, file_limit=1_000_000)
+CHATTY = Abilities(
+    text_limit=4096, edits=True, typing=True, buttons=True, threads=True, reactions=True, file_limit=1_000_000
+)
 
 
 class LoopbackSettings(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from talaria.core.addresses import Address
 
 LONGEST_LINE = 64 * 1024 * 1024
 
-Deed = Literal["login", "receive", "receiving", "post", "edit", "typing", "fetch", "thread"]
+Deed = Literal["login", "receive", "receiving", "post", "edit", "typing", "react", "fetch", "thread"]
 Trouble = Literal[
     "refuse", "slow_down", "unreachable", "bad_credentials", "hang", "disconnect", "lose_answer", "delay"
 ]  # fmt: skip
@@ -43,7 +43,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that was done at the network; a ``repeat`` is a post whose key had been posted before."""
 
     number: int
-    kind: Literal["post", "repeat", "edit", "typing", "thread"]
+    kind: Literal["post", "repeat", "edit", "typing", "reaction", "thread"]
     at: float
     address: Address
     message_id: str = ""
@@ -96,6 +96,14 @@ class ShowTyping(Struct, frozen=True, tag="typing", tag_field="do"):
     address: Address
 
 
+class React(Struct, frozen=True, tag="react", tag_field="do"):
+    """A mark on a message, in place of the one before; empty takes it away."""
+
+    address: Address
+    message_id: str
+    emoji: str
+
+
 class Fetch(Struct, frozen=True, tag="fetch", tag_field="do"):
     """Download what somebody attached."""
 
@@ -122,6 +130,9 @@ class Say(Struct, frozen=True, tag="say", tag_field="do", kw_only=True, omit_def
     reply_to: str = ""
     addressed: bool = True
     button: str = ""
+    reaction: str = ""
+    edited: bool = False
+    formerly: str = ""
     deliveries: int = 1
 
 
@@ -143,7 +154,7 @@ class Look(Struct, frozen=True, tag="look", tag_field="do"):
     patience: float = 0.0
 
 
-AccountRequest = Receive | Post | Edit | ShowTyping | Fetch | MakeThread
+AccountRequest = Receive | Post | Edit | ShowTyping | React | Fetch | MakeThread
 Request = Login | Confirm | AccountRequest | Say | Upset | Drop | Look
 
 
