@@ -14,7 +14,8 @@ from msgspec import structs
 from tests.commands.desk import Desk, open_desk
 
 from talaria.core.addresses import Address
-from talaria.sessions.agent_cache import CAP, IDLE, AgentCache, AgentParts
+from talaria.sessions.agent_cache import CAP, IDLE, AgentCache
+from talaria.sessions.prospect import AgentParts
 from talaria.sessions.seat import Seat
 from talaria.testing.clock import NOON, SettableClock
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -37,8 +38,11 @@ SIGNATURE = "3ee2e0a85eebb679970d6cdec7375f312c0dd998199829613b08cf7c0d24e8f2"
 class Kept:
     """Implements `CachedAgent`: keeps what was done to it."""
 
-    def __init__(self, name: str = "", *, active_at: datetime | None = NOON, busy: bool = False) -> None:
+    def __init__(
+        self, name: str = "", signature: str = "same", *, active_at: datetime | None = NOON, busy: bool = False
+    ) -> None:
         self.name = name
+        self.signature = signature
         self.active_at = active_at
         self.is_busy = busy
         self.fate: list[str] = []
@@ -65,7 +69,7 @@ class House:
 
     async def get(self, key: str, signature: str = "same", **values: bool) -> Kept:
         async def build() -> Kept:
-            self.built.append(Kept(key, active_at=self.clock.now(), **values))
+            self.built.append(Kept(key, signature, active_at=self.clock.now(), **values))
             return self.built[-1]
 
         return await self.cache.get(key, signature, build)
@@ -349,7 +353,7 @@ async def test_a_thousand_turns_at_once_settle_at_the_cap() -> None:
 
             async def build() -> Kept:
                 await asyncio.sleep(chance.random() / 500)
-                house.built.append(Kept(key))
+                house.built.append(Kept(key, f"s{number % 2}"))
                 return house.built[-1]
 
             async with house.cache.using(key, f"s{number % 2}", build) as agent:
@@ -372,6 +376,7 @@ class OpenSeat:
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
         self.active_at: datetime | None = NOON
+        self.signature = "s"
 
     @property
     def is_busy(self) -> bool:

@@ -2,7 +2,7 @@
 
 import hashlib
 from asyncio import TaskGroup
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,6 +44,7 @@ from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.conversation import Conversation, Desk
 from talaria.sessions.preferences import Preferences, read_preferences
 from talaria.sessions.prefix import Prefix, find_prefix, keep_prefix
+from talaria.sessions.prospect import AgentParts, Prospect
 from talaria.sessions.questions import Questions
 from talaria.sessions.seat import Emit
 from talaria.sessions.summaries import StoredSummaries
@@ -59,6 +60,14 @@ if TYPE_CHECKING:  # the house opens conversations; they only look at it
     from talaria.app.house import House
 
 _MICRODOLLARS = 1_000_000
+
+
+async def prospect(house: "House", wish: ChatWish) -> Prospect:
+    """Return what the agent of this conversation would be, if it were opened now."""
+    _, kept = await house.store.read(lambda tx: _find(tx, wish))
+    settings = _with_choices(house.settings, kept, wish.model)
+    chosen = await house.models.chosen(settings.model)
+    return Prospect(_signature(house, settings, chosen, kept, wish), settings.model.effort)
 
 
 async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
@@ -95,7 +104,8 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain), auxiliary)
     questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
-    desk = structs.replace(_followed(desk, bench, wish, prefix, auxiliary), context=context)
+    keep = _keeping(bench, agent, prefix, kept.personality)
+    desk = structs.replace(_followed(desk, bench, wish, auxiliary), context=context, beforehand=keep)
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=wish.titled)
     stack.push_async_callback(conversation.close)
     return Chat(
@@ -105,6 +115,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         model=chosen.model,
         provider=chosen.provider,
         why=_why(chosen, kept, wish),
+        signature=_signature(house, settings, chosen, kept, wish),
         info=bench.model,
         workspace=place.workspace,
         keep_workplace=place.keep,
@@ -125,6 +136,28 @@ def _with_choices(settings: Settings, kept: Preferences, wanted: str) -> Setting
         provider, name = settings.model.provider, provider or settings.model.name
     effort = cast("Effort", kept.effort) or settings.model.effort
     return structs.replace(settings, model=structs.replace(settings.model, provider=provider, name=name, effort=effort))
+
+
+def _signature(house: "House", settings: Settings, chosen: Chosen, kept: Preferences, wish: ChatWish) -> str:
+    """Return what stands for all that cannot be changed on an agent once it is there."""
+    base_url, api_mode, api_key = house.models.access(chosen.provider)
+    fixed = (
+        wish.surface,
+        wish.identity,
+        str(wish.folder),
+        kept.personality,
+        structs.replace(settings.model, effort=""),
+    )
+    parts = AgentParts(
+        model=chosen.model,
+        provider=chosen.provider,
+        base_url=base_url,
+        api_mode=api_mode,
+        api_key=api_key,
+        toolsets=(*settings.tools.toolsets, *(f"-{name}" for name in settings.tools.disabled)),
+        extras=msgspec.json.encode((fixed, settings.mcp)).decode(),
+    )
+    return parts.signature()
 
 
 def _why(chosen: Chosen, kept: Preferences, wish: ChatWish) -> str:
@@ -178,13 +211,27 @@ async def _tools(
 
 
 def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox, kept: Preferences, owner: str) -> Prefix:
-    model = bench.settings.model
     return Prefix(
         instructions(_tiers(bench, wish, kept.personality, owner)),
         hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
         bench.model.name,
-        f"{model.effort} {model.temperature} {model.max_output_tokens} {kept.personality}".rstrip(),
+        _manner(bench.settings, bench.settings.model.effort, kept.personality),
     )
+
+
+def _manner(settings: Settings, effort: Effort, personality: str) -> str:
+    model = settings.model
+    return f"{effort} {model.temperature} {model.max_output_tokens} {personality}".rstrip()
+
+
+def _keeping(bench: Workbench, agent: Agent, prefix: Prefix, personality: str) -> Callable[[], Awaitable[None]]:
+    """Return what keeps the prefix as it is used: the effort may have been changed since."""
+
+    async def keep() -> None:
+        manner = _manner(bench.settings, agent.manner.effort, personality)
+        await keep_prefix(bench.store, bench.session_id, structs.replace(prefix, manner=manner))
+
+    return keep
 
 
 def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls, auxiliary: Auxiliary) -> Agent:
@@ -255,11 +302,10 @@ async def _desk(
     )
 
 
-def _followed(desk: Desk, bench: Workbench, wish: ChatWish, prefix: Prefix, auxiliary: Auxiliary) -> Desk:
-    """Return the desk with what runs before the first turn, and with all who hear of turns."""
+def _followed(desk: Desk, bench: Workbench, wish: ChatWish, auxiliary: Auxiliary) -> Desk:
+    """Return the desk with all who hear of turns."""
     return structs.replace(
         desk,
-        beforehand=lambda: keep_prefix(bench.store, bench.session_id, prefix),
         followers=(*desk.followers, *wish.followers, goal_follower(bench, desk, auxiliary, lasting=wish.lasting)),
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from talaria.app.chats import caps_for, open_chat
+from talaria.app.chats import caps_for, open_chat, prospect
 from talaria.app.goals import goal_allowance
 from talaria.app.logs import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
@@ -28,6 +28,7 @@ from talaria.core.wording import find_zone
 from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.ending import Stop
+from talaria.sessions.prospect import Prospect
 from talaria.sessions.seat import Emit
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
@@ -98,6 +99,10 @@ class House(Struct, frozen=True, kw_only=True):
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
         return await open_chat(self, wish, emit, stack, jobs)
+
+    async def prospect(self, wish: ChatWish) -> Prospect:
+        """Return what the agent of this conversation would be, if it were opened now."""
+        return await prospect(self, wish)
 
     def end_workplace(self, session_id: SessionId) -> bool:
         """End what a conversation that is over left running; ``False`` where there was nothing."""

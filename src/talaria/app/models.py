@@ -60,6 +60,7 @@ class Models:
 
     def __init__(self, settings: Settings, secrets: Secrets, cache: Path) -> None:
         self._settings = settings
+        self._secrets = secrets
         self._accounts = Accounts(settings, secrets)
         self._cache = cache
         self._catalogue = Catalogue()
@@ -98,6 +99,13 @@ class Models:
         account = self._accounts.get(provider)
         name = model or DEFAULT_MODELS.get(provider) or await self._first_model(account)
         return self._chosen(provider, name, why)
+
+    def access(self, provider: str) -> tuple[str, str, str]:
+        """Return how a provider is spoken to: its address, its protocol, and its keys as one text."""
+        if provider == embedded.PROVIDER:
+            return "", provider, ""
+        account = self._accounts.get(provider)
+        return account.preset.base_url, account.preset.protocol, " ".join(account.keys(self._secrets))
 
     async def find(self, words: str) -> Chosen:
         """Return the model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means, having asked its provider for it."""

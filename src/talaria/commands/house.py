@@ -18,6 +18,7 @@ from talaria.contracts.tool import ToolsetState
 from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.ending import Stop
+from talaria.sessions.prospect import Prospect
 from talaria.sessions.seat import Emit
 
 
@@ -153,3 +154,6 @@ class House(Protocol):
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
+
+    async def prospect(self, wish: ChatWish) -> Prospect:
+        """Return what the agent of this conversation would be, if it were opened now."""

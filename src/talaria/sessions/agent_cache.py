@@ -1,7 +1,6 @@
 """The agents that are kept ready, one for each session key: built once, found again, let go of when nobody asks."""
 
 import asyncio
-import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -10,7 +9,6 @@ from contextvars import Context
 from datetime import datetime, timedelta
 from typing import Generic, Protocol, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
@@ -23,6 +21,10 @@ log = logging.getLogger(__name__)
 
 class CachedAgent(Protocol):
     """What is kept for a conversation."""
+
+    @property
+    def signature(self) -> str:
+        """What it was made of."""
 
     @property
     def is_busy(self) -> bool:
@@ -39,30 +41,11 @@ class CachedAgent(Protocol):
         """End its processes, its environment, its browser and its children, then let go of connections."""
 
 
-class AgentParts(Struct, frozen=True, kw_only=True):
-    """What an agent is made of and cannot be changed on it; effort and callbacks can, and are not here."""
-
-    model: str
-    provider: str
-    base_url: str = ""
-    api_mode: str = ""
-    api_key: str = ""
-    toolsets: tuple[str, ...] = ()
-    extras: str = ""
-
-    def signature(self) -> str:
-        """Return a digest of all of it, the same in every process; the key is in it as a hash of the whole."""
-        key = hashlib.sha256(self.api_key.encode()).hexdigest()
-        parts = (self.model, self.provider, self.base_url, self.api_mode, key, sorted(self.toolsets), self.extras)
-        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
-
-
 T = TypeVar("T", bound=CachedAgent)
 
 
 class _Entry(Struct, Generic[T]):
     agent: T
-    signature: str
     used: datetime
     users: int = 0
     ended: bool = False
@@ -104,6 +87,11 @@ class AgentCache(Generic[T]):
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
+
+    @property
+    def agents(self) -> list[T]:
+        """All of them, those too that go when their turn is over."""
+        return [entry.agent for entry in (*self._entries.values(), *self._retired)]
 
     def find(self, key: str) -> T | None:
         """Return the agent of a session as it is, without using it."""
@@ -156,27 +144,29 @@ class AgentCache(Generic[T]):
         for key in [key for key in surplus if not self._entries[key].busy]:
             self.evict(key)
 
-    def clear(self) -> None:
-        """Let go of all of them softly."""
-        for key in list(self._entries):
-            self.evict(key)
+    def drain(self) -> list[T]:
+        """Take out all of them, busy or not, and return them: whoever asked for that closes them."""
+        agents = self.agents
+        self._entries.clear()
+        self._retired.clear()
+        return agents
 
     async def _entry(self, key: str, signature: str, build: Callable[[], Awaitable[T]]) -> _Entry[T]:
         """Return the entry with one more user; one session's building holds up nobody else."""
         with self._site(key) as site:
             async with site.lock:
                 entry = self._entries.get(key)
-                if entry is not None and entry.signature == signature:
+                if entry is not None and entry.agent.signature == signature:
                     self._entries.move_to_end(key)
                     entry.users += 1
                     return entry
                 self.evict(key)
-                return await self._built(key, signature, build, site)
+                return await self._built(key, build, site)
 
-    async def _built(self, key: str, signature: str, build: Callable[[], Awaitable[T]], site: _Site) -> _Entry[T]:
+    async def _built(self, key: str, build: Callable[[], Awaitable[T]], site: _Site) -> _Entry[T]:
         """Return a new entry with its first user; one that was evicted before it was there serves this user alone."""
         site.removed = site.ended = False
-        entry = _Entry(await build(), signature, self._clock.now(), users=1)
+        entry = _Entry(await build(), self._clock.now(), users=1)
         if site.removed:
             entry.ended = site.ended
             self._retired.append(entry)

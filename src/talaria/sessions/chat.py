@@ -9,6 +9,7 @@ from talaria.contracts.follower import Follower
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.tool import Tool, Workspace
 from talaria.core.session_context import SessionContext
+from talaria.sessions.admitted import Unpack, leave_packed
 from talaria.sessions.conversation import Conversation
 from talaria.sessions.questions import Questions
 
@@ -19,7 +20,7 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     ``resume`` is an id, a title or a part of one; ``latest`` goes on with the last one of this source. Where nobody
     attends, questions are answered with no at once. ``lasting`` says that the place stays open behind the reply, so
     that a goal may go on there. ``owner`` and ``audience`` are those of a new conversation; ``followers`` hear of its
-    turns as well. ``context`` is what the front door knows of the place.
+    turns as well. ``unpack`` fetches the files of messages. ``context`` is what the front door knows of the place.
     """
 
     source: str
@@ -36,6 +37,7 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     owner: str = ""
     audience: str = ""
     followers: tuple[Follower, ...] = ()
+    unpack: Unpack = leave_packed
     context: SessionContext = SessionContext()
 
 
@@ -46,7 +48,8 @@ def _nothing_to_keep() -> None:
 class Chat(Struct, frozen=True, kw_only=True):
     """An open conversation; ``notes`` are sentences that the person should read first.
 
-    ``why`` is a sentence about why this model answers. ``keep_workplace`` lets folder and processes of the conversation
+    ``why`` is a sentence about why this model answers, ``signature`` stands for all that the agent is made of.
+    ``keep_workplace`` lets folder and processes of the conversation
     outlast its closing, for whoever opens it next in this process.
     """
 
@@ -56,6 +59,7 @@ class Chat(Struct, frozen=True, kw_only=True):
     model: str
     provider: str
     why: str
+    signature: str
     info: ModelInfo
     workspace: Workspace
     keep_workplace: Callable[[], None] = _nothing_to_keep

@@ -16,6 +16,7 @@ from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Part
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.context import place_context, set_current_session_id
+from talaria.sessions.prospect import Prospect
 
 Emit = Callable[[TurnEvent], None]
 
@@ -29,6 +30,9 @@ class ChatOpener(Protocol):
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: asyncio.TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
+
+    async def prospect(self, wish: ChatWish) -> Prospect:
+        """Return what the agent of this conversation would be, if it were opened now."""
 
 
 class Seat:
@@ -98,8 +102,12 @@ class Seat:
         return await self._change_to(structs.replace(self.wish, resume=session_id, latest=False))
 
     async def renew(self) -> Chat:
-        """Open the same conversation anew, if that can be done: its model or its tools are others now."""
+        """Open the same conversation anew, if that can be done and is needed: its model or its tools are others now."""
         wish = structs.replace(self.wish, resume=self.session_id, latest=False)
+        prospect = await self.opener.prospect(wish)
+        if prospect.signature == self.chat.signature:
+            self.chat.conversation.ask_with(prospect.effort)
+            return self.chat
         async with AsyncExitStack() as stack:
             self._chat = chat = await self._opened(wish, stack)
             before, self._stack = self._stack, stack.pop_all()

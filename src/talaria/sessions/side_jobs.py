@@ -19,6 +19,11 @@ class SideJobs:
         self._lasting: set[asyncio.Task[None]] = set()
         self._resumable: dict[object, asyncio.Task[None]] = {}
 
+    @property
+    def busy(self) -> bool:
+        """Whether any of them goes on."""
+        return any(not task.done() for task in (*self._lasting, *self._resumable.values()))
+
     def start(self, job: Callable[[], Awaitable[None]]) -> None:
         """Begin something that is waited for a little at the end."""
         task = self._jobs.create_task(self._guarded(job))
