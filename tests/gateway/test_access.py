@@ -1,6 +1,7 @@
 """Who may speak, and who may use which commands."""
 
 import pytest
+from msgspec import structs
 from tests.gateway.arrivals import ANN, BEN, said
 
 from talaria.commands.command import Command, Errand
@@ -94,6 +95,13 @@ def test_nobody_in_particular_is_not_somebody() -> None:
     nobody = Sender("")
     assert isinstance(access().decide(said(nobody, chat="1"), False), Denied)
     assert access(Rules(chats=("telegram:-100",))).decide(said(nobody, chat="-100", kind="channel"), False) == Allowed()
+
+
+def test_a_secret_that_was_proved_lets_in_but_makes_nobody_an_owner_and_does_not_help_who_is_blocked() -> None:
+    vouched = structs.replace(PRIVATE, vouched=True)
+    assert access(Rules(pairing=False)).decide(vouched, False) == Allowed()
+    assert access(Rules(owners=("telegram:1",))).decide(vouched, False) == Allowed(owner=True)
+    assert isinstance(access(Rules(blocked=("telegram:1",))).decide(vouched, False), Denied)
 
 
 async def _nothing(errand: Errand) -> None:

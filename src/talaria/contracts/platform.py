@@ -62,7 +62,8 @@ class Incoming(Struct, frozen=True, kw_only=True):
     meant for us: a private chat, a mention, a reply to one of our messages. ``button`` is the value of a button that
     was pressed, ``reaction`` an emoji that was put on a message, with ``message_id`` the message that it hangs on.
     ``edited`` says that this is the new text of a message that was there before. ``formerly`` is the id that the chat
-    had until now: its conversations move along, and nothing else was said.
+    had until now: its conversations move along, and nothing else was said. ``vouched`` says that the sender proved to
+    have a secret which the owner gave out for this: whoever has it may speak, unless they are blocked.
     """
 
     external_id: str
@@ -79,6 +80,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     reaction: str = ""
     edited: bool = False
     formerly: str = ""
+    vouched: bool = False
 
 
 class Button(Struct, frozen=True):

@@ -139,13 +139,14 @@ class Unreachable(PlatformError):
 
 
 class SlowDown(PlatformError):
-    """The network asked us to wait for ``retry_after``."""
+    """The network asked us to wait for ``retry_after``; not ``everywhere`` means at this address alone."""
 
     public = "The chat network asked me to slow down."
 
-    def __init__(self, message: str, *, retry_after: timedelta) -> None:
+    def __init__(self, message: str, *, retry_after: timedelta, everywhere: bool = True) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.everywhere = everywhere
 
 
 class Rejected(PlatformError):

@@ -49,7 +49,7 @@ class Access:
             return Denied("blocked")
         if names & set(self._rules.owners):
             return Allowed(owner=True)
-        if paired or names & {*self._rules.allowed, *_full(incoming, network.allowed)}:
+        if paired or incoming.vouched or names & {*self._rules.allowed, *_full(incoming, network.allowed)}:
             return Allowed()
         if self._rules.everyone or network.everyone or self._is_open(incoming, network):
             return Allowed()

@@ -167,7 +167,8 @@ class Delivery:
         try:
             reference = await placing.place()
         except SlowDown as error:
-            self.gate.shut(error.retry_after)
+            if error.everywhere:
+                self.gate.shut(error.retry_after)
             await self._try_later(item, error.retry_after, str(error))
         except Rejected as error:
             await self._give_up(item, str(error))
