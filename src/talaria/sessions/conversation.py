@@ -13,17 +13,20 @@ from talaria.agent.conversation import said
 from talaria.agent.loop import Agent
 from talaria.agent.surroundings import Approver, Limits, Surroundings
 from talaria.contracts.follower import Ending, Follower
+from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.tool import Person, Workspace
-from talaria.core.events import TurnAnswered, TurnBegan, TurnEnd, TurnEvent
+from talaria.core.events import TurnAnswered, TurnBegan, TurnEnd, TurnEvent, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.core.session_context import SessionContext, bound
+from talaria.sessions.admitted import Unpack, leave_packed
 from talaria.sessions.context import turn_context
 from talaria.sessions.lane import LEASE, admit, arrival, work_off
 from talaria.sessions.side_jobs import SideJobs
 from talaria.sessions.turn_log import STEERING, StoredTurn
+from talaria.sessions.unpacking import Unpacking
 from talaria.sessions.worker import Worker
 
 _LAST_WORDS = 5.0
@@ -32,8 +35,8 @@ _LAST_WORDS = 5.0
 class Desk(Struct, frozen=True, kw_only=True):
     """Where the turns of a conversation take place, and under which limits.
 
-    ``beforehand`` runs before the first turn; ``followers`` hear of each turn that ends. ``context`` is what is known
-    of the place.
+    ``beforehand`` runs before the first turn, and before the first of another manner; ``followers`` hear of each turn
+    that ends. ``context`` is what is known of the place.
     """
 
     emit: Callable[[TurnEvent], None]
@@ -43,6 +46,7 @@ class Desk(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     budget: Budget = Unlimited()
     owner: str = ""
+    unpack: Unpack = leave_packed
     beforehand: Callable[[], Awaitable[None]] | None = None
     followers: tuple[Follower, ...] = ()
     mask: Callable[[str], str] = str
@@ -71,16 +75,29 @@ class Conversation:
         self._auxiliary = auxiliary
         self._titled = titled
         self._lane = Worker(self._work_off, jobs)
+        self._unpacking = Unpacking(desk.unpack)
         self._beside = SideJobs(session_id, jobs)
         self._begun = False
         self._steered = False
         self._turn: StoredTurn | None = None
+        self._hasty: int | None = None
         self._context = structs.replace(desk.context, session_id=session_id)
 
     @property
     def busy(self) -> bool:
         """Whether a turn is running, or about to."""
         return self._lane.busy
+
+    @property
+    def engaged(self) -> bool:
+        """Whether anything goes on: a turn, or what comes behind a reply."""
+        return self.busy or self._beside.busy
+
+    def ask_with(self, effort: Effort) -> None:
+        """Let the model think this much from the next call on."""
+        if effort != self._agent.manner.effort:
+            self._agent.manner = structs.replace(self._agent.manner, effort=effort)
+            self._begun = False
 
     async def close(self, patience: float = _LAST_WORDS) -> None:
         """End the running turn, to go on at the next start; wait a little for what goes on behind the last reply."""
@@ -123,10 +140,15 @@ class Conversation:
 
     def stop(self) -> bool:
         """Stop the running turn at once, and go on with what waits behind it; ``False`` when none is running."""
-        return self._lane.stop()
+        return self._unpacking.stop() or self._lane.stop()
 
     def interrupt(self, item: int) -> bool:
-        """Stop the running turn for something in the inbox, unless it is that very thing which it works off."""
+        """Stop the running turn for something in the inbox, unless it is that very thing which it works off.
+
+        Files that are being fetched are fetched first, so that they can be talked about.
+        """
+        if self._unpacking.busy:
+            self._hasty = item
         return self._turn is not None and item not in self._turn.items and self.stop()
 
     async def steer(self, message: Message, *, source: str, external_id: str) -> None:
@@ -158,7 +180,12 @@ class Conversation:
     async def _work_off(self) -> TurnEnd | None:
         with bound(self._context):
             return await work_off(
-                self._store, self.session_id, self._take_turn, lease=self._desk.lease, finishing=self._finish
+                self._store,
+                self.session_id,
+                self._take_turn,
+                lease=self._desk.lease,
+                finishing=self._finish,
+                unpack=self._unpacking.unpack,
             )
 
     def _finish(self, tx: Transaction, ending: Ending) -> None:
@@ -180,6 +207,11 @@ class Conversation:
             await self._desk.beforehand()
         self._begun = True
         self._desk.emit(TurnBegan(turn.turn_id, turn.route))
+        if self._unpacking.was_stopped(turn.items):
+            return await self._over_at_once(turn)
+        hasty, self._hasty = self._hasty, None
+        if hasty is not None and hasty not in turn.items:
+            self._lane.stop()
         try:
             end = await self._agent.take_turn(turn, self._surroundings(turn, context), self._desk.limits)
         except asyncio.CancelledError:
@@ -189,6 +221,13 @@ class Conversation:
         self.follow()
         if isinstance(end, TurnAnswered):
             self._beside.start(self._tend)
+        return end
+
+    async def _over_at_once(self, turn: StoredTurn) -> TurnEnd:
+        end = TurnStopped()
+        await turn.finish(end, None)
+        self._desk.emit(end)
+        self.follow()
         return end
 
     async def _follow(self, follower: Follower) -> None:

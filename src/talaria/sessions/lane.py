@@ -1,7 +1,7 @@
 """A conversation at work: what arrives for it is worked off one turn at a time, by one owner."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from talaria.core.errors import Refused
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId, is_gone, new_turn_id
 from talaria.core.messages import Message
+from talaria.sessions.admitted import Admitted, Packed, Unpack, leave_packed, read_admitted, read_message
 from talaria.sessions.company import accompanied
 from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
 from talaria.sessions.unbroken import unbroken
@@ -23,12 +24,6 @@ from talaria.sessions.unbroken import unbroken
 LEASE = timedelta(seconds=15)
 _AT_ONCE = 64
 TakeTurn = Callable[[StoredTurn], Coroutine[Any, Any, TurnEnd]]
-
-
-class Admitted(Message, frozen=True, kw_only=True):
-    """A message as it waits in the inbox; the transcript keeps all of it but the route."""
-
-    route: Route | None = None
 
 
 class Work(Struct, frozen=True):
@@ -39,9 +34,9 @@ class Work(Struct, frozen=True):
     route: Route | None = None
 
 
+Next = Work | Packed | None
+Ready = Mapping[int, Message]
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Message).decode
-_decode_admitted = msgspec.json.Decoder(Admitted).decode
 
 
 def arrival(
@@ -55,7 +50,7 @@ def arrival(
     route: Route | None = None,
 ) -> Arrival:
     """Return a message as something that arrives in the inbox of a conversation; replies follow its route."""
-    admitted = Admitted(**structs.asdict(message), route=route)
+    admitted = message if isinstance(message, Admitted) else Admitted(**structs.asdict(message), route=route)
     return Arrival(
         session_id=session_id,
         source=source,
@@ -78,20 +73,27 @@ async def work_off(
     take_turn: TakeTurn,
     lease: timedelta = LEASE,
     finishing: Finishing = nothing_more,
+    unpack: Unpack = leave_packed,
 ) -> TurnEnd | None:
     """Own the lane of a conversation until nothing waits in it, and return how the last turn ended.
 
     There is a turn for each message that waits, oldest first; one that an earlier owner left unfinished goes on
-    before them. ``finishing`` runs in the transaction that ends a turn. Raises `Refused` while another worker owns
-    the lane: that one works off what waits now. Raises `LeaseLost` as soon as another has taken it over.
+    before them. ``unpack`` fetches the files of a message before its turn begins. ``finishing`` runs in the transaction
+    that ends a turn. Raises `Refused` while another worker owns the lane: that one works off what waits now. Raises
+    `LeaseLost` as soon as another has taken it over.
     """
+    ready: dict[int, Message] = {}
     begun = store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
     claim, work = await unbroken(begun, undo=lambda begun: _release(store, begun[0]))
     end = None
     try:
         while work is not None:
-            end = await accompanied(take_turn(_log(store, claim, work, finishing)), _hold(store, claim, lease))
-            work = await store.write(lambda tx: _begin_or_release(tx, claim))
+            holding = _hold(store, claim, lease)
+            if isinstance(work, Packed):
+                ready[work.item] = await accompanied(unpack(work), holding)
+            else:
+                end = await accompanied(take_turn(_log(store, claim, work, finishing)), holding)
+            work = await store.write(lambda tx: _begin_or_release(tx, claim, ready))
     except BaseException:
         await asyncio.shield(_release(store, claim))
         raise
@@ -102,11 +104,11 @@ async def _release(store: Store, claim: SessionClaim) -> None:
     await store.write(lambda tx: tx.leases.release(claim.lease))
 
 
-def _claim_and_begin(tx: Transaction, session_id: SessionId, lease: timedelta) -> tuple[SessionClaim, Work | None]:
+def _claim_and_begin(tx: Transaction, session_id: SessionId, lease: timedelta) -> tuple[SessionClaim, Next]:
     claim = _claimed(tx, session_id, lease)
     if claim is None:
         raise Refused("This conversation is being worked on by another process. Wait for it, or stop it there.")
-    return claim, _begin_or_release(tx, claim)
+    return claim, _begin_or_release(tx, claim, {})
 
 
 def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
@@ -119,16 +121,19 @@ def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> Sessio
     return SessionClaim(session_id, taken) if taken else None
 
 
-def _begin_or_release(tx: Transaction, claim: SessionClaim) -> Work | None:
+def _begin_or_release(tx: Transaction, claim: SessionClaim, ready: Ready) -> Next:
     """Begin the next turn, or give the lane up: in one transaction, so that nothing arrives unseen in between."""
-    work = _begin(tx, claim)
+    work = _begin(tx, claim, ready)
     if work is None:
         tx.leases.release(claim.lease)
     return work
 
 
-def _begin(tx: Transaction, claim: SessionClaim) -> Work | None:
-    """Return the turn to take and what it works off: one that was cut off, else a new one for what waits."""
+def _begin(tx: Transaction, claim: SessionClaim, ready: Ready) -> Next:
+    """Return the turn to take and what it works off: one that was cut off, else a new one for what waits.
+
+    A message with files that is not among those that are ``ready`` goes on waiting, and is returned to be unpacked.
+    """
     for turn in tx.turns.find(claim.session_id, running=True):
         taken = [item for item in tx.inbox.unsettled(claim.session_id) if item.turn_id == turn.id]
         return _work(tx, claim.session_id, turn.id, taken)
@@ -136,13 +141,18 @@ def _begin(tx: Transaction, claim: SessionClaim) -> Work | None:
     items = tx.inbox.take(claim, turn_id)
     if not items:
         return None
+    for item in items:
+        admitted = read_admitted(item.payload)
+        if admitted.attachments and item.id not in ready:
+            tx.inbox.put_back(turn_id)
+            return Packed(claim.session_id, item.id, admitted)
     tx.turns.begin(claim.session_id, turn_id)
-    tx.messages.append(claim.session_id, [_decode(item.payload) for item in items])
+    tx.messages.append(claim.session_id, [ready.get(item.id) or read_message(item.payload) for item in items])
     return _work(tx, claim.session_id, turn_id, items)
 
 
 def _work(tx: Transaction, session_id: SessionId, turn_id: TurnId, items: Sequence[InboxItem]) -> Work:
-    routes = [_decode_admitted(item.payload).route for item in items]
+    routes = [read_admitted(item.payload).route for item in items]
     return Work(turn_id, tuple(item.id for item in items), next(filter(None, routes), None) or _home(tx, session_id))
 
 

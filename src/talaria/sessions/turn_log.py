@@ -1,6 +1,7 @@
 """The log of a turn in the store: every step fenced by the lease of its conversation."""
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import TypeVar
 
 import msgspec
@@ -9,7 +10,7 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.inbox import SessionClaim
+from talaria.contracts.stores.inbox import InboxItem, SessionClaim
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.turns import TurnState
 from talaria.contracts.turn_log import BegunCall, ModelStep
@@ -17,6 +18,7 @@ from talaria.core.addresses import Route
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import TurnId
 from talaria.core.messages import Message, ToolCall, ToolResult
+from talaria.sessions.admitted import read_admitted, read_message
 from talaria.sessions.unbroken import unbroken
 
 T = TypeVar("T")
@@ -39,7 +41,6 @@ class CallRecord(Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_call = msgspec.json.Decoder(CallRecord).decode
-_decode_message = msgspec.json.Decoder(Message).decode
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -119,13 +120,16 @@ class StoredTurn:
         await self._write(work)
 
     async def let_join(self) -> list[Message]:
-        """Make what was written to steer this turn a part of it, and return that."""
+        """Make what was written to steer this turn a part of it, and return that.
+
+        A message with files waits for its own turn, and so does what comes behind it.
+        """
         joined: list[Message] = []
 
         def work(tx: Transaction) -> None:
             waiting = [item for item in tx.inbox.unsettled(self.session_id) if item.state == "waiting"]
-            steering = [item for item in waiting if item.kind == STEERING]
-            joined[:] = [_decode_message(item.payload) for item in steering]
+            steering = [item for item in takewhile(_is_at_hand, waiting) if item.kind == STEERING]
+            joined[:] = [read_message(item.payload) for item in steering]
             tx.inbox.settle([item.id for item in steering])
             if joined:
                 tx.messages.append(self.session_id, joined)
@@ -157,6 +161,10 @@ class StoredTurn:
             tx.sessions.add_usage(self.session_id, step.usage)
             number = tx.turns.begin_step(self.turn_id, MODEL, step.model, "{}")
             tx.turns.end_step(self.turn_id, number, _encode(step).decode())
+
+
+def _is_at_hand(item: InboxItem) -> bool:
+    return not read_admitted(item.payload).attachments
 
 
 def _outcome(end: TurnEnd) -> tuple[TurnState, str]:
