@@ -10,13 +10,7 @@ from talaria.commands.words import split_words
 from talaria.contracts.tool import Workspace
 from talaria.core.errors import NotFound, Refused
 from talaria.core.messages import Image
-
-_BEGINNINGS = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-}
+from talaria.core.pictures import picture_type
 
 
 async def run(errand: Errand) -> None:
@@ -34,12 +28,9 @@ def media_type(file: Path) -> str | None:
     """Return what kind of picture a file is by its content; ``None`` for anything else."""
     try:
         with file.open("rb") as opened:
-            head = opened.read(16)
+            return picture_type(opened.read(16))
     except OSError as error:
         raise Refused(f"`{file}` cannot be read: {error.strerror}.") from error
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for beginning, kind in _BEGINNINGS.items() if head.startswith(beginning)), None)
 
 
 def _file(errand: Errand) -> Path:

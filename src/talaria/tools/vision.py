@@ -15,6 +15,7 @@ from talaria.contracts.provider import ModelReply, ModelRequest, Provider
 from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
 from talaria.core.errors import ProviderError, ToolFailed
 from talaria.core.messages import Image, Message, Text
+from talaria.core.pictures import picture_type
 from talaria.tools.web.client import WebClient
 
 SIZE_LIMIT = 5_000_000  # bytes; what the usual providers take
@@ -79,23 +80,12 @@ class Vision:
 
 
 def _image(picture: bytes) -> Image:
-    media_type = _media_type(picture)
+    media_type = picture_type(picture)
     if not media_type:
         raise ToolFailed("that is no picture (PNG, JPEG, GIF or WebP)")
     if len(picture) > SIZE_LIMIT:
         raise ToolFailed(f"the picture is larger than {SIZE_LIMIT:,} bytes; make it smaller first")
     return Image(f"data:{media_type};base64,{base64.b64encode(picture).decode()}", media_type)
-
-
-def _media_type(picture: bytes) -> str:
-    """Return what the first bytes say it is; nothing that is not a picture is ever sent away."""
-    if picture.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if picture.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if picture.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if picture[:4] == b"RIFF" and picture[8:12] == b"WEBP" else ""
 
 
 def _from_file(path: Path) -> bytes:

@@ -1,11 +1,5 @@
 """What a file is that is no text, told by its first bytes."""
 
-IMAGES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-}
 _OTHERS = {
     b"%PDF-": "a PDF document",
     b"PK\x03\x04": "a ZIP archive or an office document",
@@ -19,13 +13,6 @@ _OTHERS = {
     b"ID3": "MP3 sound",
     b"RIFF": "RIFF sound or video",
 }
-
-
-def image_type(beginning: bytes) -> str | None:
-    """Return the media type of a picture that models take, else ``None``."""
-    if beginning.startswith(b"RIFF") and beginning[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media for magic, media in IMAGES.items() if beginning.startswith(magic)), None)
 
 
 def kind_in_words(beginning: bytes) -> str:

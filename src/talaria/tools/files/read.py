@@ -11,8 +11,9 @@ from msgspec import Meta, Struct
 from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.messages import Image
+from talaria.core.pictures import picture_type
 from talaria.tools.files.documents import failing, is_binary, require_file
-from talaria.tools.files.kinds import image_type, kind_in_words
+from talaria.tools.files.kinds import kind_in_words
 
 _MOST_TEXT = 40_000
 _LONGEST_LINE = 2_000
@@ -53,7 +54,7 @@ def _read(path: Path, wanted: ReadFileArguments) -> ToolOutput:
         size = require_file(path).st_size
         with path.open("rb") as file:
             beginning = file.read(_SNIFFED)
-            media = image_type(beginning)
+            media = picture_type(beginning)
             if media:
                 return _image(path, size, media)
             if is_binary(beginning):
