@@ -3,7 +3,7 @@
 from talaria.contracts.store import Database
 from talaria.core.addresses import Address
 from talaria.gateway.identity import People, known_ids, learn_same, same_place
-from talaria.gateway.session_keys import build_session_key
+from talaria.sessions.session_keys import build_session_key
 from talaria.settings.chats import Person
 
 PHONE, LID = "491701234567", "881122@lid"

@@ -6,8 +6,8 @@ from tests.gateway.small_gateway import SmallGateway, served
 
 from talaria.contracts.platform import Abilities
 from talaria.core.addresses import Address
-from talaria.gateway.session_keys import build_session_key
 from talaria.sessions.preferences import Preferences, write_preferences
+from talaria.sessions.session_keys import build_session_key
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 

@@ -12,9 +12,9 @@ from talaria.core.ids import SessionId
 from talaria.gateway.access import Access, Allowed, Denied
 from talaria.gateway.identity import known_ids, same_place
 from talaria.gateway.reset import policy_of, reset_due, reset_words
-from talaria.gateway.session_keys import belonging, build_session_key, is_shared, place_of
 from talaria.sessions.channels import note_channel
 from talaria.sessions.pairing import code_words, offer_code
+from talaria.sessions.session_keys import belonging, build_session_key, is_shared, place_of
 from talaria.settings.chats import ChatNetwork
 from talaria.settings.model import Settings
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from talaria.core.addresses import Address, ChatType
-from talaria.gateway.session_keys import Belonging, belonging, build_session_key, is_shared
+from talaria.sessions.session_keys import Belonging, belonging, build_session_key, is_shared
 
 FAMILY = Address("telegram", "-100", "group", user_id="42")
 TOPIC = Address("telegram", "-100", "thread", "7", "42")
