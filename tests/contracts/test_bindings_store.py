@@ -43,6 +43,14 @@ def test_a_session_lists_its_places_last_bound_first(mine: Transaction, clock: S
     assert [binding.key for binding in mine.bindings.of_session(ONE)] == ["b", "c", "a"]
 
 
+def test_places_are_found_by_how_their_keys_begin(mine: Transaction, clock: SettableClock) -> None:
+    for key in ("chat:1:ann", "chat:1:bob", "chat:10:ann", "chat%1:ann"):
+        mine.bindings.bind(key, ONE, HOME)
+        clock.advance(timedelta(seconds=1))
+    assert [binding.key for binding in mine.bindings.under("chat:1:")] == ["chat:1:bob", "chat:1:ann"]
+    assert mine.bindings.under("other") == []
+
+
 def test_a_place_can_be_parted_from_its_session(mine: Transaction) -> None:
     mine.bindings.bind("key", ONE, HOME)
     assert mine.bindings.unbind("key")

@@ -30,5 +30,8 @@ class Bindings(Protocol):
     def of_session(self, session_id: SessionId) -> list[Binding]:
         """Return every place of a conversation, last bound first."""
 
+    def under(self, prefix: str) -> list[Binding]:
+        """Return every place whose key begins so, last bound first."""
+
     def unbind(self, key: str) -> bool:
         """Part a place from its conversation."""

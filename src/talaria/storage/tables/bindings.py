@@ -42,6 +42,15 @@ class BindingsTable:
         )
         return [_binding(row) for row in rows]
 
+    def under(self, prefix: str) -> list[Binding]:
+        """Return every place whose key begins so, last bound first."""
+        rows = self._sql.rows(
+            "SELECT key, session_id, address, bound_at FROM bindings WHERE substr(key, 1, ?) = ?"
+            " ORDER BY bound_at DESC, key",
+            (len(prefix), prefix),
+        )
+        return [_binding(row) for row in rows]
+
     def unbind(self, key: str) -> bool:
         """Part a place from its conversation."""
         return self._sql.count("DELETE FROM bindings WHERE key = ?", (key,)) > 0
