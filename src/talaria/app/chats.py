@@ -303,9 +303,10 @@ async def _desk(
 
 
 def _followed(desk: Desk, bench: Workbench, wish: ChatWish, auxiliary: Auxiliary) -> Desk:
-    """Return the desk with all who hear of turns."""
+    """Return the desk with all who hear of turns, and with who fetches files."""
     return structs.replace(
         desk,
+        unpack=wish.unpack,
         followers=(*desk.followers, *wish.followers, goal_follower(bench, desk, auxiliary, lasting=wish.lasting)),
     )
 

@@ -39,6 +39,7 @@ from talaria.tools.web.engines import DuckDuckGo, SearXng
 from talaria.tools.web.fetch import WebFetch
 from talaria.tools.web.search import WebSearch
 
+OTHERS = "mcp"  # the group of all tools that are not ours
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -53,6 +54,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     """What tools are made of; ``closing`` takes what has to be let go of in the end.
 
     ``past`` are the conversations from which this one branched off. ``processes`` outlast the tools, if they are given.
+    ``guest`` says that the conversation is not one of the agent's owner.
     """
 
     settings: Settings
@@ -66,6 +68,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     model: ModelInfo
     past: tuple[SessionId, ...] = ()
     processes: Processes | None = None
+    guest: bool = False
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
@@ -79,8 +82,9 @@ class Workbench(Struct, frozen=True, kw_only=True):
 
     @property
     def output_places(self) -> tuple[Path, ...]:
-        """The folders of outputs that are mentioned in the conversation."""
-        return tuple(map(self.outputs.place, (self.session_id, *self.past)))
+        """The folders of outputs, and of files that people sent, that are mentioned in the conversation."""
+        sessions = (self.session_id, *self.past)
+        return (*map(self.outputs.place, sessions), *(self.profile.media_folder / one for one in sessions))
 
     @property
     def memory_folder(self) -> Path:
@@ -94,7 +98,19 @@ def make_tools(bench: Workbench) -> list[Tool]:
         return []
     wanted = bench.settings.tools
     made = [tool for name in toolsets_on(bench.settings, bench.surface) for tool in TOOLSETS[name].make(bench)]
-    return [tool for tool in made if tool.name not in wanted.disabled]
+    return [tool for tool in made if tool.name not in wanted.disabled and may_use(bench, tool.name)]
+
+
+def may_use(bench: Workbench, name: str) -> bool:
+    """Tell whether a tool is for whoever the conversation belongs to."""
+    return not bench.guest or for_guests(bench.settings, name)
+
+
+def for_guests(settings: Settings, name: str) -> bool:
+    """Tell whether a tool is there for others than the owner: by its own name, or that of its group."""
+    allowed = settings.access.guest_tools
+    groups = [group for group, toolset in TOOLSETS.items() if name in {cast("Tool", kind).name for kind in toolset.kinds}]
+    return name in allowed or any(group in allowed for group in groups or [OTHERS])
 
 
 def toolsets_on(settings: Settings, surface: str) -> tuple[str, ...]:

@@ -81,7 +81,8 @@ def put_continuation(
 ) -> None:
     """Put the next step into the inbox, behind all that people have said; once only for each ``behind``."""
     message = Message(role="user", parts=(Text(continuation(state, reason)),), at=now, author=KIND)
-    step = arrival(session_id, KIND, f"{state.id}:{behind}", message, kind=KIND, priority=BEHIND_PEOPLE)
+    came = arrival(session_id, KIND, f"{state.id}:{behind}", message, kind=KIND)
+    step = structs.replace(came, priority=BEHIND_PEOPLE)
     tx.inbox.add(step)
 
 

@@ -19,6 +19,7 @@ from talaria.settings.checks import (
     mask_password,
     name_models,
 )
+from talaria.settings.media import Media
 
 TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision")
 _SOME_TOOLSETS = {
@@ -437,6 +438,7 @@ class Settings(Section, frozen=True):
     agent: Agent = Agent()
     goals: Goals = Goals()
     gateway: Gateway = Gateway()
+    media: Media = Media()
     budget: Budget = Budget()
     tools: Tools = Tools()
     surfaces: dict[str, Surface] = {}

@@ -66,6 +66,11 @@ class Profile(Struct, frozen=True):
         return self.folder / "outputs"
 
     @property
+    def media_folder(self) -> Path:
+        """Where files are kept that people sent, in a folder for each conversation."""
+        return self.folder / "media"
+
+    @property
     def exists(self) -> bool:
         """Whether anything was written to this profile yet."""
         return self.folder.is_dir()
