@@ -3,7 +3,7 @@
 from msgspec import Struct, structs
 
 from talaria.contracts.platform import Incoming
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, ChatType
 
 
 class Belonging(Struct, frozen=True):
@@ -27,16 +27,19 @@ def build_session_key(
     and %3A.
     """
     place = _settled(source)
-    parts = [place.platform, place.chat_type, place.chat_id]
-    if place.thread_id:
-        parts.append(place.thread_id)
+    parts = [place.thread_id] if place.thread_id else []
     if not is_shared(
         source,
         group_sessions_per_user=group_sessions_per_user,
         thread_sessions_per_user=thread_sessions_per_user,
     ):
         parts += [] if place.chat_type == "private" else [place.user_id]
-    return ":".join(["agent:main", *map(_escaped, parts)])
+    return ":".join([build_key_stem(place.platform, place.chat_type, place.chat_id), *map(_escaped, parts)])
+
+
+def build_key_stem(platform: str, chat_type: ChatType, chat_id: str) -> str:
+    """Return what the keys of all places in a chat begin with; behind it one ends, or a colon follows."""
+    return ":".join(["agent:main", *map(_escaped, (platform, chat_type, chat_id))])
 
 
 def is_shared(source: Address, *, group_sessions_per_user: bool = True, thread_sessions_per_user: bool = False) -> bool:
