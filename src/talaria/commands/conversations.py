@@ -13,6 +13,7 @@ from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.wording import ago, counted
 from talaria.sessions.branching import exchanges
 from talaria.sessions.naming import opening
+from talaria.sessions.transcripts import is_mirrored
 
 _SPARE = 20
 _LOOKED_BACK = 60
@@ -84,9 +85,11 @@ def last_exchange(messages: Sequence[StoredMessage]) -> str:
         return ""
     said = begun[-1].message
     quoted = readable(said, _LONGEST_RECALLED).replace("\n", "\n> ")
-    answers = [one.message for one in messages if one.seq > begun[-1].seq and one.message.role == "assistant"]
+    since = [one.message for one in messages if one.seq > begun[-1].seq and one.message.role == "assistant"]
+    answers = [message for message in since if not is_mirrored(message)]
     answer = readable(answers[-1], _LONGEST_RECALLED) if answers else "*(not answered yet)*"
-    return f"> **{plain(said.author) or 'You'}:** {quoted}\n\n{answer}"
+    sent = [f"**{plain(one.author)}:** {readable(one, _LONGEST_RECALLED)}" for one in since if is_mirrored(one)]
+    return "\n\n".join([f"> **{plain(said.author) or 'You'}:** {quoted}", answer, *sent])
 
 
 def recall(tx: Transaction, session: Session) -> str:

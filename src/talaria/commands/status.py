@@ -14,6 +14,7 @@ from talaria.core.wording import counted, money
 from talaria.goals.keeping import read_goal
 from talaria.goals.prompts import standing
 from talaria.sessions.homes import gateway_alive
+from talaria.sessions.lane import MIRROR
 from talaria.sessions.summaries import kept_summary
 from talaria.sessions.trace import read_turn
 from talaria.sessions.transcripts import code
@@ -30,7 +31,8 @@ def _facts(tx: Transaction, errand: Errand) -> Iterator[tuple[str, str]]:
     session = tx.sessions.get(seat.session_id)
     if session is None:
         raise NotFound("This conversation is not there any more.")
-    waiting = [item for item in tx.inbox.unsettled(session.id) if item.state == "waiting"]
+    unsettled = tx.inbox.unsettled(session.id)
+    waiting = [item for item in unsettled if item.state == "waiting" and item.kind != MIRROR]
     yield "Conversation: ", f"**{plain(name_of(tx, session))}**, `{session.id}`, {_length(session)}"
     yield "Branch of: ", _parent(tx, session)
     yield "Model: ", f"{code(chat.model)}, {_context(tx, session.id, chat.info.context_limit)}"

@@ -22,6 +22,7 @@ from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
 from talaria.sessions.unbroken import unbroken
 
 LEASE = timedelta(seconds=15)
+MIRROR = "mirror"
 _AT_ONCE = 64
 TakeTurn = Callable[[StoredTurn], Coroutine[Any, Any, TurnEnd]]
 
@@ -65,6 +66,26 @@ async def admit(store: Store, session_id: SessionId, source: str, external_id: s
     """Put a message in the inbox of a conversation; ``False`` for one that came before."""
     came = arrival(session_id, source, external_id, message)
     return await store.write(lambda tx: tx.inbox.add(came)) is not None
+
+
+def record_mirrored(tx: Transaction, session_id: SessionId) -> None:
+    """Bring what was sent here from elsewhere into the transcript, unless somebody works on this conversation.
+
+    Whoever does, or goes on with a turn that was cut off, brings it there behind that turn.
+    """
+    if tx.turns.find(session_id, running=True, limit=1):
+        return
+    claim = _claimed(tx, session_id, LEASE)
+    if claim is not None:
+        _record_mirrored(tx, session_id)
+        tx.leases.release(claim.lease)
+
+
+def _record_mirrored(tx: Transaction, session_id: SessionId) -> None:
+    mirrored = [item for item in tx.inbox.unsettled(session_id) if item.kind == MIRROR]
+    if mirrored:
+        tx.messages.append(session_id, [read_message(item.payload) for item in mirrored])
+        tx.inbox.settle([item.id for item in mirrored])
 
 
 async def work_off(
@@ -132,11 +153,13 @@ def _begin_or_release(tx: Transaction, claim: SessionClaim, ready: Ready) -> Nex
 def _begin(tx: Transaction, claim: SessionClaim, ready: Ready) -> Next:
     """Return the turn to take and what it works off: one that was cut off, else a new one for what waits.
 
+    What was sent here from elsewhere stands in the transcript before a new turn begins, and begins none itself.
     A message with files that is not among those that are ``ready`` goes on waiting, and is returned to be unpacked.
     """
     for turn in tx.turns.find(claim.session_id, running=True):
         taken = [item for item in tx.inbox.unsettled(claim.session_id) if item.turn_id == turn.id]
         return _work(tx, claim.session_id, turn.id, taken)
+    _record_mirrored(tx, claim.session_id)
     turn_id = new_turn_id()
     items = tx.inbox.take(claim, turn_id)
     if not items:

@@ -32,10 +32,12 @@ def queue_reply(
     )
 
 
-def queue_notice(tx: Transaction, session_id: SessionId, address: Address, content: Content, key: str = "") -> None:
-    """Queue something that is not the reply of a turn: what a command shows, a question, news."""
+def queue_notice(
+    tx: Transaction, session_id: SessionId, address: Address, content: Content, key: str = ""
+) -> OutboxItem | None:
+    """Queue something that is not the reply of a turn: what a command shows, a question, news; once for each key."""
     outgoing = Outgoing(key=key or new_id(), session_id=session_id, address=address, payload=_encode(content).decode())
-    tx.outbox.add(outgoing)
+    return tx.outbox.add(outgoing)
 
 
 def read_content(payload: str) -> Content:

@@ -51,6 +51,11 @@ class MessageLine(Struct, frozen=True, tag="message"):
     message: Message
 
 
+def is_mirrored(message: Message) -> bool:
+    """Tell whether this was sent into its conversation from elsewhere; the agent's other words name no author."""
+    return message.role == "assistant" and bool(message.author)
+
+
 def to_json(transcript: Transcript, _zone: tzinfo | None = None) -> str:
     """Return one JSON object; decoded as a `Transcript` it is equal to what it was made from."""
     return harmless_json(msgspec.json.format(msgspec.json.encode(transcript), indent=2).decode()) + "\n"

@@ -9,6 +9,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.turn_log import ModelStep
 from talaria.core.ids import SessionId
 from talaria.goals.status import goal_mark
+from talaria.sessions.lane import MIRROR
 from talaria.sessions.turn_log import MODEL
 
 _FULL = 80
@@ -38,7 +39,8 @@ class Situation(Struct, frozen=True, kw_only=True):
 def read_situation(tx: Transaction, session_id: SessionId) -> Situation:
     """Return what the store knows of it; the rest is known by whoever follows the events."""
     session = tx.sessions.get(session_id)
-    waiting = [item for item in tx.inbox.unsettled(session_id) if item.state == "waiting"]
+    unsettled = tx.inbox.unsettled(session_id)
+    waiting = [item for item in unsettled if item.state == "waiting" and item.kind != MIRROR]
     return Situation(
         session_id=session_id,
         context=_last_context(tx, session_id),

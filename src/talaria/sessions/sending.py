@@ -1,0 +1,108 @@
+"""What is said in a chat from elsewhere: to its people through the outbox, and to the agent there in its transcript."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct, structs
+
+from talaria.contracts.platform import Content
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.core.messages import Message, Text
+from talaria.sessions.lane import MIRROR, arrival, record_mirrored
+from talaria.sessions.outgoing import queue_notice
+from talaria.sessions.session_keys import belonging, build_session_key
+from talaria.sessions.transcripts import is_mirrored
+
+_MOMENT = timedelta(seconds=5)
+_MOST_TOLD = 50
+_NEWS = 10
+
+
+class Letter(Struct, frozen=True, kw_only=True):
+    """Something to be said at a place by somebody who is not there.
+
+    ``key`` is its identity: the same one again is the same letter. ``source`` says in a word or two where it comes
+    from, ``sender`` is the conversation that it comes from, if it is one: that knows of it already.
+    """
+
+    key: str
+    address: Address
+    content: Content
+    source: str
+    at: datetime
+    sender: SessionId | None = None
+
+
+def send_letter(tx: Transaction, letter: Letter) -> bool:
+    """Queue it, and record it in the conversations at that place; ``False`` for one that was sent before."""
+    place = structs.replace(letter.address, user_id="")
+    told = _conversations(tx, place)
+    if queue_notice(tx, told[0], place, letter.content, letter.key) is None:
+        return False
+    for session_id in told:
+        if session_id != letter.sender:
+            came = arrival(session_id, MIRROR, f"{letter.key}:{session_id}", _as_said(letter), kind=MIRROR)
+            tx.inbox.add(came)
+            record_mirrored(tx, session_id)
+    return True
+
+
+def welcome(tx: Transaction, session: Session, place: Address, owner: str) -> None:
+    """Make a conversation that was begun for a letter the one of whoever speaks there first."""
+    if session.owner == _nobody(place) and owner != session.owner:
+        tx.sessions.update(session.id, SessionChanges(owner=owner))
+
+
+def tell_news(tx: Transaction, session_id: SessionId, place: Address) -> None:
+    """Let a conversation that begins know what was sent to its place before, when it was not there to be told."""
+    board = tx.bindings.get(build_session_key(structs.replace(place, user_id="")))
+    if board is None or board.session_id == session_id:
+        return
+    last = [stored.message for stored in tx.messages.last(board.session_id, _NEWS)]
+    news = [message for message in last if is_mirrored(message)]
+    if news:
+        tx.messages.append(session_id, news)
+
+
+def _conversations(tx: Transaction, place: Address) -> Sequence[SessionId]:
+    """Return the conversations of a place: that of all, begun where there is none, then those of its people."""
+    key = build_session_key(place)
+    people = [] if place.chat_type == "private" else tx.bindings.under(f"{key}:")[:_MOST_TOLD]
+    return list(dict.fromkeys([_conversation(tx, key, place), *(one.session_id for one in people)]))
+
+
+def _conversation(tx: Transaction, key: str, place: Address) -> SessionId:
+    found = _bound(tx, key)
+    if found is None:
+        # Whoever else begins one here waits at this row until this is committed, and then finds it.
+        lock = tx.leases.acquire(f"place:{key}", _MOMENT)
+        found = _bound(tx, key) or _begin(tx, key, place)
+        if lock is not None:
+            tx.leases.release(lock)
+    return found
+
+
+def _bound(tx: Transaction, key: str) -> SessionId | None:
+    binding = tx.bindings.get(key)
+    return binding.session_id if binding and tx.sessions.get(binding.session_id) else None
+
+
+def _begin(tx: Transaction, key: str, place: Address) -> SessionId:
+    whose = belonging(place, "", shared=True)
+    made = tx.sessions.create(NewSession(source=place.platform, owner=whose.owner, audience=whose.audience))
+    tx.bindings.bind(key, made.id, place)
+    return made.id
+
+
+def _nobody(place: Address) -> str:
+    """Return whose a conversation is in which nobody has spoken yet: nobody's memory is open to it."""
+    return belonging(place, "", shared=True).owner
+
+
+def _as_said(letter: Letter) -> Message:
+    files = [Text(f"[sent {getattr(file, 'name', '') or 'a picture'}]") for file in letter.content.files]
+    words = [Text(letter.content.text)] if letter.content.text else []
+    return Message(role="assistant", parts=(*words, *files), at=letter.at, author=f"Agent, from {letter.source}")
