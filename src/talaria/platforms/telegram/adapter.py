@@ -12,6 +12,7 @@ from telegram import BotCommand
 from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected
+from talaria.platforms.telegram.albums import Album, MemoryShelf, Shelf
 from talaria.platforms.telegram.calls import Calls
 from talaria.platforms.telegram.downloads import DOWNLOAD_LIMIT, save
 from talaria.platforms.telegram.incoming import Account, Arrival, read_updates
@@ -40,16 +41,19 @@ log = logging.getLogger(__name__)
 
 
 class Telegram:
-    """One bot; ``commands`` are the names and help of what its menu offers.
+    """One bot; ``commands`` are the names and help of what its menu offers, ``shelf`` keeps what came of an album.
 
     Messages can be sent whether it is connected or not. Whoever made it closes it.
     """
 
-    def __init__(self, settings: TelegramSettings, commands: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, settings: TelegramSettings, commands: Sequence[tuple[str, str]] = (), shelf: Shelf | None = None
+    ) -> None:
         self.name = settings.name
         self.abilities = _ABILITIES
         self._settings = settings
         self._commands = menu(commands)
+        self._shelf = shelf or MemoryShelf()
         self._calls = Calls(settings)
         self._posting = Posting(self._calls, settings)
 
@@ -66,7 +70,7 @@ class Telegram:
             finally:
                 await polling.part()
         else:
-            hook = Hook(self._calls, self._settings.webhook, self._settings.token)
+            hook = Hook(self._calls, self._settings.webhook, self._settings)
             async with hook.serve(), aclosing(self._handed(hook, account)) as arrivals:
                 yield arrivals
 
@@ -118,7 +122,7 @@ class Telegram:
         if self._commands:
             entries = [BotCommand(one.name, one.help) for one in self._commands]
             await self._try(self._calls.bot.set_my_commands(entries))
-        return Account(self.name, me.id, me.username or "", self._settings.group_mode)
+        return Account(self.name, me.id, me.username or "", self._settings.group_mode, self._posting.posted)
 
     async def _polled(self, polling: Polling, account: Account) -> AsyncGenerator[Incoming, None]:
         async with aclosing(polling.batches()) as batches:
@@ -130,13 +134,26 @@ class Telegram:
                     polling.confirm(arrival.last_update)
 
     async def _handed(self, hook: Hook, account: Account) -> AsyncGenerator[Incoming, None]:
-        async with aclosing(hook.updates()) as updates:
-            async for handed in updates:
-                for arrival in read_updates([handed.update], account):
+        album = Album(self._shelf)
+        await album.load()
+        while True:
+            # Telegram hands over the next part when it knows that it got rid of the one before.
+            handed = await hook.following(self._settings.album_pause if album.parts else None)
+            try:
+                if handed is not None and album.goes_on(handed.update):
+                    await album.add(handed.update)
+                    handed.settle(taken=True)
+                    continue
+                for arrival in read_updates([*album.parts, *([handed.update] if handed else [])], account):
                     if arrival.incoming is not None:
                         await self._answer_callback(arrival)
                         yield arrival.incoming
-                handed.settle(taken=True)
+                    await album.taken(arrival.last_update)
+                if handed is not None:
+                    handed.settle(taken=True)
+            finally:
+                if handed is not None:
+                    handed.settle(taken=False)
 
     async def _answer_callback(self, arrival: Arrival) -> None:
         """Let the button stop turning."""

@@ -1,12 +1,21 @@
 """From Telegram's updates to our vocabulary."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
 from msgspec import Struct, structs
-from telegram import CallbackQuery, Chat, Message, MessageEntity, Update, User
+from telegram import (
+    CallbackQuery,
+    Chat,
+    Message,
+    MessageEntity,
+    MessageReactionUpdated,
+    ReactionTypeEmoji,
+    Update,
+    User,
+)
 
 from talaria.contracts.platform import Incoming, Sender
 from talaria.core.addresses import Address, ChatType
@@ -14,7 +23,14 @@ from talaria.platforms.telegram.attachments import attachments_of, words_for
 from talaria.platforms.telegram.quoting import as_markdown, cut
 from talaria.platforms.telegram.settings import GroupMode
 
-ALLOWED_UPDATES = ["message", "edited_message", "channel_post", "edited_channel_post", "callback_query"]
+ALLOWED_UPDATES = [
+    "message",
+    "edited_message",
+    "channel_post",
+    "edited_channel_post",
+    "callback_query",
+    "message_reaction",
+]
 
 _CHAT_TYPES: dict[str, ChatType] = {
     "private": "private",
@@ -26,12 +42,13 @@ _BEHIND_A_NAME = re.compile(r"^[\s,:;]+")
 
 
 class Account(Struct, frozen=True):
-    """Whom the updates are for."""
+    """Whom the updates are for; ``posted`` has the topics of those of our messages that are known, by chat and id."""
 
     platform: str
     user_id: int
     username: str
     group_mode: GroupMode = "reply"
+    posted: Mapping[tuple[str, str], str] = {}
 
 
 class Arrival(Struct, frozen=True):
@@ -64,8 +81,12 @@ def read_update(update: Update, account: Account) -> Incoming | None:
     """Translate one update; ``None`` where nobody did anything that concerns us."""
     if update.callback_query is not None:
         return _read_callback(update.update_id, update.callback_query, account)
+    if update.message_reaction is not None:
+        return _read_reaction(update.update_id, update.message_reaction, account)
     message = update.message or update.channel_post
     edited = update.edited_message or update.edited_channel_post
+    if message is not None and (message.migrate_to_chat_id or message.migrate_from_chat_id):
+        return _read_move(update.update_id, message, account)
     if message is not None:
         return _read_message(update.update_id, message, account)
     if edited is not None:
@@ -104,6 +125,44 @@ def _read_callback(update_id: int, query: CallbackQuery, account: Account) -> In
     )
 
 
+def _read_reaction(update_id: int, changed: MessageReactionUpdated, account: Account) -> Incoming | None:
+    """Return the mark that was put on a message; Telegram says neither whose that is nor in which topic it stands."""
+    before = {one.emoji for one in changed.old_reaction if isinstance(one, ReactionTypeEmoji)}
+    now = [one.emoji for one in changed.new_reaction if isinstance(one, ReactionTypeEmoji)]
+    added = [emoji for emoji in now if emoji not in before]
+    sender = _person(changed.user) if changed.user else None
+    if changed.actor_chat is not None:
+        sender = Sender(str(changed.actor_chat.id), _chat_name(changed.actor_chat))
+    if not added or sender is None:
+        return None
+    chat, message_id = changed.chat, str(changed.message_id)
+    topic = account.posted.get((str(chat.id), message_id))
+    return Incoming(
+        external_id=f"{update_id}:{chat.id}:{message_id}",
+        address=_place(chat, topic or "", account),
+        sender=sender,
+        at=changed.date,
+        message_id=message_id,
+        chat_name=_chat_name(chat),
+        addressed=topic is not None or chat.type == "private" or account.group_mode == "free",
+        reaction=added[-1],
+    )
+
+
+def _read_move(update_id: int, message: Message, account: Account) -> Incoming:
+    """Return that a group has another id now: it is told of in both, the one before and the one from now on."""
+    before = str(message.migrate_from_chat_id or message.chat.id)
+    return Incoming(
+        external_id=f"{update_id}:{message.chat.id}:{message.message_id}",
+        address=Address(account.platform, str(message.migrate_to_chat_id or message.chat.id), "group"),
+        sender=Sender(before, _chat_name(message.chat)),
+        at=message.date,
+        chat_name=_chat_name(message.chat),
+        addressed=False,
+        formerly=before,
+    )
+
+
 def _read_message(update_id: int, message: Message, account: Account) -> Incoming | None:
     sender = _sender(message)
     attachments = attachments_of(message)
@@ -127,9 +186,13 @@ def _read_message(update_id: int, message: Message, account: Account) -> Incomin
 
 
 def _address(chat: Chat, message: Message | None, account: Account) -> Address:
-    """Return where a message stands. A topic in a group is a place of its own; one in a private chat stays private."""
-    chat_type = _CHAT_TYPES.get(chat.type, "group")
     topic = str(message.message_thread_id) if message and message.is_topic_message else ""
+    return _place(chat, topic, account)
+
+
+def _place(chat: Chat, topic: str, account: Account) -> Address:
+    """Return a place in a chat. A topic in a group is a place of its own; one in a private chat stays private."""
+    chat_type = _CHAT_TYPES.get(chat.type, "group")
     if topic and chat_type == "group":
         chat_type = "thread"
     return Address(account.platform, str(chat.id), chat_type, topic)

@@ -5,6 +5,7 @@ import msgspec
 from talaria.contracts.platform import Platform, PlatformAccount
 from talaria.core.errors import Refused
 from talaria.platforms.telegram.adapter import Telegram
+from talaria.platforms.telegram.albums import StoreShelf
 from talaria.platforms.telegram.settings import TelegramSettings, Webhook
 
 _WEBHOOK = "webhook_"
@@ -24,6 +25,7 @@ def open_platform(account: PlatformAccount) -> Platform:
         hook = msgspec.convert(webhook, Webhook, strict=False) if webhook else None
     except msgspec.ValidationError as error:
         raise Refused(f"An option of platforms.{account.name} is wrong: {error}.") from error
-    platform = Telegram(msgspec.structs.replace(settings, webhook=hook), account.commands)
+    shelf = StoreShelf(account.store, account.name)
+    platform = Telegram(msgspec.structs.replace(settings, webhook=hook), account.commands, shelf)
     account.closing.push_async_callback(platform.close)
     return platform

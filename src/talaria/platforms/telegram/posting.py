@@ -32,6 +32,7 @@ from talaria.platforms.telegram.settings import TelegramSettings
 
 _T = TypeVar("_T")
 _NO_TEXT = Formatted("")
+_KNOWN = 2000
 
 
 class _Upload(Struct, frozen=True):
@@ -60,11 +61,12 @@ class _Place(Struct, frozen=True):
 
 
 class Posting:
-    """What a bot writes."""
+    """What a bot writes; ``posted`` has the topics of its latest messages, by chat and id."""
 
     def __init__(self, calls: Calls, settings: TelegramSettings) -> None:
         self._calls = calls
         self._settings = settings
+        self.posted: dict[tuple[str, str], str] = {}
 
     async def send(self, to: Address, content: Content) -> MessageRef:
         """Post a text, or a file with a short text below; further files follow in messages of their own.
@@ -84,7 +86,9 @@ class Posting:
         place = _Place(structs.replace(to, chat_id=str(first.chat.id)))
         for upload in uploads:
             await self._send_file(place, upload, _NO_TEXT, None)
-        return MessageRef(place.address, str(first.message_id))
+        ref = MessageRef(place.address, str(first.message_id))
+        self._remember(ref)
+        return ref
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
         """Replace a text, or the caption of a file."""
@@ -132,6 +136,11 @@ class Posting:
             await self._calls.ask_openly(self._calls.bot.set_message_reaction(chat, message, last))
         except Refusal as refusal:
             raise our_error(refusal) from refusal
+
+    def _remember(self, ref: MessageRef) -> None:
+        self.posted[ref.address.chat_id, ref.message_id] = ref.address.thread_id
+        if len(self.posted) > _KNOWN:
+            del self.posted[next(iter(self.posted))]
 
     async def _send_text(self, place: _Place, formatted: Formatted, keyboard: InlineKeyboardMarkup | None) -> Message:
         def post(chat: str) -> Awaitable[Message]:

@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from hashlib import sha256
@@ -18,12 +18,11 @@ from telegram import Update
 from talaria.core.errors import Unreachable
 from talaria.platforms.telegram.calls import Calls, read_raw
 from talaria.platforms.telegram.incoming import ALLOWED_UPDATES
-from talaria.platforms.telegram.settings import Webhook
+from talaria.platforms.telegram.settings import TelegramSettings, Webhook
 
 _HEADER = "X-Telegram-Bot-Api-Secret-Token"
 _LARGEST = 4 * 1024 * 1024
 _TAKEN_WITHIN = 25.0
-_LOOK_AFTER = timedelta(seconds=60)
 _STEPS_OF_ACCEPTING = 5
 
 
@@ -40,12 +39,13 @@ class Handed(Struct, frozen=True):
 
 
 class Hook:
-    """The server that Telegram calls."""
+    """The server that Telegram calls; where it is quiet, Telegram is asked whether it still does."""
 
-    def __init__(self, calls: Calls, settings: Webhook, token: str) -> None:
+    def __init__(self, calls: Calls, settings: Webhook, bot: TelegramSettings) -> None:
         self._calls = calls
         self._settings = settings
-        self._secret = settings.secret or sha256(f"webhook:{token}".encode()).hexdigest()
+        self._secret = settings.secret or sha256(f"webhook:{bot.token}".encode()).hexdigest()
+        self._look_after = 2 * bot.poll
         self._waiting: asyncio.Queue[Handed] = asyncio.Queue()
         self._closing = False
 
@@ -73,22 +73,30 @@ class Hook:
             await runner.cleanup()
             listener.close()
 
-    async def updates(self) -> AsyncGenerator[Handed, None]:
-        """Yield what Telegram hands over. Raises `Unreachable` when it does not call here any more."""
+    async def following(self, within: timedelta | None = None) -> Handed | None:
+        """Return what Telegram hands over next, ``None`` where nothing comes within some time.
+
+        Without a time it waits. Raises `Unreachable` when Telegram does not call here any more.
+        """
         while True:
             try:
-                async with asyncio.timeout(_LOOK_AFTER.total_seconds()):
+                async with asyncio.timeout((within or self._look_after).total_seconds()):
                     handed = await self._waiting.get()
             except TimeoutError:
-                info = await self._calls.ask(self._calls.bot.get_webhook_info())
-                if info.url != self._settings.public_url:
-                    raise Unreachable("somebody has taken the webhook of this bot away") from None
+                if within is not None:
+                    return None
+                await self._look()
                 continue
             if not handed.taken.done():
-                try:
-                    yield handed
-                finally:
-                    handed.settle(taken=False)
+                return handed
+
+    async def _look(self) -> None:
+        """Make sure that nothing is to be heard because nothing is said."""
+        info = await self._calls.ask(self._calls.bot.get_webhook_info())
+        if info.url != self._settings.public_url:
+            raise Unreachable("somebody has taken the webhook of this bot away")
+        if info.pending_update_count and info.last_error_message and self._waiting.empty():
+            raise Unreachable(f"Telegram cannot hand over what waits there: {info.last_error_message}")
 
     def _listener(self) -> socket.socket:
         host, port = self._settings.host, self._settings.port

@@ -76,26 +76,40 @@ class LoopbackNetwork:
             Say(address=_place(chat, sender), sender=Sender(sender, sender), text=text, deliveries=deliveries)
         )
 
-    def say_with_file(self, chat: str | Address, attachment: Attachment, data: bytes, *, sender: str = "ann") -> str:
-        """Let a person send a file, and return the id of the message."""
+    def say_with_file(
+        self,
+        chat: str | Address,
+        attachment: Attachment,
+        data: bytes,
+        *,
+        text: str = "",
+        sender: str = "ann",
+        deliveries: int = 1,
+    ) -> str:
+        """Let a person send a file, delivered so many times, and return the id of the message."""
         return self._say(
             Say(
                 address=_place(chat, sender),
                 sender=Sender(sender, sender),
+                text=text,
                 attachments=(attachment,),
                 data=(data,),
+                deliveries=deliveries,
             )
         )
 
-    def press(self, chat: str | Address, message_id: str, value: str, *, sender: str = "ann") -> str:
-        """Let a person press a button below a message, and return the id of that."""
-        place = _place(chat, sender)
-        return self._say(Say(address=place, sender=Sender(sender, sender), button=value, message_id=message_id))
-
-    def react(self, chat: str | Address, message_id: str, emoji: str, *, sender: str = "ann") -> str:
-        """Let a person put a mark on a message, and return the id of that."""
-        place = _place(chat, sender)
-        return self._say(Say(address=place, sender=Sender(sender, sender), reaction=emoji, message_id=message_id))
+    def press(
+        self, chat: str | Address, message_id: str, value: str = "", *, reaction: str = "", sender: str = "ann"
+    ) -> str:
+        """Let a person press a button below a message, or put a mark on it, and return the id of that."""
+        said = Say(
+            address=_place(chat, sender),
+            sender=Sender(sender, sender),
+            button=value,
+            reaction=reaction,
+            message_id=message_id,
+        )
+        return self._say(said)
 
     def shown(self, chat_id: str, thread_id: str = "") -> list[str]:
         """Return the texts of ours that a reader of a chat sees now, oldest first."""

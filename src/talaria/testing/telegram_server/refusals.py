@@ -4,19 +4,19 @@ from msgspec import Struct
 
 
 class Refusal(Exception):
-    """An answer that is an error: its code, its description and, for a flood, how many seconds to wait."""
+    """An answer that is an error: its code, its description and what a program can do about it."""
 
-    def __init__(self, code: int, description: str, *, retry_after: int | None = None) -> None:
+    def __init__(self, code: int, description: str, **parameters: int) -> None:
         super().__init__(description)
         self.code = code
         self.description = description
-        self.retry_after = retry_after
+        self.parameters = parameters
 
     def body(self) -> dict[str, object]:
         """Return the answer in Telegram's shape."""
         answer: dict[str, object] = {"ok": False, "error_code": self.code, "description": self.description}
-        if self.retry_after is not None:
-            answer["parameters"] = {"retry_after": self.retry_after}
+        if self.parameters:
+            answer["parameters"] = self.parameters
         return answer
 
 
@@ -36,6 +36,11 @@ class Fail(Struct, frozen=True):
 def bad_request(what: str) -> Refusal:
     """Return a 400."""
     return Refusal(400, f"Bad Request: {what}")
+
+
+def upgraded(chat_id: int) -> Refusal:
+    """Return a 400 that says which chat a group has become."""
+    return Refusal(400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=chat_id)
 
 
 def forbidden(what: str) -> Refusal:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from talaria.testing.telegram_server.messages import Message, Topic
 from talaria.testing.telegram_server.office import Office
 from talaria.testing.telegram_server.places import Place, User, Wire
-from talaria.testing.telegram_server.refusals import bad_request, forbidden
+from talaria.testing.telegram_server.refusals import bad_request, forbidden, upgraded
 from talaria.testing.telegram_server.updates import Update
 
 COLOURS = (0x6FB9F0, 0xFFD67E, 0xCB86DB, 0x8EEE98, 0xFF93B2, 0xFB6F5F)
 
 
 class Room:
-    """The state of one chat. ``present`` says whether the bot is in it, ``gone`` why it is not."""
+    """The state of one chat. ``gone`` says why the bot is not in it, ``upgraded_to`` which chat it has become."""
 
     def __init__(self, office: Office, place: Place, members: Iterable[User], *, admin: bool) -> None:
         self.office = office
@@ -21,6 +21,7 @@ class Room:
         self.members = {user.id: user for user in members}
         self.admin = admin
         self.gone = ""
+        self.upgraded_to: int | None = None
         self.log: list[Message] = []
         self.topics: dict[int, Topic] = {}
         self.actions: list[tuple[str, int | None]] = []
@@ -37,6 +38,8 @@ class Room:
 
     def let_in(self) -> None:
         """Refuse the bot where it must not write."""
+        if self.upgraded_to is not None:
+            raise upgraded(self.upgraded_to)
         if self.gone:
             raise forbidden(self.gone)
 

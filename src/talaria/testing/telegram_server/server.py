@@ -39,7 +39,8 @@ class TelegramServer:
 
     ``privacy`` is Telegram's privacy mode: in groups the bot sees only what is meant for it. ``topics`` lets it open
     topics in private chats. ``calls`` has all requests that were answered, in order,
-    ``deliveries`` all attempts to reach the webhook, ``menus`` the commands that were set, by scope and language.
+    ``deliveries`` all attempts to reach the webhook, ``menus`` the commands that were set, by scope and language;
+    ``world`` is where chats change what they are.
     """
 
     def __init__(
@@ -57,9 +58,9 @@ class TelegramServer:
         self._faults = Faults()
         self._port = port
         self._office = Office(self.bot, privacy=privacy, topics=topics)
-        self._world = World(self._office)
-        self.deliveries: list[Delivered] = self._world.webhook.attempts
-        self.menus: dict[tuple[object, str], list[BotCommand]] = self._world.menus
+        self.world = World(self._office)
+        self.deliveries: list[Delivered] = self.world.webhook.attempts
+        self.menus: dict[tuple[object, str], list[BotCommand]] = self.world.menus
         self._arrived: list[str] = []
         self._group = asyncio.TaskGroup()
         self._delivery: asyncio.Task[None] | None = None
@@ -88,7 +89,7 @@ class TelegramServer:
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self._port = self._runner.addresses[0][1]
         await self._group.__aenter__()
-        self._delivery = self._group.create_task(self._world.webhook.deliver())
+        self._delivery = self._group.create_task(self.world.webhook.deliver())
         return self
 
     async def __aexit__(
@@ -101,25 +102,25 @@ class TelegramServer:
 
     def user(self, name: str, *, username: str = "") -> User:
         """Return the person of that name."""
-        return self._world.person(name, username or f"{name.lower()}_of_tests")
+        return self.world.person(name, username or f"{name.lower()}_of_tests")
 
     def private(self, user: User) -> Chat:
         """Return the chat of a person with the bot; it has been started."""
         place = Place(id=user.id, type="private", first_name=user.first_name, username=user.username)
-        return Chat(self._world.rooms.get(user.id) or self._world.add(place, [user], admin=False))
+        return Chat(self.world.rooms.get(user.id) or self.world.add(place, [user], admin=False))
 
     def group(
         self, title: str, *members: User, kind: ChatType = "group", admin: bool = False, username: str = ""
     ) -> Chat:
         """Open a group, a supergroup or a channel with the bot in it; its first member owns it."""
-        number = self._world.free_id(large=kind != "group")
+        number = self.world.free_id(large=kind != "group")
         place = Place(id=number, type=kind, title=title, username=username)
-        return Chat(self._world.add(place, members, admin=admin or kind == "channel"))
+        return Chat(self.world.add(place, members, admin=admin or kind == "channel"))
 
     def forum(self, title: str, *members: User, admin: bool = True) -> Chat:
         """Open a supergroup with topics; as an administrator the bot may make topics too."""
-        place = Place(id=self._world.free_id(large=True), type="supergroup", title=title, is_forum=True)
-        return Chat(self._world.add(place, members, admin=admin))
+        place = Place(id=self.world.free_id(large=True), type="supergroup", title=title, is_forum=True)
+        return Chat(self.world.add(place, members, admin=admin))
 
     def redeliver(self, update: Update | Message, *, times: int = 2) -> None:
         """Deliver an update, or the one that a message came with, so many times more."""
@@ -184,7 +185,7 @@ class TelegramServer:
         broken = self._faults.take(method.name)
         if broken is None or broken.done:
             self._faults.check_flood(method.name)
-            result = await method.call(self._world, parameters)
+            result = await method.call(self.world, parameters)
         if broken is None:
             return result
         if broken.fail is not None:

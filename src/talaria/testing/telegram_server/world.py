@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
+from talaria.testing.telegram_server.chat import Chat
 from talaria.testing.telegram_server.messages import Message
 from talaria.testing.telegram_server.office import Office
 from talaria.testing.telegram_server.parts import BotCommand
@@ -43,6 +46,18 @@ class World:
     def free_id(self, *, large: bool) -> int:
         """Return an id for a new group; supergroups and channels have larger ones."""
         return (_FIRST_SUPERGROUP if large else _FIRST_GROUP) - len(self.rooms)
+
+    def upgrade(self, chat: Chat, user: User) -> Chat:
+        """Let somebody turn a group into a supergroup, which has another id; the bot is told of it in both."""
+        room = self.rooms[chat.id]
+        number = self.free_id(large=True)
+        large = self.add(
+            msgspec.structs.replace(room.place, id=number, type="supergroup"), room.members.values(), admin=room.admin
+        )
+        room.tell(room.add(user, service={"migrate_to_chat_id": number}))
+        room.upgraded_to = number
+        large.tell(large.add(None, service={"migrate_from_chat_id": room.place.id}))
+        return Chat(large)
 
     def room(self, chat_id: int | str) -> Room:
         """Return the chat that a request names, by number or by ``@name``."""
