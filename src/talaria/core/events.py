@@ -10,10 +10,14 @@ from talaria.core.messages import ToolCall, ToolResult, Usage
 
 
 class TurnBegan(Struct, frozen=True, tag="began"):
-    """A turn begins, or one that was cut off goes on; ``route`` is where its reply goes, if anywhere."""
+    """A turn begins, or one that was cut off goes on, for what was ``said``.
+
+    ``route`` is where its reply goes, if anywhere.
+    """
 
     turn_id: TurnId
     route: Route | None = None
+    said: str = ""
 
 
 class TextAdded(Struct, frozen=True, tag="text"):
