@@ -37,6 +37,10 @@ PROTOCOLS: dict[str, tuple[Encode, int]] = {
 every_protocol = pytest.mark.parametrize(("encode", "tail"), PROTOCOLS.values(), ids=PROTOCOLS)
 
 
+def alternating(asked: ModelRequest) -> bytes:
+    return chat.encode(asked, ALTERNATING_CHAT)
+
+
 def without_marks(body: bytes) -> bytes:
     """Return what a cache of prompts compares: marks say where to cache, they are not cached."""
     return body.replace(MARK, b"")
@@ -80,6 +84,18 @@ def test_joined_messages_only_grow_at_their_end(past: list[str], more: str) -> N
     earlier = chat.encode(request(before), ALTERNATING_CHAT)
     later = chat.encode(request([*before, asked(Text(more))]), ALTERNATING_CHAT)
     assert later.startswith(earlier[: -len(b'"}]}')])
+
+
+@given(st.lists(st.text(min_size=1), min_size=1), st.text(min_size=1))
+@pytest.mark.parametrize("encode", [*(encode for encode, _ in PROTOCOLS.values()), alternating])
+def test_what_was_sent_from_elsewhere_behind_a_reply_changes_only_the_end(
+    encode: Encode, sent: list[str], more: str
+) -> None:
+    past = [said("assistant", Text("Welcome.")), asked()]
+    earlier = encode(request(past, system="Be kind."))
+    future = [said("assistant", Text("Hi.")), *(said("assistant", Text(text)) for text in sent), asked(Text(more))]
+    later = encode(request([*past, *future], system="Be kind."))
+    assert later.startswith(earlier.rstrip(b'"}]'))
 
 
 @given(st.lists(st.one_of(spoken(), answered()), min_size=1, max_size=4))

@@ -118,6 +118,18 @@ class TestChat:
         assert len(sent) == 1
         assert [part["type"] for part in sent[0]["content"]] == ["text", "image_url"]
 
+    def test_what_was_sent_from_elsewhere_is_joined_to_the_reply_before_it(self) -> None:
+        history = [said("assistant", Text("one")), said("assistant", Text("two")), asked(Text("three"))]
+        alternating = chat(ChatQuirks(alternating_roles=True))
+        sent = decoded(to_chat.encode(request(history, system="Be kind."), alternating))["messages"]
+        assert [message["role"] for message in sent] == ["system", "user", "assistant", "user"]
+        assert sent[2]["content"] == "one\n\ntwo"
+        calling = [*history, *called(said("tool", ToolResult("a", "yes"))), said("assistant", Text("so it is"))]
+        sent = decoded(to_chat.encode(request([*calling, said("assistant", Text("by the way"))]), alternating))
+        roles = [message["role"] for message in sent["messages"]]
+        assert roles == ["user", "assistant", "user", "assistant", "tool", "assistant"]
+        assert sent["messages"][-1]["content"] == "so it is\n\nby the way"
+
     def test_pictures_of_tools_follow_their_results(self) -> None:
         history = called(said("tool", ToolResult("a", "see"), Image(PIXEL)))
         sent = decoded(to_chat.encode(request(history), chat()))["messages"]

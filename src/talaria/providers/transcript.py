@@ -10,6 +10,7 @@ import msgspec
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 INTERRUPTED = "Interrupted: the outcome of this call is unknown."
+OPENING = "(The conversation begins with you.)"
 
 
 def repair(messages: Sequence[Message], mark: str) -> list[Message]:

@@ -10,11 +10,10 @@ from msgspec import Raw, Struct
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from talaria.providers.anthropic.settings import AnthropicQuirks, AnthropicSettings
-from talaria.providers.transcript import note_on, reasoning_mark, repair, split_data_uri, wire_call_id
+from talaria.providers.transcript import OPENING, note_on, reasoning_mark, repair, split_data_uri, wire_call_id
 
 PROTOCOL = "anthropic"
 REDACTED = "redacted:"
-OPENING = "(The conversation begins with you.)"
 BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24_576}
 LEAST_BUDGET = 1024
 _ENCODE = msgspec.json.Encoder().encode

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
-from talaria.providers.transcript import note_on, reasoning_mark, repair, wire_call_id
+from talaria.providers.transcript import OPENING, note_on, reasoning_mark, repair, wire_call_id
 
 PROTOCOL = "chat"
 FOR_CALL = "call:"
@@ -190,17 +190,24 @@ def _part(part: Part, quirks: ChatQuirks) -> _ContentPart:
 
 
 def _merged(messages: Iterable[_Message]) -> Iterator[_Message]:
-    """Join what one side said in several messages, for servers whose templates want the roles to take turns."""
+    """Join what one side said in several messages, for servers whose templates want roles to take turns, user first."""
     last: _Message | None = None
     for message in messages:
-        if last is not None and last.role == message.role == "user":
-            last = _Message("user", _joined(last.content, message.content))
+        if last is not None and _is_continued(last, message):
+            last = structs.replace(last, content=_joined(last.content, message.content))
             continue
         if last is not None:
             yield last
+        if message.role == "assistant" and (last is None or last.role == "system"):
+            yield _Message("user", OPENING)
         last = message
     if last is not None:
         yield last
+
+
+def _is_continued(last: _Message, message: _Message) -> bool:
+    calls = last.tool_calls or message.tool_calls
+    return last.role == message.role and (last.role == "user" or (last.role == "assistant" and not calls))
 
 
 _Content = str | list[_ContentPart] | None
