@@ -15,15 +15,19 @@ _GROUP = "talaria.platforms"
 
 
 class Known(Struct, frozen=True):
-    """A network of ours: the secrets that it cannot do without, and the extra that brings its library."""
+    """A network of ours: the secrets that it cannot do without, and the extra that brings its library.
 
-    secrets: tuple[str, ...]
-    extra: str
+    One without such secrets is served where the settings name it.
+    """
+
+    secrets: tuple[str, ...] = ()
+    extra: str = ""
 
 
 KNOWN = {
     "telegram": Known(("TELEGRAM_BOT_TOKEN",), "telegram"),
     "matrix": Known(("MATRIX_HOMESERVER", "MATRIX_ACCESS_TOKEN"), "matrix"),
+    "webhook": Known(),
 }
 
 
@@ -33,8 +37,8 @@ class _Opens(Protocol):
 
 def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
     """Return the names of those to serve: ours that have their secrets, others that the settings name."""
-    ours = [name for name, known in KNOWN.items() if all(map(secrets.get, known.secrets))]
-    named = [name for name in settings.platforms if name not in KNOWN and name in _others()]
+    ours = [name for name, known in KNOWN.items() if known.secrets and all(map(secrets.get, known.secrets))]
+    named = [name for name in settings.platforms if (not KNOWN[name].secrets if name in KNOWN else name in _others())]
     off = {name for name, network in settings.platforms.items() if not network.enabled}
     return [name for name in (*ours, *named) if name not in off]
 

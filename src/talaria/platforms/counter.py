@@ -1,0 +1,102 @@
+"""A counter where others hand things over by HTTP: each is acknowledged when the next one is asked for."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from aiohttp import web
+from msgspec import Struct
+
+from talaria.core.errors import Unreachable
+
+T = TypeVar("T")
+_STEPS_OF_ACCEPTING = 5
+
+
+class Handed(Struct, Generic[T], frozen=True):
+    """Something that was handed over, and what its sender waits for: whether it was taken."""
+
+    item: T
+    taken: asyncio.Future[bool]
+
+    def settle(self, *, taken: bool) -> None:
+        """Let the sender know that it was received, or that it has to come again."""
+        if not self.taken.done():
+            self.taken.set_result(taken)
+
+
+class Counter(Generic[T]):
+    """The server. A sender waits for ``patience`` at most, and is then to come again."""
+
+    def __init__(self, host: str, port: int, patience: timedelta) -> None:
+        self._host = host
+        self._port = port
+        self._patience = patience
+        self._waiting: asyncio.Queue[Handed[T]] = asyncio.Queue()
+        self._closing = False
+
+    @asynccontextmanager
+    async def serve(
+        self, path: str, receive: Callable[[web.Request], Awaitable[web.StreamResponse]], *, largest: int
+    ) -> AsyncIterator[None]:
+        """Listen, and let ``receive`` answer what is posted to a path; raises `Unreachable` where that cannot be."""
+        app = web.Application(client_max_size=largest)
+        app.router.add_post(path, receive)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        listener = self._listener()
+        await runner.setup()
+        try:
+            await web.SockSite(runner, listener).start()
+            yield
+        finally:
+            self._closing = True
+            while not self._waiting.empty():
+                self._waiting.get_nowait().settle(taken=False)
+            # Accept nothing more, and let what is being accepted arrive: closed in between, such a connection would
+            # be known to nobody, and its sender wait for an answer in vain.
+            asyncio.get_running_loop().remove_reader(listener)
+            for _ in range(_STEPS_OF_ACCEPTING):
+                await asyncio.sleep(0)
+            await runner.cleanup()
+            listener.close()
+
+    async def hand_over(self, item: T) -> bool:
+        """Wait until it is taken, and tell whether it was."""
+        if self._closing:
+            return False
+        handed = Handed(item, asyncio.get_running_loop().create_future())
+        self._waiting.put_nowait(handed)
+        try:
+            async with asyncio.timeout(self._patience.total_seconds()):
+                return await handed.taken
+        except TimeoutError:
+            return False
+
+    async def things(self, quiet: timedelta | None = None) -> AsyncGenerator[Handed[T] | None, None]:
+        """Yield what is handed over, to be settled by whoever takes it; ``None`` when nothing came for a while."""
+        while True:
+            handed = await self._next(quiet)
+            if handed is None:
+                yield None
+            elif not handed.taken.done():
+                try:
+                    yield handed
+                finally:
+                    handed.settle(taken=False)
+
+    async def _next(self, quiet: timedelta | None) -> Handed[T] | None:
+        try:
+            async with asyncio.timeout(quiet.total_seconds() if quiet else None):
+                return await self._waiting.get()
+        except TimeoutError:
+            return None
+
+    def _listener(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        try:
+            return socket.create_server((self._host, self._port), family=family)
+        except OSError as error:
+            raise Unreachable(f"nothing can be received at port {self._port} of {self._host}: {error}") from error

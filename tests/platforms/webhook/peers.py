@@ -1,0 +1,129 @@
+"""The programs at the other end: one that posts events, one that receives replies; both sign for themselves."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from aiohttp import ClientSession, ClientTimeout, web
+
+SECRET = "whsec_" + base64.b64encode(b"a secret of twenty-four.").decode()
+PATIENCE = 20.0
+
+
+def free_port() -> int:
+    """Return a port of loopback that is free."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def mac(secret: str, content: bytes) -> bytes:
+    key = base64.b64decode(secret.removeprefix("whsec_")) if secret.startswith("whsec_") else secret.encode()
+    return hmac.new(key, content, hashlib.sha256).digest()
+
+
+def standard(body: bytes, number: str, *, secret: str = SECRET, at: float | None = None) -> dict[str, str]:
+    """Sign as standardwebhooks.com says."""
+    when = str(int(time.time() if at is None else at))
+    signature = base64.b64encode(mac(secret, f"{number}.{when}.".encode() + body)).decode()
+    return {"webhook-id": number, "webhook-timestamp": when, "webhook-signature": f"v1,{signature}"}
+
+
+async def post(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, dict[str, Any], Mapping[str, str]]:
+    """Post once and return status, answer and headers."""
+    async with (
+        ClientSession(timeout=ClientTimeout(total=PATIENCE)) as http,
+        http.post(url, data=body, headers={"content-type": "application/json", **headers}) as answer,
+    ):
+        raw = await answer.read()
+        return answer.status, msgspec.json.decode(raw, type=dict[str, Any]) if raw else {}, answer.headers
+
+
+@dataclass
+class Received:
+    """A reply whose signature is right."""
+
+    key: str
+    body: dict[str, Any]
+
+
+@dataclass
+class Receiver:
+    """Takes replies, each once; what is not signed by the secret is refused."""
+
+    url: str = ""
+    secret: str = SECRET
+    answer: Callable[[], int] = lambda: 204
+    replies: list[Received] = field(default_factory=list)
+    posts: list[Mapping[str, str]] = field(default_factory=list)
+    refused: int = 0
+    _keys: set[str] = field(default_factory=set)
+    _calm: asyncio.Event = field(default_factory=asyncio.Event)
+    _lines: set[asyncio.Transport] = field(default_factory=set)
+
+    def texts(self, conversation: str = "") -> list[str]:
+        return [one.body["text"] for one in self.replies if one.body["conversation"] == conversation]
+
+    async def until(self, count: int) -> None:
+        """Wait until so many replies have come."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.replies) < count:  # noqa: ASYNC110 - programs look, nobody rings a bell
+                await asyncio.sleep(0.02)
+
+    def hang_up(self) -> None:
+        for line in self._lines:
+            line.abort()
+
+    def calm(self) -> None:
+        self.answer = lambda: 204
+        self._calm.set()
+        self._calm = asyncio.Event()
+
+    async def receive(self, request: web.Request) -> web.Response:
+        raw, headers = await request.read(), request.headers
+        if isinstance(request.transport, asyncio.Transport):
+            self._lines.add(request.transport)
+        self.posts.append(dict(headers))
+        status = self.answer()
+        if status == 0:
+            await self._calm.wait()
+            return web.Response(status=500)
+        if status >= 300:
+            return web.Response(status=status, headers={"retry-after": "7"} if status == 429 else {})
+        content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + raw
+        signature = "v1," + base64.b64encode(mac(self.secret, content)).decode()
+        recent = abs(time.time() - int(headers["webhook-timestamp"])) < 60
+        if not (recent and hmac.compare_digest(signature, headers["webhook-signature"])):
+            self.refused += 1
+            return web.Response(status=401)
+        key = headers["idempotency-key"]
+        if key not in self._keys:
+            self._keys.add(key)
+            self.replies.append(Received(key, msgspec.json.decode(raw)))
+        return web.Response(status=status)
+
+
+@asynccontextmanager
+async def receiver() -> AsyncIterator[Receiver]:
+    """Receive replies at a port of loopback."""
+    there = Receiver()
+    app = web.Application()
+    app.router.add_post("/replies", there.receive)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    there.url = f"http://127.0.0.1:{runner.addresses[0][1]}/replies"
+    try:
+        yield there
+    finally:
+        there.calm()
+        await runner.cleanup()

@@ -1,0 +1,87 @@
+"""The language of templates: places, defaults, cuts; nothing that runs, and nothing that fails."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from talaria.core.errors import Refused
+from talaria.platforms.webhook.templates import Event, Rendered, read_template
+
+EVENT = Event(
+    {"x-github-event": "push"},
+    {
+        "repository": {"name": "harbour", "private": False, "size": 12},
+        "commits": [{"message": "One\nTwo"}, {"message": "Three"}],
+        "nothing": None,
+        "headers": {"x-github-event": "of the body"},
+        "body": "inner",
+        "0": "zero",
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("no places", "no places"),
+        ("{{ repository.name }}!", "harbour!"),
+        ("{{repository.name}}{{repository.size}}", "harbour12"),
+        ("{{ repository.private }}", "false"),
+        ("{{ commits.1.message }}", "Three"),
+        ("{{ commits.0 }}", '{"message":"One\\nTwo"}'),
+        ("{{ headers.X-GitHub-Event }}", "push"),
+        ("{{ body.headers.x-github-event }}", "of the body"),
+        ("{{ body.body }} {{ 0 }}", "inner zero"),
+        ('{{ nothing | default "none" }} {{ gone.far | default: "" }}.', "none ."),
+        ("{{ repository.name | cut 4 }} {{ repository.name | cut: 7 }}", "harb… harbour"),
+        ('{{ repository.name | default "x" | cut 1 }}', "h…"),
+        ("{ repository.name } }} {{", "{ repository.name } }} {{"),
+    ],
+)
+def test_places_are_filled_in(template: str, text: str) -> None:
+    assert read_template(template).render(EVENT) == Rendered(text)
+
+
+@pytest.mark.parametrize(
+    "path", ["gone", "repository.gone", "commits.7", "commits.x", "commits.-1", "repository.name.first", "nothing",
+             "headers.gone", "__class__", "repository.__class__"]
+)  # fmt: skip
+def test_what_is_missing_is_left_out_and_told(path: str) -> None:
+    assert read_template(f"<{{{{ {path} }}}}>").render(EVENT) == Rendered("<>", (path,))
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", " ", "a b", "a..b", ".a", "a()", "a | upper", "a | cut", 'a | cut "3"', "a | default 3", "a | cut 3 x",
+     "a | cut -3", "a; b", "'a'", 'a | default "x', "a[0]", "a || b"],
+)  # fmt: skip
+def test_what_is_not_of_the_language_is_refused_with_its_words(words: str) -> None:
+    with pytest.raises(Refused) as refused:
+        read_template(f"before {{{{{words}}}}} behind")
+    assert f"{{{{{words}}}}}" in str(refused.value)
+
+
+def test_values_are_never_read_as_templates() -> None:
+    event = Event({}, {"a": "{{ b }}", "b": "secret"})
+    assert read_template("{{ a }}").render(event).text == "{{ b }}"
+
+
+def test_what_no_store_takes_is_replaced() -> None:
+    assert read_template("{{ a }}").render(Event({}, {"a": "x\0y"})).text == "x\N{REPLACEMENT CHARACTER}y"
+
+
+_JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.text(some.characters(exclude_categories=["Cs"])),
+    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(some.sampled_from(["a", "b", "0"]), inner),
+    max_leaves=8,
+)
+
+
+@given(_JSON, some.from_regex(r"[ab0*_-]{1,2}(\.[ab0]{1,2}){0,3}", fullmatch=True))
+def test_no_event_and_no_place_fails(body: object, path: str) -> None:
+    try:
+        template = read_template(f"{{{{ {path} }}}}")
+    except Refused:
+        return
+    rendered = template.render(Event({}, body))
+    assert rendered.missing in ((), (path,))
