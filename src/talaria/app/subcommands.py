@@ -31,6 +31,7 @@ SUBCOMMANDS = (
     Subcommand("Set-up", "model", "Show which model answers and why, or choose one", "talaria.cli.model"),
     Subcommand("Set-up", "models", "List the models that can be used now", "talaria.cli.models"),
     Subcommand("Set-up", "tools", "Show what the agent can do, and switch it on and off", "talaria.cli.tools"),
+    Subcommand("Set-up", "hooks", "List and try what is done when something happens", "talaria.cli.hooks"),
     Subcommand("Set-up", "config", "Show, change and check the settings", "talaria.cli.config"),
     Subcommand("Set-up", "profile", "List, create, choose and delete profiles", "talaria.cli.profile"),
     Subcommand("Set-up", "pairing", "Let people in who write to the agent in chats", "talaria.cli.pairing"),

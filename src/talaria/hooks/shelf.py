@@ -10,7 +10,7 @@ from talaria.hooks.manifest import MANIFEST, BrokenHook, Manifest, read_manifest
 
 FOLDER = "hooks"
 HANDLER = "handler.py"
-BOOT = "boot"
+BOOT, BOOT_FILE = "boot", "BOOT.md"
 
 
 class Hook(Struct, frozen=True):

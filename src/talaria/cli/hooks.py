@@ -1,0 +1,116 @@
+"""`talaria hooks`: what the owner wants done when something happens, listed and tried out."""
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from talaria.cli.services import Services
+from talaria.core.errors import NotFound, Refused
+from talaria.hooks.shelf import BOOT, BOOT_FILE, FOLDER, HANDLER, Hook, Unusable, look_through
+
+_EPILOG = """\
+A hook is a folder in `hooks` of the profile with a HOOK.yaml and a handler.py.
+A gateway or a chat that is running takes over changes when it is started anew.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the actions."""
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list the hooks of this profile, and what is wrong with them")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    test = actions.add_parser("test", help="let a hook handle a made-up event, and show what becomes of it")
+    test.add_argument("name", metavar="NAME", help="the hook")
+    test.add_argument("event", metavar="EVENT", nargs="?", default="", help="the event (default: the first it hears)")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Do what was asked and return the exit code."""
+    if arguments.action == "test":
+        return _test(arguments.name, arguments.event, services)
+    found = look_through(services.profile.folder / FOLDER)
+    boot = services.profile.folder / BOOT_FILE
+    if arguments.json:
+        services.terminal.json([_boot_data(boot), *map(_as_data, found)])
+        return 0
+    services.terminal.table(
+        ("HOOK", "STATE", "EVENTS", "HANDLER", "DOES"),
+        [_boot_row(boot, services), *(_row(one, services) for one in found)],
+    )
+    for one in found:
+        if isinstance(one, Unusable):
+            services.terminal.note(one.problem)
+    return 0
+
+
+def _test(name: str, event: str, services: Services) -> int:
+    if name == BOOT:
+        raise Refused(f"`{BOOT}` is built in: a gateway that starts does what {BOOT_FILE} of the profile asks for.")
+    trial = import_module("talaria.hooks.trial")
+    report = trial.try_out(_hook(name, services.profile.folder / FOLDER), event, services.environment)
+    if report.output:
+        services.terminal.line(report.output)
+    if report.trouble:
+        raise Refused(f"The hook {name} failed on {report.event}: {report.trouble}")
+    services.terminal.note(f"The hook {name} handled {report.event} in {report.seconds:.2f} s.")
+    return 0
+
+
+def _hook(name: str, folder: Path) -> Hook:
+    found = look_through(folder)
+    for one in found:
+        if isinstance(one, Unusable) and one.folder.name == name:
+            raise Refused(one.problem)
+        if isinstance(one, Hook) and one.manifest.name == name:
+            return one
+    known = ", ".join(one.manifest.name for one in found if isinstance(one, Hook))
+    raise NotFound(f"There is no hook `{name}` in {folder}; there {f'are {known}' if known else 'is none'}.")
+
+
+def _state(found: Hook | Unusable) -> str:
+    if isinstance(found, Unusable):
+        return "broken"
+    return "on" if found.manifest.enabled else "off"
+
+
+def _row(found: Hook | Unusable, services: Services) -> tuple[object, ...]:
+    state = _styled(_state(found), services)
+    if isinstance(found, Unusable):
+        return found.folder.name, state, "", "", ""
+    manifest = found.manifest
+    return manifest.name, state, " ".join(manifest.events), manifest.run or HANDLER, manifest.description
+
+
+def _as_data(found: Hook | Unusable) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": found.folder.name, "state": _state(found), "folder": str(found.folder)}
+    if isinstance(found, Unusable):
+        return {**data, "problem": found.problem}
+    manifest = found.manifest
+    return {
+        **data,
+        "name": manifest.name,
+        "description": manifest.description,
+        "events": manifest.events,
+        "run": manifest.run,
+        "timeout_seconds": manifest.timeout_seconds,
+    }
+
+
+def _boot_data(boot: Path) -> dict[str, Any]:
+    state = "on" if boot.is_file() else "off"
+    return {"name": BOOT, "state": state, "file": str(boot), "description": _about(boot), "events": ["gateway:start"]}
+
+
+def _boot_row(boot: Path, services: Services) -> tuple[object, ...]:
+    data = _boot_data(boot)
+    return BOOT, _styled(data["state"], services), *data["events"], "built in", data["description"]
+
+
+def _about(boot: Path) -> str:
+    return f"Does what {BOOT_FILE} asks for" + ("" if boot.is_file() else ", once there is one")
+
+
+def _styled(state: str, services: Services) -> str:
+    return services.terminal.styled(state, {"on": "green", "broken": "red"}.get(state, "dim"))
