@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from msgspec import structs
+
 from talaria.app.house import House, open_house
 from talaria.contracts.follower import Follower
 from talaria.contracts.platform import Platform
 from talaria.core.addresses import Address
-from talaria.core.ids import new_worker_id
+from talaria.core.ids import SessionId, new_worker_id
+from talaria.gateway.access import Access
 from talaria.gateway.delivery import Delivery
 from talaria.gateway.doorman import Doorman
 from talaria.gateway.intake import Intake
@@ -22,8 +25,12 @@ from talaria.gateway.network import Network
 from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.room import Door, Room
 from talaria.gateway.rooms import Rooms
+from talaria.gateway.shelter import Shelter
 from talaria.gateway.streaming import Stage
+from talaria.gateway.unpacking import FetchLimits, Unpacker
+from talaria.sessions.admitted import Unpack
 from talaria.sessions.chat import ChatWish
+from talaria.sessions.prospect import Prospect
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -50,16 +57,34 @@ async def served(
         f"[access]\neveryone = true\n{settings}"
     )
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
-    async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
+    async with Shelter() as jobs, AsyncExitStack() as stack:
         loaded = load_settings(profile, environment)
         house = open_house(loaded, profile, read_secrets(profile, environment), environment, stack)
         delivery = Delivery(house.store, platform)
-        stage = Stage(store=house.store, platform=platform, gate=delivery.gate, worker=new_worker_id())
-        door = Door(house=house, abilities=platform.abilities, wake_delivery=delivery.wake, stage=stage)
-        rooms = Rooms(house.store, _Maker(door, home, jobs, follower))
+        worker = new_worker_id()
+        stage = Stage(store=house.store, platform=platform, gate=delivery.gate, worker=worker)
+        door = Door(
+            house=house,
+            abilities=platform.abilities,
+            wake_delivery=delivery.wake,
+            stage=stage,
+            is_owner=lambda user_id: Access(house.settings).is_owner(platform.name, user_id),
+        )
+        chosen = house.settings.media
+        limits = FetchLimits(chosen.fetch_seconds, round(chosen.file_megabytes * 1_000_000))
+        unpacker = Unpacker({platform.name: platform}, profile.media_folder, lambda: limits, house.mask)
+        maker = _Maker(door, home, jobs, follower, unpacker.unpack)
+        rooms = Rooms(house.store, worker, maker, maker.prospect, jobs)
         stack.push_async_callback(rooms.close)
         doorman = Doorman(house.settings, platform.name, (), None)
-        intake = Intake(house.store, platform, lambda: doorman, rooms, home, lambda: house.settings.gateway.busy)
+        intake = Intake(
+            house.store,
+            platform.name,
+            lambda: doorman,
+            rooms,
+            lambda: house.settings.gateway.busy,
+            house.end_workplace,
+        )
         serving = [
             jobs.create_task(Network(platform, house.store, intake.take, lease=_LEASE).serve()),
             jobs.create_task(delivery.serve()),
@@ -73,13 +98,21 @@ async def served(
 class _Maker:
     """Makes rooms."""
 
-    def __init__(self, door: Door, folder: Path, jobs: asyncio.TaskGroup, follower: Follower | None) -> None:
+    def __init__(
+        self, door: Door, folder: Path, jobs: asyncio.TaskGroup, follower: Follower | None, unpack: Unpack
+    ) -> None:
         self._door = door
         self._folder = folder
         self._jobs = jobs
+        self._unpack = unpack
         self._more = () if follower is None else (follower,)
 
+    async def prospect(self, address: Address, session_id: SessionId) -> Prospect:
+        return await self._door.house.prospect(structs.replace(self._wish(address.platform), resume=session_id))
+
     def __call__(self, key: str, address: Address) -> Room:
+        return Room(key, address, self._wish(address.platform), self._door, self._jobs)
+
+    def _wish(self, platform: str) -> ChatWish:
         followers = (ReplyFollower(self._door.wake_delivery), *self._more)
-        wish = ChatWish(source=address.platform, folder=self._folder, titled=False, followers=followers)
-        return Room(key, address, wish, self._door, self._jobs)
+        return ChatWish(source=platform, folder=self._folder, titled=False, followers=followers, unpack=self._unpack)

@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from tests.app.program import TALARIA, Program
 
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
-from talaria.core.ids import new_worker_id
+from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.gateway import Gateway
 from talaria.gateway.health import Health
 from talaria.gateway.room import Room
 from talaria.gateway.rooms import Rooms
+from talaria.sessions.prospect import Prospect
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
@@ -195,9 +196,15 @@ async def test_a_store_that_does_not_answer_is_a_reason_not_to_be_ready(tmp_path
     def make(key: str, address: Address) -> Room:
         raise AssertionError(key, address)
 
+    async def prospect(address: Address, session_id: SessionId) -> Prospect:
+        raise AssertionError(address, session_id)
+
     second = timedelta(seconds=1)
-    gateway = Gateway(store, new_worker_id(), "1", [], Rooms(store, make), lease=second, patience=second)
-    async with asyncio.TaskGroup() as jobs, Health(gateway, store, jobs, str).served(0):
+    async with AsyncExitStack() as stack:
+        jobs = await stack.enter_async_context(asyncio.TaskGroup())
+        rooms = Rooms(store, new_worker_id(), make, prospect, jobs)
+        gateway = Gateway(store, "1", [], rooms, lease=second, patience=second)
+        await stack.enter_async_context(Health(gateway, store, jobs, str).served(0))
         assert (await get(gateway.address, "/ready"))[0] == 200
         jobs.create_task(store.read(hold_up))
         await asyncio.to_thread(entered.wait, 10)

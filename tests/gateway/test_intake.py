@@ -44,6 +44,6 @@ async def spoil(gateway: SmallGateway, chat: str) -> None:
     room = gateway.rooms.find(key)
     assert room is not None
     session_id = room.seat.session_id
-    await gateway.rooms.let_go(key)
+    gateway.rooms.let_go(key)
     choice = Preferences(model="nobody:nothing")
     await gateway.house.store.write(lambda tx: write_preferences(tx, session_id, choice))

@@ -30,7 +30,11 @@ async def stores(place: Place) -> AsyncIterator[list[Store]]:
 def presence(store: Store, worker: str) -> Presence:
     now = datetime.now(UTC)
     status = WorkerStatus(worker=WorkerId(worker), pid=1, host="here", started=now, at=now, version="1")
-    return Presence(store, status.worker, lambda: status, LEASE)
+
+    async def lapsed() -> None:
+        """Let go of nothing."""
+
+    return Presence(store, status.worker, lambda: status, LEASE, lapsed)
 
 
 async def test_a_gateway_stays_the_only_one_until_it_ends(stores: list[Store]) -> None:

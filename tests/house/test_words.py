@@ -15,7 +15,10 @@ CATCHES_EVERYTHING = {
     "src/talaria/gateway/intake.py",  # a conversation that cannot be opened waits, and no other with it
     "src/talaria/gateway/network.py",  # a network that fails is tried again, and no other with it
     "src/talaria/gateway/streaming.py",  # what is shown while a turn runs never fails the turn
+    "src/talaria/gateway/unpacking.py",  # a bug in an adapter costs one file, not the turn
     "src/talaria/goals/judge.py",  # a judge that fails never stops the work that it judges
+    "src/talaria/gateway/shelter.py",  # a bug in one conversation must not end the others
+    "src/talaria/hooks/line.py",  # whatever a hook of the owner does ends with the hook
     "src/talaria/sessions/agent_cache.py",  # what cannot be let go of must not end the conversations of others
     "src/talaria/storage/crew.py",  # goes to the one who asked for that piece of work
     "src/talaria/storage/database.py",  # the same, so that one bad piece of a group commit spares the others

@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from msgspec import structs
+
 from talaria.app.house import House
 from talaria.app.platforms import enabled_platforms, open_platform
 from talaria.commands.custom import load_custom
@@ -15,7 +17,8 @@ from talaria.commands.using import usable
 from talaria.contracts.platform import Platform, PlatformAccount
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, TalariaError
-from talaria.core.ids import new_worker_id
+from talaria.core.ids import SessionId, new_worker_id
+from talaria.gateway.access import Access
 from talaria.gateway.delivery import Delivery
 from talaria.gateway.doorman import Doorman
 from talaria.gateway.gateway import Gateway, Line
@@ -25,10 +28,14 @@ from talaria.gateway.network import Network
 from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.room import Door, Room
 from talaria.gateway.rooms import Rooms
+from talaria.gateway.shelter import Shelter
 from talaria.gateway.streaming import Stage
+from talaria.gateway.unpacking import FetchLimits, Unpacker
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.company import first_error
 from talaria.sessions.ending import Stop, begun, ended, marked, take_note, write_ending
+from talaria.sessions.presence import NetworkStatus
+from talaria.sessions.prospect import Prospect
 
 log = logging.getLogger(__name__)
 
@@ -44,16 +51,16 @@ _NONE = (
 
 async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
     """Serve every network that is set up until ``stop``; raises `Refused` where that cannot begin."""
-    async with TaskGroup() as jobs, AsyncExitStack() as stack:
+    async with Shelter() as jobs, AsyncExitStack() as stack:
         builder = _Builder(house, jobs, stack)
         lines = [builder.line(platform) for platform in builder.platforms()]
         rooms = builder.rooms
         gateway = Gateway(
             house.store,
-            builder.worker,
             house.identity.version,
             lines,
             rooms,
+            missing=builder.missing,
             lease=timedelta(seconds=house.settings.gateway.lease_seconds),
             patience=timedelta(seconds=house.settings.gateway.drain_seconds),
         )
@@ -102,11 +109,21 @@ class _Builder:
         self._house = house
         self._jobs = jobs
         self._closing = closing
-        self.worker = new_worker_id()
+        self.missing: list[NetworkStatus] = []
         self._doors: dict[str, Door] = {}
+        self._platforms: dict[str, Platform] = {}
+        self._unpacker = Unpacker(self._platforms, house.profile.media_folder, self._fetch_limits, house.mask)
         self._custom = load_custom(house.command_folders)[0]
         settings = house.settings.gateway
-        self.rooms = Rooms(house.store, self._room, cap=settings.rooms, idle=timedelta(seconds=settings.idle_seconds))
+        self.rooms = Rooms(
+            house.store,
+            new_worker_id(),
+            self._room,
+            self._prospect,
+            jobs,
+            cap=settings.rooms,
+            idle=timedelta(seconds=settings.idle_seconds),
+        )
         # Not in the profile's own folder: what is there the agent may not touch without asking.
         own = house.profile.folder.parent.parent / "workspaces" / house.profile.name
         self._folder = Path(settings.folder).expanduser() if settings.folder else own
@@ -115,37 +132,45 @@ class _Builder:
     def platforms(self) -> Sequence[Platform]:
         """Open every network that is set up; one that cannot be opened is no reason to leave out the others."""
         names = enabled_platforms(self._house.settings, self._house.secrets)
-        opened, errors = [], []
+        opened = []
         for name in names:
             try:
                 opened.append(open_platform(self._account(name)))
             except TalariaError as error:
-                errors.append(str(error))
+                log.warning("%s is left out: %s", name, error)
+                self.missing.append(NetworkStatus(name=name, state="refused", error=str(error)))
         if not opened:
-            raise Refused(" ".join(errors) or _NONE)
+            raise Refused(" ".join(one.error for one in self.missing) or _NONE)
         return opened
 
     def line(self, platform: Platform) -> Line:
         """Return a network in both directions."""
         house = self._house
         delivery = Delivery(house.store, platform)
-        stage = Stage(store=house.store, platform=platform, gate=delivery.gate, worker=self.worker)
+        stage = Stage(store=house.store, platform=platform, gate=delivery.gate, worker=self.rooms.worker)
         self._doors[platform.name] = Door(
-            house=house, abilities=platform.abilities, wake_delivery=delivery.wake, stage=stage
+            house=house,
+            abilities=platform.abilities,
+            wake_delivery=delivery.wake,
+            stage=stage,
+            is_owner=lambda user_id: Access(house.settings).is_owner(platform.name, user_id),
         )
         commands = usable((*REGISTRY, *self._custom), terminal=False)
-        media = house.profile.folder / "media"
-        media.mkdir(exist_ok=True)
+        self._platforms[platform.name] = platform
         intake = Intake(
             house.store,
-            platform,
+            platform.name,
             lambda: Doorman(house.settings, platform.name, commands, house.zone),
             self.rooms,
-            media,
             lambda: house.settings.gateway.busy,
+            house.end_workplace,
         )
         lease = timedelta(seconds=house.settings.gateway.lease_seconds)
-        return Line(Network(platform, house.store, intake.take, lease=lease), delivery)
+        return Line(Network(platform, house.store, intake.take, lease=lease), delivery, intake)
+
+    def _fetch_limits(self) -> FetchLimits:
+        settings = self._house.settings.media
+        return FetchLimits(settings.fetch_seconds, round(settings.file_megabytes * 1_000_000))
 
     def _account(self, name: str) -> PlatformAccount:
         network = self._house.settings.platforms.get(name)
@@ -160,13 +185,18 @@ class _Builder:
             commands=[(command.name, command.help) for command in commands],
         )
 
-    def _room(self, key: str, address: Address) -> Room:
-        door = self._doors[address.platform]
-        wish = ChatWish(
-            source=address.platform,
+    def _wish(self, platform: str) -> ChatWish:
+        return ChatWish(
+            source=platform,
             folder=self._folder,
-            surface=_SURFACE.format(platform=address.platform),
+            surface=_SURFACE.format(platform=platform),
             lasting=True,
-            followers=(ReplyFollower(door.wake_delivery),),
+            followers=(ReplyFollower(self._doors[platform].wake_delivery),),
+            unpack=self._unpacker.unpack,
         )
-        return Room(key, address, wish, door, self._jobs)
+
+    async def _prospect(self, address: Address, session_id: SessionId) -> Prospect:
+        return await self._house.prospect(structs.replace(self._wish(address.platform), resume=session_id))
+
+    def _room(self, key: str, address: Address) -> Room:
+        return Room(key, address, self._wish(address.platform), self._doors[address.platform], self._jobs)

@@ -57,6 +57,12 @@ class Access:
             return Denied("neither the chat nor the person is allowed")
         return NeedsPairing() if self._rules.pairing and names else Denied("not allowed, and pairing is off")
 
+    def is_owner(self, platform: str, user_id: str) -> bool | None:
+        """Tell whether this is somebody's agent; ``None`` as long as nobody is named as its owner."""
+        if not self._rules.owners:
+            return None
+        return bool(self.people.names(platform, {user_id}) & set(self._rules.owners))
+
     def permitted(
         self, commands: Sequence[Command], incoming: Incoming, *, owner: bool, ids: Collection[str] = ()
     ) -> tuple[Command, ...]:

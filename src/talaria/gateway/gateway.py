@@ -9,12 +9,14 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from talaria.contracts.store import Store
-from talaria.core.ids import SessionId, WorkerId
+from talaria.core.ids import SessionId
 from talaria.gateway.delivery import Delivery
+from talaria.gateway.intake import Intake
+from talaria.gateway.letters import Letters
 from talaria.gateway.network import Network
 from talaria.gateway.presence import Presence
 from talaria.gateway.rooms import Rooms
-from talaria.sessions.presence import WorkerStatus
+from talaria.sessions.presence import NetworkStatus, WorkerStatus
 
 _LOOK_AGAIN = 0.05
 
@@ -26,6 +28,7 @@ class Line(Struct, frozen=True):
 
     network: Network
     delivery: Delivery
+    intake: Intake
 
 
 class Gateway:
@@ -34,32 +37,35 @@ class Gateway:
     def __init__(
         self,
         store: Store,
-        worker: WorkerId,
         version: str,
         lines: Sequence[Line],
         rooms: Rooms,
         *,
+        missing: Sequence[NetworkStatus] = (),
         lease: timedelta,
         patience: timedelta,
     ) -> None:
         self.lines = lines
         self._rooms = rooms
+        self._letters = Letters(store, rooms, {line.network.platform.name: line.intake for line in lines})
+        self._missing = missing
         self._patience = patience.total_seconds()
         self._version = version
-        self._worker = worker
         self.started = datetime.now(UTC)
         self.address = ""
         self.trouble = ""
         self.stopping = False
         self.turns_at_stop = 0
         self._cut_off: tuple[SessionId, ...] = ()
-        self.presence = Presence(store, worker, self.status, lease)
+        self._lease = lease
+        self.presence = Presence(store, rooms.worker, self.status, lease, rooms.give_up_lost)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set."""
         async with asyncio.TaskGroup() as group:
             receiving = [group.create_task(line.network.serve()) for line in self.lines]
             receiving.append(group.create_task(self._rooms.serve()))
+            receiving.append(group.create_task(self._letters.serve()))
             delivering = [group.create_task(line.delivery.serve()) for line in self.lines]
             delivering.append(group.create_task(self.presence.serve()))
             await stop.wait()
@@ -76,14 +82,15 @@ class Gateway:
     def status(self) -> WorkerStatus:
         """How this process is doing."""
         return WorkerStatus(
-            worker=self._worker,
+            worker=self._rooms.worker,
             pid=os.getpid(),
             host=os.uname().nodename,
             started=self.started,
             at=datetime.now(UTC),
             version=self._version,
+            lease=self._lease.total_seconds(),
             address=self.address,
-            networks=tuple(line.network.status for line in self.lines),
+            networks=(*(line.network.status for line in self.lines), *self._missing),
             rooms=len(self._rooms),
             turns=len(self._rooms.busy),
             error=self.trouble,

@@ -1,175 +1,249 @@
-"""What arrives from a network: allowed or not, then into the inbox of its conversation, once."""
+"""What arrives from a network: allowed or not, then into the inbox of its conversation, once, and to its room."""
 
 import logging
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 
 from msgspec import Struct
 
 from talaria.commands.command import Author
 from talaria.commands.using import is_command
-from talaria.contracts.platform import Attachment, Incoming, Platform
+from talaria.contracts.platform import Content, Incoming
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Route
-from talaria.core.errors import PlatformError, TalariaError
-from talaria.core.ids import SessionId
-from talaria.core.messages import File, Image, Message, Part, Text
+from talaria.core.errors import StoreError, TalariaError
+from talaria.core.ids import SessionId, WorkerId
+from talaria.core.messages import Message, Text
 from talaria.gateway.doorman import Doorman, Guest
+from talaria.gateway.keepers import Letter, keeper_of, topic, write_letter
+from talaria.gateway.moving import move_chat
 from talaria.gateway.room import Room
 from talaria.gateway.rooms import Rooms
 from talaria.sessions.lane import arrival
+from talaria.sessions.outgoing import queue_notice
 from talaria.sessions.turn_log import STEERING
 
 log = logging.getLogger(__name__)
 
 COMMAND = "command"
 _MOMENT = timedelta(seconds=5)
-_PICTURES = {"picture", "sticker"}
+_NOTHING = SessionId("")
 
 
-class Admission(Struct, frozen=True):
-    """What became of something that arrived."""
+class Admission(Struct, frozen=True, kw_only=True):
+    """What became of something that arrived: who said it, in which conversation, and who keeps the room of that.
 
-    session_id: SessionId
-    item: int
+    ``item`` is its number in the inbox, ``over`` the conversation that it made the last one of that place, with
+    ``notice`` as the words about that.
+    """
+
+    guest: Guest
+    keeper: WorkerId
+    session_id: SessionId = _NOTHING
+    item: int = 0
+    over: SessionId = _NOTHING
     notice: str = ""
 
 
 class Intake:
-    """Takes what arrives from one network. ``media`` is where files of messages are kept."""
+    """Takes what arrives from one network; ``end`` ends what a conversation that is over has left running."""
 
     def __init__(
         self,
         store: Store,
-        platform: Platform,
+        name: str,
         doorman: Callable[[], Doorman],
         rooms: Rooms,
-        media: Path,
         busy: Callable[[], str],
+        end: Callable[[SessionId], object],
     ) -> None:
         self._store = store
-        self._platform = platform
+        self._name = name
         self._doorman = doorman
         self._rooms = rooms
-        self._media = media
         self._busy = busy
+        self._end = end
 
     async def take(self, incoming: Incoming) -> str:
         """Take one thing in; when this returns it is kept. Returns what a stranger is to be told."""
-        guest = await self._store.write(lambda tx: self._doorman().admit(tx, incoming))
-        if isinstance(guest, str):
-            return guest
-        room = self._rooms.find(guest.key)
-        if self._answers(room, incoming) or incoming.reaction:  # a mark that answers nothing says nothing
-            return ""
-        parts = await self._parts(incoming)
-        kind = COMMAND if is_command(incoming.text) else "message"
-        if kind == "message" and room is not None and room.seat.busy and self._busy() == "steer":
-            kind = STEERING
-        admission = await self._store.write(lambda tx: self._admit(tx, guest, incoming, parts, kind))
-        if admission is None:
-            return ""
-        # Opening a room takes a while; others are heard meanwhile.
-        self._rooms.at(guest.key, incoming.address).start(self._see_to(guest, incoming, admission, kind))
+        admission = await self._store.write(lambda tx: self._admitted(tx, incoming))
+        if isinstance(admission, str):
+            return admission
+        if admission.keeper != self._rooms.worker:
+            await self._store.hint(topic(admission.keeper))
+        else:  # Opening a room takes a while; others are heard meanwhile.
+            self._rooms.start(self._see_to(incoming, admission))
         return ""
 
-    async def _see_to(self, guest: Guest, incoming: Incoming, admission: Admission, kind: str) -> None:
-        """Act on what was kept; where that fails it waits in the inbox, and is taken up again."""
-        try:
-            room = await self._rooms.enter(guest.key, incoming.address, admission.session_id)
-            self._stir(room, guest, incoming, admission, kind)
-        except TalariaError as error:
-            log.warning("%s: a message waits: %s", self._platform.name, error)
-        except Exception:  # a bug keeps one conversation from being opened, and no other
-            log.exception("%s: a conversation was not opened", self._platform.name)
+    async def open(self, letter: Letter) -> None:
+        """Act on something that another worker has taken in."""
+        guest = await self._store.write(lambda tx: self._doorman().admit(tx, letter.incoming))
+        if not isinstance(guest, str):
+            admission = Admission(
+                guest=guest, keeper=self._rooms.worker, session_id=letter.session_id, item=letter.item
+            )
+            await self._see_to(letter.incoming, admission)
 
-    def _stir(self, room: Room, guest: Guest, incoming: Incoming, admission: Admission, kind: str) -> None:
-        room.spoken_to(incoming.sender.id, owner=guest.is_owner)
-        if admission.notice:
-            room.show(admission.notice)
-        if kind == COMMAND:
-            author = Author(incoming.sender.name or incoming.sender.id, guest.is_owner)
-            room.start(room.use(incoming.text, author, guest.commands))
-            return
-        if self._busy() == "interrupt":
-            room.seat.chat.conversation.interrupt(admission.item)
-        room.seat.chat.conversation.nudge(steered=kind == STEERING)
+    def _admitted(self, tx: Transaction, incoming: Incoming) -> Admission | str:
+        """Keep it: in the inbox, and as a letter where another worker keeps the room; a text is what to answer."""
+        if incoming.formerly:
+            move_chat(tx, incoming)
+            return ""
+        guest = self._doorman().admit(tx, incoming)
+        if isinstance(guest, str):
+            return guest
+        admission = Admission(guest=guest, keeper=keeper_of(tx, guest.key, self._name, self._rooms.worker))
+        if not (incoming.button or incoming.reaction):
+            admission = self._kept(tx, admission, incoming)
+            if not admission.item:
+                return ""
+        if admission.keeper != self._rooms.worker:
+            write_letter(tx, admission.keeper, Letter(incoming, admission.session_id, admission.item))
+            if admission.notice:
+                queue_notice(tx, admission.session_id, incoming.address, Content(text=admission.notice))
+        return admission
 
-    def _answers(self, room: Room | None, incoming: Incoming) -> bool:
-        """Tell whether this was the answer to a question; a button is never anything else, however old it is."""
-        if room is None:
-            return bool(incoming.button)
-        if incoming.button:
-            room.asking.press(incoming.button, incoming.sender.id)
-            return True
-        return bool(incoming.text) and room.asking.write(incoming.text, incoming.sender.id)
-
-    def _admit(
-        self, tx: Transaction, guest: Guest, incoming: Incoming, parts: tuple[Part, ...], kind: str
-    ) -> Admission | None:
-        """Put it into the inbox of its conversation, which is begun if there is none; ``None`` for what came before."""
-        session_id, notice = self._session(tx, guest, incoming)
-        sender = incoming.sender
-        route = Route(
-            incoming.address,
-            incoming.message_id,
-            user_id=sender.id,
-            user_name=sender.name,
-            chat_name=incoming.chat_name,
-        )
+    def _kept(self, tx: Transaction, admission: Admission, incoming: Incoming) -> Admission:
+        """Put it into the inbox of its conversation, which is begun if there is none; no item for what came before."""
+        guest = admission.guest
+        session_id, over, notice = self._session(tx, guest, incoming)
         message = Message(
             role="user",
-            parts=parts,
+            parts=_words(incoming),
             at=incoming.at,
             author=incoming.sender.name,
             platform_message_id=incoming.message_id or None,
         )
-        came = arrival(session_id, self._platform.name, incoming.external_id, message, kind=kind, route=route)
+        came = arrival(
+            session_id,
+            self._name,
+            incoming.external_id,
+            message,
+            kind=self._kind(incoming),
+            route=_route(incoming),
+            attachments=incoming.attachments,
+        )
         item = tx.inbox.add(came)
-        if item is None:
-            return None
-        if kind == COMMAND:
+        if item is not None and item.kind == COMMAND:
             tx.inbox.settle([item.id])
-        return Admission(session_id, item.id, notice)
+        return Admission(
+            guest=guest,
+            keeper=admission.keeper,
+            session_id=session_id,
+            item=item.id if item else 0,
+            over=over,
+            notice=notice,
+        )
 
-    def _session(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId, str]:
-        session_id, notice = self._bound(tx, guest, incoming)
-        if session_id is None:
+    def _kind(self, incoming: Incoming) -> str:
+        if is_command(incoming.text):
+            return COMMAND
+        return STEERING if self._busy() == "steer" else "message"
+
+    async def _see_to(self, incoming: Incoming, admission: Admission) -> None:
+        """Act on what was kept; where that fails it waits in the inbox, and is taken up again."""
+        try:
+            if admission.over:
+                self._end(admission.over)
+            if not admission.item:
+                self._answered(incoming, admission.guest)
+                return
+            key, session_id = admission.guest.key, admission.session_id
+            async with self._rooms.using(key, incoming.address, session_id) as room:
+                await self._stir(room, incoming, admission)
+        except StoreError as error:
+            log.warning("%s: a message waits: %s", self._name, error)
+        except TalariaError as error:
+            log.warning("%s: a message waits: %s", self._name, error)
+            await self._tell(incoming, admission, error)
+        except Exception:  # a bug keeps one conversation from being opened, and no other
+            log.exception("%s: a conversation was not opened", self._name)
+
+    def _answered(self, incoming: Incoming, guest: Guest) -> None:
+        """Take a button or a mark, which never is anything but the answer to a question, however old it is."""
+        room = self._rooms.find(guest.key)
+        if room is not None and incoming.button:
+            room.asking.press(incoming.button, incoming.sender.id, owner=guest.is_owner)
+
+    async def _stir(self, room: Room, incoming: Incoming, admission: Admission) -> None:
+        guest, conversation = admission.guest, room.seat.chat.conversation
+        if admission.notice:
+            room.show(admission.notice)
+        if is_command(incoming.text):
+            author = Author(incoming.sender.name or incoming.sender.id, guest.is_owner)
+            room.start(room.use(incoming.text, author, guest.commands, by=incoming.sender.id))
+            return
+        if await self._is_answer(room, incoming, admission):
+            return
+        if self._busy() == "interrupt":
+            conversation.interrupt(admission.item)
+        conversation.nudge(steered=self._busy() == "steer")
+
+    async def _is_answer(self, room: Room, incoming: Incoming, admission: Admission) -> bool:
+        """Tell whether this was the answer to a question, which then is no message any more."""
+        by, owner = incoming.sender.id, admission.guest.is_owner
+        if not room.asking.fits(incoming.text, by, owner=owner):
+            return False
+        taken = await self._store.write(lambda tx: _take_back(tx, admission))
+        return taken and room.asking.write(incoming.text, by, owner=owner)
+
+    async def _tell(self, incoming: Incoming, admission: Admission, error: TalariaError) -> None:
+        """Tell a person, once, why they get no answer."""
+        content = Content(text=error.public, reply_to=incoming.message_id)
+        address, key = incoming.address, f"trouble:{admission.session_id}:{admission.item}"
+        try:
+            await self._store.write(lambda tx: queue_notice(tx, admission.session_id, address, content, key))
+        except StoreError as failure:
+            log.warning("%s: nobody was told: %s", self._name, failure)
+
+    def _session(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId, SessionId, str]:
+        """Return the conversation of a place, the one that is over with this, and what to say about that."""
+        bound, over, notice = self._bound(tx, guest, incoming)
+        if not bound:
             # Whoever else begins one here waits at this row until this is committed, and then finds it.
             lock = tx.leases.acquire(f"place:{guest.key}", _MOMENT)
-            session_id, notice = self._bound(tx, guest, incoming)
-            session_id = session_id or self._begin(tx, guest, incoming)
+            bound, over, notice = self._bound(tx, guest, incoming)
+            bound = bound or self._begin(tx, guest, incoming)
             if lock is not None:
                 tx.leases.release(lock)
-        return session_id, notice
+        return bound, over, notice
 
-    def _bound(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId | None, str]:
-        """Return the conversation of a place; none, and what to say about it, where another is to begin."""
+    def _bound(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId, SessionId, str]:
+        """Return the conversation of a place; none where another is to begin, and which is over then."""
         bound = tx.bindings.get(guest.key)
         if bound is None or tx.sessions.get(bound.session_id) is None:
-            return None, ""
+            return _NOTHING, _NOTHING, ""
         notice = self._doorman().begins_anew(tx, bound.session_id, incoming.at)
-        return None if notice else bound.session_id, notice
+        return (_NOTHING, bound.session_id, notice) if notice else (bound.session_id, _NOTHING, "")
 
     def _begin(self, tx: Transaction, guest: Guest, incoming: Incoming) -> SessionId:
-        made = tx.sessions.create(NewSession(source=self._platform.name, owner=guest.owner, audience=guest.audience))
+        made = tx.sessions.create(NewSession(source=self._name, owner=guest.owner, audience=guest.audience))
         tx.bindings.bind(guest.key, made.id, incoming.address)
         return made.id
 
-    async def _parts(self, incoming: Incoming) -> tuple[Part, ...]:
-        words = [Text(incoming.text)] if incoming.text else []
-        files = [await self._file(attachment) for attachment in incoming.attachments]
-        return (*words, *files) or (Text("(an empty message)"),)
 
-    async def _file(self, attachment: Attachment) -> Part:
-        try:
-            file = await self._platform.fetch(attachment, self._media)
-        except PlatformError as error:
-            log.warning("a file was not fetched: %s", error)
-            return Text(f"(A file came along that could not be fetched: {attachment.name or attachment.kind}.)")
-        kind = attachment.media_type or "application/octet-stream"
-        if attachment.kind in _PICTURES and kind.startswith("image/"):
-            return Image(str(file), kind)
-        return File(str(file), attachment.name or file.name, kind)
+def _words(incoming: Incoming) -> tuple[Text, ...]:
+    if incoming.text or incoming.attachments:
+        return (Text(incoming.text),) if incoming.text else ()
+    return (Text("(an empty message)"),)
+
+
+def _route(incoming: Incoming) -> Route:
+    sender = incoming.sender
+    return Route(
+        incoming.address,
+        incoming.message_id,
+        user_id=sender.id,
+        user_name=sender.name,
+        chat_name=incoming.chat_name,
+    )
+
+
+def _take_back(tx: Transaction, admission: Admission) -> bool:
+    """Take something out of the inbox again, unless its turn has begun."""
+    waiting = [item for item in tx.inbox.unsettled(admission.session_id) if item.id == admission.item]
+    if not waiting or waiting[0].state != "waiting":
+        return False
+    tx.inbox.settle([admission.item])
+    return True

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from talaria.contracts.store import Store, Transaction
@@ -18,13 +19,24 @@ log = logging.getLogger(__name__)
 
 
 class Presence:
-    """Says in the store that this process is there; ``describe`` returns how it is doing."""
+    """Says in the store that this process is there; ``describe`` returns how it is doing.
 
-    def __init__(self, store: Store, worker: WorkerId, describe: Callable[[], WorkerStatus], lease: timedelta) -> None:
+    ``lapsed`` runs when it was not said for so long that others may have taken over what this process kept.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        worker: WorkerId,
+        describe: Callable[[], WorkerStatus],
+        lease: timedelta,
+        lapsed: Callable[[], Awaitable[object]],
+    ) -> None:
         self._store = store
         self._worker = worker
         self._describe = describe
         self._lease = lease
+        self._lapsed = lapsed
         self._held: Lease | None = None
 
     async def claim(self, *, beside: bool) -> None:
@@ -38,10 +50,14 @@ class Presence:
 
     async def serve(self) -> None:
         """Say so again and again until cancelled; then say that it is over."""
+        said = time.monotonic()
         try:
             while True:
                 try:
                     self._held = await self._store.write(self._say)
+                    before, said = said, time.monotonic()
+                    if said - before > self._lease.total_seconds():
+                        await self._lapsed()
                 except StoreError as error:
                     log.warning("the gateway's state was not written: %s", error)
                 await asyncio.sleep(min(_PACE, self._lease.total_seconds() / 3))

@@ -190,6 +190,9 @@ class Preview:
                     return False
             elif self._texts[place] != piece:
                 ref = MessageRef(self._route.address, self._shown.messages[place])
+                if not await self._stage.store.read(self._is_ours):
+                    self._broken = True  # another worker has taken the turn over, and may have said the last word
+                    return False
                 await bounded(self._platform.edit(ref, Content(text=piece)), self._stage.call)
                 self._texts[place] = piece
         return True
@@ -235,6 +238,10 @@ class Preview:
     def _is_running(self, tx: Transaction) -> bool:
         return any(turn.id == self._turn_id for turn in tx.turns.find(self._session_id, running=True))
 
+    def _is_ours(self, tx: Transaction) -> bool:
+        found = read_shown(tx, self._turn_id)
+        return found is not None and found.live == self._stage.worker
+
     async def _let_go(self) -> None:
         """Leave the messages as they are: what comes is another message, below them."""
         let_go = self._shown.let_go + len(self._shown.messages)
@@ -247,8 +254,7 @@ class Preview:
 
         def work(tx: Transaction) -> None:
             # One that is gone, or not ours, belongs to a reply that is being delivered without waiting for us.
-            found = read_shown(tx, self._turn_id)
-            if found is not None and found.live == self._stage.worker:
+            if self._is_ours(tx):
                 keep_shown(tx, self._turn_id, shown)
 
         await self._stage.store.write(work)

@@ -10,7 +10,6 @@ from talaria.contracts.store import Transaction
 from talaria.core.ids import WorkerId, is_gone
 
 _NOTES = "gateway:worker:"
-_PATIENCE = timedelta(seconds=20)
 
 NetworkState = Literal["connecting", "connected", "waiting", "elsewhere", "refused"]
 
@@ -27,7 +26,7 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus(Struct, frozen=True, kw_only=True):
-    """One gateway process, as it last said of itself."""
+    """One gateway process, as it last said of itself; ``lease`` is for how many seconds that counts."""
 
     worker: WorkerId
     pid: int
@@ -35,6 +34,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     started: datetime
     at: datetime
     version: str
+    lease: float = 20.0
     address: str = ""
     networks: tuple[NetworkStatus, ...] = ()
     rooms: int = 0
@@ -62,5 +62,14 @@ def read_workers(tx: Transaction, now: datetime | None = None) -> list[WorkerSta
     """Return the gateway processes that are alive, oldest first."""
     found = [_decode(entry.value) for entry in tx.state.with_prefix(_NOTES)]
     moment = now or datetime.now(UTC)
-    alive = [one for one in found if moment - one.at < _PATIENCE and not is_gone(one.worker)]
-    return sorted(alive, key=lambda one: one.started)
+    return sorted((one for one in found if _is_alive(one, moment)), key=lambda one: one.started)
+
+
+def is_alive(tx: Transaction, worker: WorkerId) -> bool:
+    """Tell whether a gateway process is there, as far as can be known."""
+    entry = tx.state.get(_NOTES + worker)
+    return entry is not None and _is_alive(_decode(entry.value), datetime.now(UTC))
+
+
+def _is_alive(status: WorkerStatus, now: datetime) -> bool:
+    return now - status.at < timedelta(seconds=status.lease) and not is_gone(status.worker)
