@@ -40,6 +40,7 @@ def call_from(
     folder: Path,
     *,
     owner: str = "",
+    audience: str = "",
     session_id: str = "session-1",
     person: Answers | None = None,
     environment: Mapping[str, str] | None = None,
@@ -53,4 +54,5 @@ def call_from(
         person=person or Answers(),
         progress=(progress if progress is not None else []).append,
         owner=owner,
+        audience=audience,
     )

@@ -22,10 +22,14 @@ class Effect(Enum):
 
 
 class Deed(Struct, frozen=True):
-    """What a call is about to do, for a policy to judge and a person to read."""
+    """What a call is about to do, for a policy to judge and a person to read.
 
-    kind: Literal["command", "code", "read", "write", "fetch", "other"]
+    ``place`` is where something is sent that others read; empty where only the person themself does.
+    """
+
+    kind: Literal["command", "code", "read", "write", "fetch", "send", "other"]
     target: str
+    place: str = ""
 
 
 class ToolOutput(Struct, frozen=True):
@@ -77,6 +81,7 @@ class Call(Struct, frozen=True, kw_only=True):
     progress: Callable[[str], None]
     call_tool: Callable[[str, str], Awaitable[ToolOutput]] = no_other_tool
     owner: str = ""
+    audience: str = ""
     context: SessionContext = SessionContext()
 
     @property

@@ -84,6 +84,8 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
                 return _of_writing(deed.target, places, strict=strict)
             case "fetch":
                 return []
+            case "send":
+                return _of_sending(deed.place, tool)
             case "other":
                 return _of_others(effect, deed.target, tool)
 
@@ -123,6 +125,10 @@ def _of_writing(target: str, places: Places, *, strict: bool) -> list[Danger]:
     elif places.is_outside(path):
         found.append(Danger("outside", f"writes outside the working folder: {path}", str(path)))
     return found
+
+
+def _of_sending(place: str, tool: str) -> list[Danger]:
+    return [Danger("irreversible", f"sends a message to {place}", f"{tool} {place}")] if place else []
 
 
 def _of_others(effect: Effect, target: str, tool: str) -> list[Danger]:

@@ -1,0 +1,1 @@
+"""Saying something in a chat other than by answering."""
