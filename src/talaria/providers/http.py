@@ -35,11 +35,14 @@ class Answer:
                 return events
         return None
 
-    async def body(self) -> bytes:
-        """Return all of it."""
-        chunks = []
+    async def body(self, limit: int | None = None) -> bytes:
+        """Return all of it; raises `MalformedReply` where that is more than ``limit`` bytes."""
+        chunks, size = [], 0
         while chunk := await self._read():
             chunks.append(chunk)
+            size += len(chunk)
+            if limit is not None and size > limit:
+                raise MalformedReply(f"the answer has more than {limit} bytes")
         return b"".join(chunks)
 
     async def drain(self) -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from talaria.core.ids import new_id
 from talaria.testing.model_server.anthropic import AnthropicWire
+from talaria.testing.model_server.audio import AudioDesk
 from talaria.testing.model_server.chat import ChatWire
 from talaria.testing.model_server.delivery import Answer, Delivery
 from talaria.testing.model_server.received import Asked, Exchange, Received
@@ -38,7 +39,8 @@ class ModelServer:
     """A server at a free port of loopback that answers as it was told; ``async with`` starts and ends it.
 
     Each model call takes the next answer of the script, then what `otherwise` or `answering` said. With
-    ``keys`` given, any other key is refused. ``received`` has all model calls so far, refused ones included.
+    ``keys`` given, any other key is refused. ``received`` has all model calls so far, refused ones included. ``audio``
+    hears and speaks.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class ModelServer:
         self.received: list[Received] = []
         self.open_streams = 0
         self._keys = None if keys is None else frozenset(keys)
+        self.audio = AudioDesk(self._keys)
         self._models = models
         self._port = port
         self._script: deque[Answer] = deque()
@@ -104,6 +107,7 @@ class ModelServer:
         for path in _PATHS:
             application.router.add_post(path, self._answer)
         application.router.add_get("/v1/models", self._list_models)
+        self.audio.add_routes(application.router)
         return application
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:

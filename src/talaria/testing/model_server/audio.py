@@ -1,0 +1,97 @@
+"""The audio routes of the scripted model server: recordings in, words out, and the other way round."""
+
+import asyncio
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import BodyPartReader, web
+
+from talaria.testing.model_server.faults import Fail
+from talaria.testing.model_server.openai import error_object
+from talaria.testing.model_server.wire import bearer_key
+
+OGG = b"OggS\x00\x02" + bytes(20) + b"\x01\x13OpusHead" + bytes(60)
+_FORMATS = {"mp3", "opus", "aac", "flac", "wav", "pcm"}
+_LONGEST_INPUT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A recording that came in."""
+
+    model: str
+    name: str
+    media_type: str
+    data: bytes
+
+
+class Spoken(msgspec.Struct, frozen=True):
+    """Words that were to be spoken."""
+
+    model: str
+    input: str
+    voice: str
+    response_format: str = "mp3"
+
+
+class AudioDesk:
+    """Hears ``transcript`` in every recording, and speaks ``speech`` whatever the words are.
+
+    Each call fails with the next of ``faults``, if there is one. While ``open`` is not set, calls wait.
+    """
+
+    def __init__(self, keys: Collection[str] | None) -> None:
+        self.transcript = "Hello, this is me."
+        self.speech = OGG
+        self.heard: list[Heard] = []
+        self.spoken: list[Spoken] = []
+        self.faults: deque[Fail] = deque()
+        self.open = asyncio.Event()
+        self.open.set()
+        self._keys = keys
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        """Serve both routes."""
+        router.add_post("/v1/audio/transcriptions", self._transcribe)
+        router.add_post("/v1/audio/speech", self._speak)
+
+    async def _transcribe(self, request: web.Request) -> web.Response:
+        if not request.content_type.startswith("multipart/form-data"):
+            return _refuse(Fail(400, message="A form was expected."))
+        fields: dict[str, str] = {}
+        file: Heard | None = None
+        async for part in await request.multipart():
+            if not isinstance(part, BodyPartReader):
+                return _refuse(Fail(400, message="Forms within forms are not understood."))
+            if part.name == "file":
+                file = Heard("", part.filename or "", part.headers.get("Content-Type", ""), await part.read())
+            else:
+                fields[part.name or ""] = await part.text()
+        if file is None or not file.name or not file.data or "model" not in fields:
+            return _refuse(Fail(400, message="Both a model and a file with a name are needed."))
+        self.heard.append(Heard(fields["model"], file.name, file.media_type, file.data))
+        refusal = await self._refusal(request)
+        return refusal or web.json_response({"text": self.transcript})
+
+    async def _speak(self, request: web.Request) -> web.Response:
+        try:
+            wanted = msgspec.json.decode(await request.read(), type=Spoken)
+        except msgspec.MsgspecError as error:
+            return _refuse(Fail(400, message=str(error)))
+        if not 0 < len(wanted.input) <= _LONGEST_INPUT or wanted.response_format not in _FORMATS:
+            return _refuse(Fail(400, message="The input is too long, or the format unknown."))
+        self.spoken.append(wanted)
+        refusal = await self._refusal(request)
+        return refusal or web.Response(body=self.speech, content_type=f"audio/{wanted.response_format}")
+
+    async def _refusal(self, request: web.Request) -> web.Response | None:
+        await self.open.wait()
+        if self._keys is not None and bearer_key(request.headers) not in self._keys:
+            return _refuse(Fail(401))
+        return _refuse(self.faults.popleft()) if self.faults else None
+
+
+def _refuse(fail: Fail) -> web.Response:
+    return web.json_response({"error": error_object(fail)}, status=fail.status)
