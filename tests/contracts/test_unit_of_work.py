@@ -310,6 +310,18 @@ async def test_closing_finishes_what_was_handed_over(store: ThreadedStore, datab
     assert database.read(lambda tx: len(tx.state.with_prefix(""))) == 50
 
 
+async def test_a_closed_store_refuses_work_instead_of_answering_or_hanging(store: ThreadedStore) -> None:
+    await store.read(lambda tx: tx.state.get("key"))
+    closing = asyncio.ensure_future(store.close())
+    await asyncio.sleep(0)
+    for _ in range(2):
+        for call in (store.read, store.write):
+            async with asyncio.timeout(10):
+                with pytest.raises(StoreUnavailable, match="closed"):
+                    await call(lambda tx: tx.state.get("key"))
+        await closing
+
+
 async def test_reads_go_on_while_a_writer_is_busy(store: ThreadedStore) -> None:
     hold = threading.Event()
     writing = asyncio.ensure_future(store.write(lambda tx: (tx.state.put("key", ""), hold.wait())))

@@ -4,7 +4,7 @@ import asyncio
 import random
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,6 +68,12 @@ class Faulty:
     async def close(self) -> None:
         """Leave the store to its owner."""
 
+    async def hint(self, topic: str) -> None:
+        await self._store.hint(topic)
+
+    def heeding(self, topic: str) -> AbstractAsyncContextManager[asyncio.Event]:
+        return self._store.heeding(topic)
+
     def _fail(self) -> None:
         self._faults -= 1
         if self._faults >= 0:
@@ -94,6 +100,12 @@ class Blade:
 
     async def close(self) -> None:
         """Leave the store to its owner."""
+
+    async def hint(self, topic: str) -> None:
+        await self._store.hint(topic)
+
+    def heeding(self, topic: str) -> AbstractAsyncContextManager[asyncio.Event]:
+        return self._store.heeding(topic)
 
     async def ask(self, instructions: str, text: str, *, most_tokens: int) -> tuple[str, Usage]:
         return await self._guarded(partial(judged, instructions, text, most_tokens=most_tokens))

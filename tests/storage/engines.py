@@ -34,11 +34,13 @@ class Place(Struct, frozen=True):
         options = PostgresOptions(self.schema, patience, clock=clock, worker=WorkerId(worker))
         return open_postgres(self.address, options)
 
-    def open_store(self, clock: Clock, worker: str = "worker-1") -> ThreadedStore:
+    def open_store(self, clock: Clock, worker: str = "worker-1", *, look_seconds: float = 1) -> ThreadedStore:
         """Return the store for asyncio."""
+        name = WorkerId(worker)
         if self.engine == "sqlite":
-            return open_sqlite_store(Path(self.address), SqliteOptions(clock=clock, worker=WorkerId(worker)))
-        options = PostgresOptions(self.schema, clock=clock, worker=WorkerId(worker))
+            file = SqliteOptions(clock=clock, worker=name, look_seconds=look_seconds)
+            return open_sqlite_store(Path(self.address), file)
+        options = PostgresOptions(self.schema, clock=clock, worker=name, look_seconds=look_seconds)
         return open_postgres_store(self.address, options)
 
     def drop(self) -> None:

@@ -38,6 +38,7 @@ def main(words: list[str]) -> None:
         "write": write_on,
         "fill": fill,
         "intrude": intrude,
+        "hint": hint,
     }
     tasks[task](place, *more)
 
@@ -225,6 +226,19 @@ def intrude(place: Place) -> None:
         answer("opened")
     except StoreUnavailable as error:
         answer(str(error))
+
+
+def hint(place: Place, topic: str) -> None:
+    """Write something and give a hint."""
+    wait_for_start()
+    asyncio.run(_hint(place, topic))
+
+
+async def _hint(place: Place, topic: str) -> None:
+    store = place.open_store(SystemClock(), new_worker_id())
+    await store.write(lambda tx: tx.state.put("hinted", topic))
+    await store.hint(topic)
+    await store.close()
 
 
 if __name__ == "__main__":

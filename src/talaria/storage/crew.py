@@ -49,13 +49,16 @@ class Crew:
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._unfinished = 0
+        self._ended = False
 
     def hand_over(self, work: Work) -> "asyncio.Future[Any]":
         """Put work in line and return the future of its result."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        self._line.put(_Job(work, future, loop))
         with self._lock:
+            if self._ended:
+                raise StoreUnavailable("The store is closed.")
+            self._line.put(_Job(work, future, loop))
             self._unfinished += 1
             if len(self._threads) < min(self._size, self._unfinished):
                 thread = threading.Thread(target=self._serve, name=f"{self._name}-{len(self._threads)}", daemon=True)
@@ -63,8 +66,14 @@ class Crew:
                 thread.start()
         return future
 
+    def end(self) -> None:
+        """Take no more work."""
+        with self._lock:
+            self._ended = True
+
     def finish(self) -> None:
         """Let every thread end behind the last job, and wait for that."""
+        self.end()
         for _ in self._threads:
             self._line.put(None)
         for thread in self._threads:

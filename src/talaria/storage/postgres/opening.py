@@ -5,31 +5,36 @@ from pathlib import Path
 import psycopg
 from msgspec import Struct, structs
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.core.errors import StoreUnavailable
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.storage.database import ConnectionDatabase
+from talaria.storage.hints import Hints
 from talaria.storage.migrations import LATEST, check_not_newer, migrations_in
 from talaria.storage.postgres.connection import PostgresConnection
 from talaria.storage.postgres.errors import translated
+from talaria.storage.postgres.hints import NotifyCourier, channel_of
 from talaria.storage.sql import Row
 from talaria.storage.threaded import ThreadedStore
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _MIGRATION_LOCK = 0x54414C41
 _CONNECT_SECONDS = 10
+_HINT_CONNECT_SECONDS = 3  # closing the store may have to wait for so long
+_NOTICED_WHEN_LOST = {"keepalives": 1, "keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 3}
 _SILENCE_MILLISECONDS = 20_000
 
 
 class PostgresOptions(Struct, frozen=True):
-    """How to open a store on a server."""
+    """How to open a store on a server; who heeds hints is told to look every ``look_seconds`` at least."""
 
     schema: str = "talaria"
     busy_timeout_seconds: float = 5.0
     clock: Clock = SystemClock()
     worker: WorkerId | None = None
+    look_seconds: float = 1.0
 
 
 DEFAULTS = PostgresOptions()
@@ -62,6 +67,7 @@ def open_postgres_store(url: str, options: PostgresOptions = DEFAULTS, *, connec
         lambda: open_postgres(url, options),
         writers=max(1, connections // 2),
         readers=max(1, connections - connections // 2),
+        open_hints=lambda: _open_hints(url, options),
     )
 
 
@@ -103,11 +109,19 @@ def _unreadable() -> StoreUnavailable:
     )
 
 
-def _connect(url: str, options: PostgresOptions) -> psycopg.Connection[Row]:
+def _open_hints(url: str, options: PostgresOptions) -> Hints:
+    courier = NotifyCourier(
+        lambda: _connect(make_conninfo(url, **_NOTICED_WHEN_LOST), options, connect_timeout=_HINT_CONNECT_SECONDS),
+        channel_of(options.schema),
+    )
+    return Hints(courier, at_least_every=options.look_seconds)
+
+
+def _connect(url: str, options: PostgresOptions, *, connect_timeout: int = _CONNECT_SECONDS) -> psycopg.Connection[Row]:
     connection: psycopg.Connection[Row] = psycopg.connect(
         url,
         autocommit=True,
-        connect_timeout=_CONNECT_SECONDS,
+        connect_timeout=connect_timeout,
         tcp_user_timeout=_SILENCE_MILLISECONDS,
         application_name="talaria",
         options=f"-c search_path={options.schema} -c lock_timeout={int(options.busy_timeout_seconds * 1000)}"

@@ -23,12 +23,16 @@ _PAUSE = 0.005
 
 
 class SqliteOptions(Struct, frozen=True):
-    """How to open a file; ``on_commit`` hears of the log's length and makes the checkpoints, if it is given."""
+    """How to open a file; ``on_commit`` hears of the log's length and makes the checkpoints, if it is given.
+
+    Who heeds hints is told to look every ``look_seconds`` at least.
+    """
 
     busy_timeout_seconds: float = 5.0
     on_commit: Callable[[apsw.Connection, str, int], int] | None = None
     clock: Clock = SystemClock()
     worker: WorkerId | None = None
+    look_seconds: float = 1.0
 
 
 DEFAULTS = SqliteOptions()

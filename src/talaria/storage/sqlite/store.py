@@ -3,7 +3,9 @@
 import logging
 import threading
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 from msgspec import structs
@@ -11,6 +13,9 @@ from msgspec import structs
 from talaria.core.ids import new_worker_id
 from talaria.storage.sqlite.opening import DEFAULTS, SqliteOptions, open_raw, open_sqlite
 from talaria.storage.threaded import ThreadedStore
+
+if TYPE_CHECKING:  # loaded when somebody heeds
+    from talaria.storage.hints import Hints
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +31,19 @@ def open_sqlite_store(path: Path, options: SqliteOptions = DEFAULTS, *, readers:
     checkpoints = _Checkpoints(path, options)
 
     hooked = structs.replace(options, on_commit=checkpoints.committed)
-    return ThreadedStore(lambda: open_sqlite(path, hooked), writers=1, readers=readers, closing=checkpoints.stop)
+    return ThreadedStore(
+        lambda: open_sqlite(path, hooked),
+        writers=1,
+        readers=readers,
+        open_hints=lambda: _open_hints(path, options),
+        carries_hints=False,
+        closing=checkpoints.stop,
+    )
+
+
+def _open_hints(path: Path, options: SqliteOptions) -> "Hints":
+    hints: Hints = import_module("talaria.storage.sqlite.hints").open_hints(path, options)
+    return hints
 
 
 class _Checkpoints:
