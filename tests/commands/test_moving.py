@@ -114,7 +114,10 @@ async def test_a_conversation_that_cannot_be_opened_is_said_and_this_one_goes_on
 
 
 async def test_a_stranger_is_offered_nothing_of_the_owner(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "9", "group")) as desk:
+    async with (
+        ModelServer() as server,
+        open_desk(tmp_path, server, chat=Address("telegram", "9", "group"), audience="telegram/9") as desk,
+    ):
         await _talk(desk, "Secret plans", "hi")
         assert await desk.use("/resume secret", author=STRANGER) == "I could not find that."
         assert await desk.use("/resume", author=STRANGER) == "I could not find that."

@@ -128,7 +128,7 @@ def test_exchanges_begin_with_what_people_say(database: Database) -> None:
 
 def test_titles_with_a_mark_stay_apart(database: Database) -> None:
     def name_another(tx: Transaction) -> str:
-        title = free_title(tx, "100% Trip_", "before undo")
+        title = free_title(tx, "100% Trip_", "before undo", owner="ana")
         session = conversation(tx)
         return tx.sessions.update(session.id, SessionChanges(title=title)).title
 
@@ -137,4 +137,6 @@ def test_titles_with_a_mark_stay_apart(database: Database) -> None:
         "100% Trip_ (before undo 2)",
         "100% Trip_ (before undo 3)",
     ]
-    assert database.read(lambda tx: free_title(tx, "100% Trip_ (before undo 2)", "before undo")).endswith("undo 4)")
+    assert database.read(lambda tx: free_title(tx, "100% Trip_ (before undo 2)", "before undo", owner="ana")).endswith(
+        "undo 4)"
+    )

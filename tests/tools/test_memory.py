@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.tools.calls import call_from
 
+from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.tools.memory.tool import Memory, MemoryArguments, snapshot
@@ -104,7 +105,7 @@ async def test_people_do_not_see_each_others_memory(tmp_path: Path) -> None:
         await remember(tmp_path, f"of {owner}", owner=owner)
     assert snapshot(tmp_path) == "## What you noted\nof nobody"
     for owner in owners:
-        assert snapshot(tmp_path, owner) == f"## What you noted\nof {owner}"
+        assert snapshot(tmp_path, Viewer(owner)) == f"## What you noted\nof {owner}"
     assert len({str(path).lower() for path in names_below(tmp_path) if path.name == "MEMORY.md"}) == len(owners) + 1
 
 

@@ -119,6 +119,7 @@ class Dispatch:
             progress=lambda text: self._around.emit(ToolProgressed(order.call.id, self._around.mask(text))),
             call_tool=lambda name, arguments: self._call_tool(order, name, arguments),
             owner=self._around.owner,
+            audience=self._around.audience,
             context=self._around.context,
         )
 

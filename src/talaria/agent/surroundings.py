@@ -39,6 +39,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     approver: Approver
     workspace: Workspace
     owner: str = ""
+    audience: str = ""
     mask: Callable[[str], str] = str
     budget: Budget = Unlimited()
     joined: Callable[[], Awaitable[list[Message]]] = nobody_joined

@@ -22,9 +22,10 @@ from talaria.agent.surroundings import Limits
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
 from talaria.app.goals import goal_follower
+from talaria.app.guests import rules_for, standing, wants_servers, working_folder
 from talaria.app.personalities import read_personality
 from talaria.app.subcommands import load
-from talaria.app.toolsets import Workbench, make_tools
+from talaria.app.toolsets import Workbench, make_tools, may_use
 from talaria.app.workplaces import Workplace
 from talaria.contracts.follower import Ending, Follower
 from talaria.contracts.models import Chosen, ModelInfo
@@ -54,6 +55,7 @@ from talaria.settings.secrets import KNOWN_SECRETS
 from talaria.tools.memory.tool import snapshot
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.skills.shelf import index
+from talaria.tools.skills.tool import Skills
 from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the house opens conversations; they only look at it
@@ -82,8 +84,10 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     chain, helpers = models.chain(chosen), models.auxiliary(chosen)
     notes = await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits)) if chosen.limits else []
     session = found or await _new_session(store, wish, chosen.model)
+    signature = _signature(house, settings, chosen, kept, wish)
+    wish = structs.replace(wish, folder=working_folder(house.profile, wish, session))
     context = structs.replace(wish.context, source=wish.source, session_id=session.id)
-    place = await _workplace(house, wish, context, stack)
+    place = await _workplace(house, wish, session, context, stack)
     bench = Workbench(
         settings=settings,
         profile=house.profile,
@@ -96,11 +100,13 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         seer=_seer(helpers),
         past=await store.read(lambda tx: lineage(tx, session)),
         processes=place.processes,
+        guest=bool(session.owner),
+        viewer=standing(wish, session),
     )
     tools, remarks = await _tools(house, bench, wish, jobs, context)
     auxiliary = Auxiliary(ModelCalls(helpers))
     toolbox = Toolbox(tools)
-    prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox, kept, session.owner))
+    prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox, kept))
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain), auxiliary)
     questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
@@ -115,7 +121,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         model=chosen.model,
         provider=chosen.provider,
         why=_why(chosen, kept, wish),
-        signature=_signature(house, settings, chosen, kept, wish),
+        signature=signature,
         info=bench.model,
         workspace=place.workspace,
         keep_workplace=place.keep,
@@ -146,6 +152,7 @@ def _signature(house: "House", settings: Settings, chosen: Chosen, kept: Prefere
         wish.identity,
         str(wish.folder),
         kept.personality,
+        settings.access.guest_tools,
         structs.replace(settings.model, effort=""),
     )
     parts = AgentParts(
@@ -186,6 +193,8 @@ def _find(tx: Transaction, wish: ChatWish) -> tuple[Session | None, Preferences]
     """Return the conversation to go on with, and what was chosen for it; none where a new one is wanted."""
     if not wish.resume and not wish.latest:
         return None, Preferences()
+    if wish.resume and (exact := tx.sessions.get(SessionId(wish.resume))):
+        return exact, read_preferences(tx, exact.id)
     wanted = SessionFilter(matching=wish.resume, source="" if wish.resume else wish.source, limit=2)
     found = tx.sessions.find(wanted)
     if not found:
@@ -202,20 +211,22 @@ async def _tools(
     if wish.tools is not None:
         return wish.tools, ()
     own = make_tools(bench)
-    if not bench.model.tools or not house.settings.mcp:
+    if not bench.model.tools or not house.settings.mcp or not wants_servers(bench):
         return own, ()
     logs = house.profile.logs_folder
     join = load("talaria.app.servers").join_servers
     others, notes = await join(house.settings.mcp, house.secrets, logs, bench.closing, jobs, variables(context))
-    return [*own, *(tool for tool in others if tool.name not in house.settings.tools.disabled)], notes
+    wanted = [one for one in others if one.name not in house.settings.tools.disabled and may_use(bench, one.name)]
+    return [*own, *wanted], notes
 
 
-def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox, kept: Preferences, owner: str) -> Prefix:
+def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox, kept: Preferences) -> Prefix:
     return Prefix(
-        instructions(_tiers(bench, wish, kept.personality, owner)),
+        instructions(_tiers(bench, wish, kept.personality)),
         hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
         bench.model.name,
         _manner(bench.settings, bench.settings.model.effort, kept.personality),
+        bench.viewer.audience,
     )
 
 
@@ -246,26 +257,30 @@ def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls
     return Agent(calls, bench.model, toolbox, manner, window)
 
 
-def _tiers(bench: Workbench, wish: ChatWish, personality: str, owner: str) -> Tiers:
+def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
     own = (read_file(bench.profile.folder / "SOUL.md") or b"").decode(errors="replace").strip()
     identity = wish.identity or own or (DEFAULT_IDENTITY if bench.model.tools else TALKING_IDENTITY)
     manner = read_personality(bench.profile.folder, personality) if personality else ""
     return Tiers(
         identity=f"{identity}\n\n{manner}".strip(),
-        skills=index(bench.skill_folders),
+        skills=index(bench.skill_folders) if may_use(bench, Skills.name) else "",
         project=project_context(wish.folder),
-        memory=snapshot(bench.memory_folder, owner),
+        memory=snapshot(bench.memory_folder, bench.viewer),
         surface=f"{wish.surface} Your working folder is {wish.folder}.".strip(),
     )
 
 
-async def _workplace(house: "House", wish: ChatWish, context: SessionContext, stack: AsyncExitStack) -> Workplace:
+async def _workplace(
+    house: "House", wish: ChatWish, session: Session, context: SessionContext, stack: AsyncExitStack
+) -> Workplace:
     """Return where the conversation works: as it was left in this process, else as the store remembers it."""
-    session_id = SessionId(context.session_id)
+    session_id = session.id
     workspace = LocalWorkspace(wish.folder, house.environment, secrets=[secret.name for secret in KNOWN_SECRETS])
     kept = await house.store.read(lambda tx: tx.state.get(f"workspace:{session_id}"))
     if kept is not None:
         workspace.restore(kept.value)
+    if session.owner and not workspace.folder.is_relative_to(wish.folder):
+        workspace.move_to(wish.folder)
     place = house.workplaces.enter(session_id, workspace, variables(context))
     stack.callback(house.workplaces.leave, session_id)
     return place
@@ -291,11 +306,12 @@ async def _desk(
     return Desk(
         emit=emit,
         person=questions,
-        approver=SessionApprover(bench.store, session.id, policy, questions, workspace),
+        approver=SessionApprover(bench.store, session.id, rules_for(bench, policy), questions, workspace),
         workspace=workspace,
         limits=_limits(house.settings),
         mask=house.mask,
-        owner=session.owner,
+        owner=bench.viewer.owner,
+        audience=bench.viewer.audience,
         lease=timedelta(seconds=house.settings.gateway.lease_seconds),
         budget=_budget(house.settings, bench.store, session),
         followers=(_WorkspaceKeeper(workspace), *await _exports(house.settings, bench, session)),

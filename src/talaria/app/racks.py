@@ -9,13 +9,14 @@ from talaria.app.personalities import personalities
 from talaria.app.subcommands import load
 from talaria.app.toolsets import list_toolsets
 from talaria.commands.house import Setting, Skill
+from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.settings.keys import split_key, variable
 from talaria.settings.load import load as load_file
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.tools.memory.notebook import FILES, Notebook
+from talaria.tools.memory.notebook import FILES, notebook_for
 from talaria.tools.memory.tool import snapshot
 from talaria.tools.skills.shelf import Shelf
 
@@ -91,13 +92,13 @@ class ProfileKnowledge(Struct, frozen=True):
             raise NotFound(f"There is no skill `{name}`; there are {', '.join(known) or 'none'}.")
         return self._shelf.view(name)
 
-    def memory(self) -> str:
-        """Return what the agent remembers, as text."""
-        return snapshot(self._memory)
+    def memory(self, viewer: Viewer) -> str:
+        """Return what the agent remembers where somebody looks from, as text."""
+        return snapshot(self._memory, viewer)
 
-    def forget(self, part: str) -> str:
+    def forget(self, part: str, viewer: Viewer) -> str:
         """Take out the one entry of the memory that has this part, and return it."""
-        books = [Notebook(self._memory, book) for book in FILES]
+        books = [notebook_for(viewer, book, self._memory) for book in FILES]
         found = [(book, entry) for book in books for entry in book.entries() if part.lower() in entry.lower()]
         if not found:
             raise NotFound(f"Nothing that is remembered has `{part}` in it.")

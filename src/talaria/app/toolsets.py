@@ -13,6 +13,7 @@ from talaria.agent.schema import describe
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
 from talaria.core.ids import SessionId
 from talaria.settings.model import Settings
@@ -54,7 +55,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     """What tools are made of; ``closing`` takes what has to be let go of in the end.
 
     ``past`` are the conversations from which this one branched off. ``processes`` outlast the tools, if they are given.
-    ``guest`` says that the conversation is not one of the agent's owner.
+    ``guest`` says that the conversation is not one of the agent's owner; ``viewer`` is as whom and before whom it is.
     """
 
     settings: Settings
@@ -69,6 +70,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     past: tuple[SessionId, ...] = ()
     processes: Processes | None = None
     guest: bool = False
+    viewer: Viewer = Viewer()
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
@@ -109,8 +111,12 @@ def may_use(bench: Workbench, name: str) -> bool:
 def for_guests(settings: Settings, name: str) -> bool:
     """Tell whether a tool is there for others than the owner: by its own name, or that of its group."""
     allowed = settings.access.guest_tools
-    groups = [group for group, toolset in TOOLSETS.items() if name in {cast("Tool", kind).name for kind in toolset.kinds}]
+    groups = [group for group, toolset in TOOLSETS.items() if name in _names(toolset)]
     return name in allowed or any(group in allowed for group in groups or [OTHERS])
+
+
+def _names(toolset: Toolset) -> set[str]:
+    return {cast("Tool", kind).name for kind in toolset.kinds}
 
 
 def toolsets_on(settings: Settings, surface: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ def _branch(tx: Transaction, session_id: SessionId, title: str) -> Session:
     session = tx.sessions.get(session_id)
     if session is None or not session.message_count:
         raise Refused("Nothing has been said here yet: there is nothing to branch from.")
-    named = title or (free_title(tx, session.title, "branch") if session.title else "")
+    named = title or (free_title(tx, session.title, "branch", owner=session.owner) if session.title else "")
     return part(tx, session, session.message_count, named)
 
 

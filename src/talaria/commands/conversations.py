@@ -9,7 +9,9 @@ from talaria.commands.command import Errand
 from talaria.commands.markdown import plain, readable
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.stores.sessions import Session, SessionFilter, Viewer
+from talaria.core.addresses import audience_of
+from talaria.core.ids import SessionId
 from talaria.core.wording import ago, counted
 from talaria.sessions.branching import exchanges
 from talaria.sessions.naming import opening
@@ -21,26 +23,26 @@ _LONGEST_RECALLED = 600
 
 
 class Reach(Struct, frozen=True):
-    """Whose conversations somebody may see: all, those of one owner, or only the one that is open."""
+    """Which conversations somebody may see: those that ``viewer`` sees, or, without one, only the one that is open."""
 
-    here: Session | None
-    everything: bool
+    here: SessionId
+    viewer: Viewer | None
 
     @property
-    def owner(self) -> str | None:
-        """The owner to whom it is limited, if it is limited to one."""
-        return None if self.everything or self.here is None else self.here.owner
-
-    def includes(self, session: Session) -> bool:
-        """Tell whether a conversation may be seen."""
-        if self.everything or (self.here is not None and session.id == self.here.id):
-            return True
-        return bool(self.owner) and session.owner == self.owner
+    def only(self) -> SessionId | None:
+        """The one conversation to which it is limited, if it is limited to one."""
+        return self.here if self.viewer is None else None
 
 
 def reach_of(tx: Transaction, errand: Errand) -> Reach:
-    """Return what the author of a command may see: a stranger sees nothing of the owner's."""
-    return Reach(tx.sessions.get(errand.seat.session_id), errand.author.owner)
+    """Return what may be shown to the author of a command in their place, where others may read along.
+
+    A stranger sees nothing of the owner's, and the owner in a group nothing that was not said there.
+    """
+    here = tx.sessions.get(errand.seat.session_id)
+    audience = audience_of(errand.place.address)
+    owner = here.owner if here and (audience or not errand.author.owner) else ""
+    return Reach(errand.seat.session_id, Viewer(owner, audience) if owner or errand.author.owner else None)
 
 
 def find_conversations(
@@ -48,10 +50,11 @@ def find_conversations(
 ) -> list[Session]:
     """Return those that fit and may be seen, last used first; those in which nothing was said only if they are open."""
     reach = reach_of(tx, errand)
-    wanted = SessionFilter(matching=matching, owner=reach.owner, archived=archived, limit=limit + _SPARE)
-    here = errand.seat.session_id
-    found = [one for one in tx.sessions.find(wanted) if one.message_count or one.title or one.id == here]
-    return [one for one in found if reach.includes(one)][:limit]
+    wanted = SessionFilter(
+        id=reach.only, matching=matching, seen_by=reach.viewer, archived=archived, limit=limit + _SPARE
+    )
+    found = [one for one in tx.sessions.find(wanted) if one.message_count or one.title or one.id == reach.here]
+    return found[:limit]
 
 
 def name_of(tx: Transaction, session: Session) -> str:
@@ -64,7 +67,7 @@ def handle_of(tx: Transaction, session: Session) -> str:
     title = " ".join(session.title.split())
     if not title or title != session.title:
         return session.id
-    found = tx.sessions.find(SessionFilter(matching=title, archived=None, limit=2))
+    found = tx.sessions.find(SessionFilter(matching=title, owner=session.owner, archived=None, limit=2))
     return title if [one.id for one in found] == [session.id] else session.id
 
 

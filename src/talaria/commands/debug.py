@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from talaria.commands.command import Command, Errand
+from talaria.core.addresses import audience_of
 from talaria.core.wording import counted
 from talaria.sessions.transcripts import fenced
 
@@ -34,7 +35,8 @@ async def run(errand: Errand) -> None:
         f"turn      {'running' if seat.busy else 'none'}",
         *(["settings", *settings] if settings else []),
     ]
-    troubles = await asyncio.to_thread(_troubles, identity.log_file)
+    alone = not audience_of(errand.place.address)  # the log may tell of others
+    troubles = await asyncio.to_thread(_troubles, identity.log_file) if alone else []
     if troubles:
         lines += ["log", *(f"  {line}" for line in troubles)]
     errand.place.show(fenced(_without_home("\n".join(lines))))

@@ -13,7 +13,7 @@ from talaria.contracts.models import Chosen, Listing
 from talaria.contracts.shell import Shell
 from talaria.contracts.store import Store
 from talaria.contracts.stores.ledger import Cap
-from talaria.contracts.stores.sessions import Session
+from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.goals.goal import Allowance
 from talaria.sessions.chat import Chat, ChatWish
@@ -79,10 +79,10 @@ class Knowledge(Protocol):
     def skill(self, name: str) -> str:
         """Return what a skill says, or raise `NotFound`."""
 
-    def memory(self) -> str:
-        """Return what the agent remembers, as text."""
+    def memory(self, viewer: Viewer) -> str:
+        """Return what the agent remembers where somebody looks from, as text."""
 
-    def forget(self, part: str) -> str:
+    def forget(self, part: str, viewer: Viewer) -> str:
         """Take out the one entry of the memory that has this part, and return it; raises where it is not one."""
 
     def personalities(self) -> Mapping[str, str]:

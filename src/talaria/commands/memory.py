@@ -3,18 +3,22 @@
 from collections.abc import Sequence
 
 from talaria.commands.command import Command, Errand
+from talaria.commands.conversations import reach_of
 from talaria.core.errors import Refused
 
 FORGET = "forget"
 
 
 async def run(errand: Errand) -> None:
-    """Show the memory, or take an entry out of it."""
+    """Show what is remembered for this place, or take an entry out of it."""
     action, _, part = errand.words.partition(" ")
+    viewer = (await errand.seat.store.read(lambda tx: reach_of(tx, errand))).viewer
+    if viewer is None:
+        raise Refused("What is remembered here is not yours.")
     if not action:
-        errand.place.show(errand.house.knowledge.memory() or "Nothing is remembered yet.")
+        errand.place.show(errand.house.knowledge.memory(viewer) or "Nothing is remembered yet.")
     elif action == FORGET and part.strip():
-        entry = errand.house.knowledge.forget(part.strip())
+        entry = errand.house.knowledge.forget(part.strip(), viewer)
         errand.place.show(
             f"Forgotten: {entry}\n\nConversations that begin from now on do not know it; those that know it already do."
         )

@@ -75,7 +75,7 @@ def _take_back(tx: Transaction, session_id: SessionId, count: int) -> Parted:
     if is_bare(session) and session.parent_id is not None and (parent := tx.sessions.get(session.parent_id)):
         kept_in = parent
     elif session.title:
-        title = free_title(tx, session.title, _MARK)
+        title = free_title(tx, session.title, _MARK, owner=session.owner)
         tx.sessions.update(session_id, SessionChanges(title=title))
     return Parted(made, tuple(one for one in messages if one.seq > upto), kept_in.id)
 

@@ -10,6 +10,7 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionChanges
 from talaria.core.errors import NotFound
+from talaria.core.ids import SessionId
 
 _CHOICES = 10
 _KNOWN = 200
@@ -62,6 +63,8 @@ async def _chosen(errand: Errand) -> Session | None:
 
 def _candidates(tx: Transaction, errand: Errand) -> list[Session]:
     words = errand.words
+    if named := _by_id(tx, errand):
+        return [named]
     if words:
         found = find_conversations(tx, errand, matching=words, limit=_CHOICES, archived=None)
         if not found:
@@ -72,6 +75,15 @@ def _candidates(tx: Transaction, errand: Errand) -> list[Session]:
     if not found:
         raise NotFound("There is no other conversation yet.")
     return found
+
+
+def _by_id(tx: Transaction, errand: Errand) -> Session | None:
+    """Return the conversation that the owner calls by its whole id: at the terminal any, in a chat one of their own.
+
+    It need not be one that is seen here: whoever types its id wants it brought to this place.
+    """
+    session = tx.sessions.get(SessionId(errand.words)) if errand.author.owner else None
+    return None if session is None or (session.owner and errand.place.address is not None) else session
 
 
 def _unknown(tx: Transaction, errand: Errand) -> str:

@@ -1,4 +1,4 @@
-"""`/search`: find what was said, in every conversation."""
+"""`/search`: find what was said, in every conversation that may be seen here."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -29,13 +29,7 @@ async def run(errand: Errand) -> None:
 
 def _found(tx: Transaction, errand: Errand) -> list[str]:
     reach = reach_of(tx, errand)
-    only_here = not reach.everything and not reach.owner
-    query = SearchQuery(
-        text=errand.words,
-        owner=reach.owner,
-        session_id=errand.seat.session_id if only_here else None,
-        limit=_HITS,
-    )
+    query = SearchQuery(text=errand.words, seen_by=reach.viewer, session_id=reach.only, limit=_HITS)
     return [_block(tx, errand, *group) for group in _by_conversation(tx.search.find(query))[:_CONVERSATIONS]]
 
 
@@ -61,5 +55,5 @@ def _marked(snippet: str) -> str:
 
 
 COMMAND = Command(
-    name="search", category="Session", help="Find what was said in any conversation.", hint="<words>", run=run
+    name="search", category="Session", help="Find what was said in your conversations.", hint="<words>", run=run
 )

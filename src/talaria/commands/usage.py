@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from talaria.commands.command import Command, Errand
 from talaria.contracts.store import Transaction
+from talaria.core.addresses import audience_of
 from talaria.core.errors import NotFound
 from talaria.core.messages import Usage
 from talaria.core.wording import counted, money
@@ -27,7 +28,8 @@ def _lines(tx: Transaction, errand: Errand) -> Iterator[str]:
     before = [one.usage for one in ancestors if one is not None]
     if before:
         yield f"- With what came before it branched off: {in_words(total([session.usage, *before]))}"
-    for cap in errand.house.caps(session) if errand.author.owner else ():
+    alone = errand.author.owner and not audience_of(errand.place.address)
+    for cap in errand.house.caps(session) if alone else ():
         spent = tx.ledger.spent(cap.account)
         name = _NAMES.get(cap.account.partition(":")[0], cap.account)
         yield f"- Spent on {name}: {money(spent) or '$0'} of {money(cap.limit)}"

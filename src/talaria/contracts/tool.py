@@ -71,7 +71,8 @@ class Call(Struct, frozen=True, kw_only=True):
     """What a tool may know of the call it serves.
 
     ``call_tool`` runs another tool by its name and its arguments as JSON, under the same approval and record.
-    ``context`` tells whose turn it is.
+    ``owner`` is whose conversation it is and ``audience`` who reads along there, as in `Session`: nothing may be
+    brought in that these may not know. ``context`` tells whose turn it is.
     """
 
     id: str

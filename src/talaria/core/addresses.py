@@ -17,6 +17,13 @@ class Address(Struct, frozen=True, omit_defaults=True):
     user_id: str = ""
 
 
+def audience_of(address: Address | None) -> str:
+    """Return who reads along at a place, written ``platform/chat``; empty where it is private, or no place at all."""
+    if address is None or address.chat_type == "private":
+        return ""
+    return f"{address.platform}/{address.chat_id}"
+
+
 class Route(Struct, frozen=True, omit_defaults=True):
     """Where the reply to something goes, fixed when that was admitted; ``reply_to`` is the message that it answers.
 

@@ -1,6 +1,6 @@
 """Who may say that something dangerous happens: rules first, then what was allowed before, then a person."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -17,10 +17,18 @@ _decode = msgspec.json.Decoder(list[Grant]).decode
 
 
 class SessionApprover:
-    """Implements `Approver` for one conversation; what a person allowed is kept in the store."""
+    """Implements `Approver` for one conversation; what a person allowed is kept in the store.
+
+    ``policy`` is asked for at each call: rules may depend on who has begun the turn.
+    """
 
     def __init__(
-        self, store: Store, session_id: SessionId, policy: ApprovalPolicy, questions: Questions, workspace: Workspace
+        self,
+        store: Store,
+        session_id: SessionId,
+        policy: Callable[[], ApprovalPolicy],
+        questions: Questions,
+        workspace: Workspace,
     ) -> None:
         self._store = store
         self._keys = {"session": f"grants:{session_id}", "always": "grants"}
@@ -30,7 +38,7 @@ class SessionApprover:
 
     async def decide(self, tool: str, effect: Effect, deed: Deed) -> tuple[Verdict, str]:
         """Return the verdict and why; where nobody answers in time it is ``deny``."""
-        match self._policy.judge(tool, effect, deed, self._workspace, await self._grants()):
+        match self._policy().judge(tool, effect, deed, self._workspace, await self._grants()):
             case Allow():
                 return "allow", ""
             case Deny(reason):

@@ -46,6 +46,7 @@ class Desk(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     budget: Budget = Unlimited()
     owner: str = ""
+    audience: str = ""
     unpack: Unpack = leave_packed
     beforehand: Callable[[], Awaitable[None]] | None = None
     followers: tuple[Follower, ...] = ()
@@ -267,6 +268,7 @@ class Conversation:
             approver=self._desk.approver,
             workspace=self._desk.workspace,
             owner=self._desk.owner,
+            audience=self._desk.audience,
             mask=self._desk.mask,
             budget=self._desk.budget,
             joined=joined,

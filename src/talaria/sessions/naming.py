@@ -18,17 +18,17 @@ def opening(tx: Transaction, session: Session) -> str:
     return " ".join(said[: 4 * _LONGEST_OPENING].split())[:_LONGEST_OPENING]
 
 
-def free_title(tx: Transaction, title: str, mark: str) -> str:
-    """Return a title with a remark behind it, numbered where another conversation is called so already."""
+def free_title(tx: Transaction, title: str, mark: str, *, owner: str = "") -> str:
+    """Return a title with a remark behind it, numbered where another conversation of its owner is called so already."""
     title = re.sub(rf" \({re.escape(mark)}(?: \d+)?\)$", "", title)
     number = 1
     while True:
         wanted = f"{title} ({mark} {number})" if number > 1 else f"{title} ({mark})"
-        if not _is_taken(tx, wanted):
+        if not _is_taken(tx, wanted, owner):
             return wanted
         number += 1
 
 
-def _is_taken(tx: Transaction, title: str) -> bool:
-    found = tx.sessions.find(SessionFilter(matching=title, archived=None, limit=1))
+def _is_taken(tx: Transaction, title: str, owner: str) -> bool:
+    found = tx.sessions.find(SessionFilter(matching=title, owner=owner, archived=None, limit=1))
     return bool(found) and found[0].title.casefold() == title.casefold()

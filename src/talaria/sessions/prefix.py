@@ -14,13 +14,15 @@ _encode = msgspec.json.Encoder().encode
 class Prefix(Struct, frozen=True):
     """What stands before the messages of every request.
 
-    ``tools`` is a digest of them, ``manner`` how the model is asked: effort, temperature, length.
+    ``tools`` is a digest of them, ``manner`` how the model is asked: effort, temperature, length. ``audience`` is
+    before whom: what is remembered of one place is not told in another.
     """
 
     instructions: str
     tools: str
     model: str
     manner: str = ""
+    audience: str = ""
 
 
 _decode = msgspec.json.Decoder(Prefix).decode
@@ -60,6 +62,8 @@ def _difference(kept: Prefix, wanted: Prefix) -> str:
         return "the model"
     if kept.tools != wanted.tools:
         return "the set of tools"
+    if kept.audience != wanted.audience:
+        return "who reads along"
     return "how the model is asked" if kept.manner != wanted.manner else ""
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.core.events import TurnEvent
@@ -191,6 +192,8 @@ class Seat:
                 tx.bindings.unbind(binding.key)
         if self._address is not None:
             tx.bindings.bind(self.key, session_id, self._address)
+        else:
+            tx.sessions.update(session_id, SessionChanges(audience=""))
 
 
 def _is_unfinished(tx: Transaction, session_id: SessionId) -> bool:

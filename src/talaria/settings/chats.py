@@ -7,10 +7,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.settings.checks import are_access_rules, are_ids, are_names
+from talaria.settings.checks import are_access_rules, are_ids, are_names, are_tool_names
 
 _NAMES = {"live": True, "check": are_names, "expected": "a list, each item PLATFORM:ID or a name of people"}
 _CHATS = {"live": True, "check": are_ids, "expected": "a list, each item PLATFORM:ID"}
+_TOOLS = {"live": True, "check": are_tool_names, "expected": "a list of names of tools or of groups of them"}
+# None of them writes files or runs anything; what they read is held to the folder of the conversation.
+GUEST_TOOLS = ("web", "memory", "planning", "vision", "read_file", "list_files", "search_files")
 _LIVE: dict[str, Any] = {"live": True}
 
 
@@ -37,6 +40,13 @@ class Access(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     everyone: Annotated[
         bool, Meta(description="Whether everybody may speak to it, strangers too: you pay for them.", extra=_LIVE)
     ] = False
+    guest_tools: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="The tools in conversations that are not yours: names of tools, groups of them, or `mcp`.",
+            extra=_TOOLS,
+        ),
+    ] = GUEST_TOOLS
     slash_access: Annotated[
         dict[str, tuple[str, ...]],
         Meta(

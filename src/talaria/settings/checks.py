@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _ID = re.compile(r"[a-z][a-z0-9_-]*:\S(?:.*\S)?")
+_TOOL = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _PASSWORD_OF_USER = re.compile(r"(?<=://)([^:/@]*):.*@")
 _PASSWORD_IN_QUERY = re.compile(r"(?<=password=)[^&]*")
 _HEADER_VALUE = re.compile(r"=.*?(?=, [^=,]+=|\Z)", re.DOTALL)
@@ -58,6 +59,11 @@ def are_ids(texts: tuple[str, ...]) -> bool:
 def are_names(texts: tuple[str, ...]) -> bool:
     """Whether each text is an id on a network, or could be a person's name."""
     return all(_ID.fullmatch(text) or (text.strip() and ":" not in text) for text in texts)
+
+
+def are_tool_names(texts: tuple[str, ...]) -> bool:
+    """Whether each text could be the name of a tool or of a group of tools."""
+    return all(_TOOL.fullmatch(text) for text in texts)
 
 
 def are_access_rules(rules: dict[str, tuple[str, ...]]) -> bool:

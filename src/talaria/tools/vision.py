@@ -48,7 +48,7 @@ class Vision:
         """Say what is looked at."""
         if arguments.image.startswith("data:"):
             return Deed("other", "a picture")
-        return Deed("fetch" if arguments.image.startswith(_WEB) else "read", arguments.image)
+        return Deed("fetch" if arguments.image.startswith(_WEB) else "read", arguments.image.removeprefix("file://"))
 
     async def run(self, arguments: VisionArguments, call: Call) -> ToolOutput:
         """Return what the other model sees."""

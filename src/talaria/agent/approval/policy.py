@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from talaria.agent.approval.confinement import Confinement
 from talaria.agent.approval.dangers import Danger
 from talaria.agent.approval.examination import Examination
 from talaria.agent.approval.grants import Grant
@@ -44,6 +45,8 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     refused in every mode. ``protected`` are folders with our own secrets, the profile's, and ``readable`` is what
     lies in them for the model to read.
 
+    ``confined`` is for others than the owner of the agent, in every mode.
+
     It looks at what a command says, not at what it does: a script may hide anything. The sandbox is the wall, this
     is the bell.
     """
@@ -53,11 +56,14 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     allowed: tuple[Grant, ...] = ()
     protected: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
+    confined: Confinement | None = None
 
     def judge(
         self, tool: str, effect: Effect, deed: Deed, workspace: Workspace, grants: Sequence[Grant] = ()
     ) -> Judgement:
         """Return the judgement of a call that is about to run in ``workspace``."""
+        if self.confined is not None and (reason := self.confined.refusal(tool, deed, workspace)):
+            return Deny(reason)
         places = Places(workspace.folder, self.home, self.protected, self.readable)
         dangers = self._dangers(effect, deed, places, tool)
         fatal = [danger.reason for danger in dangers if danger.fatal]

@@ -22,7 +22,10 @@ class Bindings(Protocol):
     """Places and the conversations they are joined to; a place has one at a time."""
 
     def bind(self, key: str, session_id: SessionId, address: Address) -> Binding | None:
-        """Join a place to a conversation and return the binding that this replaces."""
+        """Join a place to a conversation and return the binding that this replaces.
+
+        The conversation has the audience of that place from now on.
+        """
 
     def get(self, key: str) -> Binding | None:
         """Return the binding of a place."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from talaria.contracts.stores.sessions import Viewer
 from talaria.core.ids import SessionId
 from talaria.core.messages import Role
 
@@ -21,6 +22,7 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     role: Role | None = None
     session_id: SessionId | None = None
     owner: str | None = None
+    seen_by: Viewer | None = None
     since: datetime | None = None
     until: datetime | None = None
     limit: int = 20

@@ -9,8 +9,23 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
 
 
+class Viewer(Struct, frozen=True):
+    """From where somebody looks at conversations: as whom, and before which audience.
+
+    In a private place people see all that is theirs, wherever it was said. Where others read along they see of it
+    only what was said before those others.
+    """
+
+    owner: str = ""
+    audience: str = ""
+
+
 class Session(Struct, frozen=True, kw_only=True):
-    """One conversation, without its messages."""
+    """One conversation, without its messages.
+
+    ``owner`` is whose it is, empty for the owner of the agent. ``audience`` is who reads along in the place where it
+    is, empty for a private one; binding a conversation to a place gives it the audience of that place.
+    """
 
     id: SessionId
     source: str
@@ -47,9 +62,11 @@ class NewSession(Struct, frozen=True, kw_only=True):
 class SessionFilter(Struct, frozen=True, kw_only=True):
     """Which conversations to list; what is left out does not matter."""
 
+    id: SessionId | None = None
     matching: str = ""
     source: str = ""
     owner: str | None = None
+    seen_by: Viewer | None = None
     parent_id: SessionId | None = None
     updated_before: datetime | None = None
     archived: bool | None = False

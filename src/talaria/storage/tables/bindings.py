@@ -3,7 +3,7 @@
 import msgspec
 
 from talaria.contracts.stores.bindings import Binding
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, audience_of
 from talaria.core.ids import SessionId
 from talaria.storage.sql import Row, Sql, from_stamp
 
@@ -27,6 +27,7 @@ class BindingsTable:
             " SET session_id = excluded.session_id, address = excluded.address, bound_at = excluded.bound_at",
             (key, session_id, _encode(address).decode(), self._sql.now),
         )
+        self._tell_audience(session_id, address)
         return _binding(row) if row else None
 
     def get(self, key: str) -> Binding | None:
@@ -54,6 +55,15 @@ class BindingsTable:
     def unbind(self, key: str) -> bool:
         """Part a place from its conversation."""
         return self._sql.count("DELETE FROM bindings WHERE key = ?", (key,)) > 0
+
+    def _tell_audience(self, session_id: SessionId, address: Address) -> None:
+        """Give a conversation the audience of its place; one that is in two has that which reads along in either."""
+        audience = audience_of(address) or next(
+            filter(None, (audience_of(binding.address) for binding in self.of_session(session_id))), ""
+        )
+        self._sql.run(
+            "UPDATE sessions SET audience = ? WHERE id = ? AND audience <> ?", (audience, session_id, audience)
+        )
 
 
 def _binding(row: Row) -> Binding:

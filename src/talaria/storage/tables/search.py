@@ -9,6 +9,7 @@ from talaria.core.messages import text_of
 from talaria.storage.snippets import Snippets
 from talaria.storage.sql import Sql, Value, from_stamp, to_stamp
 from talaria.storage.tables.messages import SEQ_BITS, Body
+from talaria.storage.tables.sight import visible_to
 from talaria.storage.words import Query
 
 WINDOW = 2000  # of the messages that fit, so many of the newest are ranked
@@ -29,6 +30,7 @@ def filters(query: SearchQuery) -> tuple[str, list[Value]]:
         conditions.append(("sessions.id = ?", query.session_id))
     if query.owner is not None:
         conditions.append(("sessions.owner = ?", query.owner))
+    conditions += [(f"sessions.{condition}", value) for condition, value in visible_to(query.seen_by)]
     if query.since is not None:
         conditions.append(("messages.at >= ?", to_stamp(query.since)))
     if query.until is not None:

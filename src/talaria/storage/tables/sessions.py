@@ -8,6 +8,7 @@ from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Usage
 from talaria.storage.sql import Row, Sql, Value, from_stamp, maybe_moment, to_stamp
 from talaria.storage.tables.messages import SEQ_BITS, Arrivals
+from talaria.storage.tables.sight import visible_to
 
 _USAGE = structs.fields(Usage)
 _COLUMNS = (
@@ -175,10 +176,19 @@ def _conditions(wanted: SessionFilter) -> tuple[list[str], list[Value]]:
     conditions, values = ["1 = 1"], list[Value]()
     if wanted.archived is not None:
         conditions.append("archived_at IS NOT NULL" if wanted.archived else "archived_at IS NULL")
-    for column, value in (("source", wanted.source or None), ("owner", wanted.owner), ("parent_id", wanted.parent_id)):
+    columns = {
+        "id": wanted.id,
+        "source": wanted.source or None,
+        "owner": wanted.owner,
+        "parent_id": wanted.parent_id,
+    }
+    for column, value in columns.items():
         if value is not None:
             conditions.append(f"{column} = ?")
             values.append(value)
+    for condition, limit in visible_to(wanted.seen_by):
+        conditions.append(condition)
+        values.append(limit)
     if wanted.updated_before is not None:
         conditions.append("updated_at < ?")
         values.append(to_stamp(wanted.updated_before))

@@ -5,19 +5,20 @@ from typing import Literal
 
 from msgspec import Struct
 
+from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import ToolFailed
 from talaria.tools.memory.suspicion import what_is_wrong
+from talaria.tools.own_places import folder_of, group_folder
 from talaria.tools.whole_files import sole_writer, write_whole
 
 Book = Literal["memory", "user"]
 LIMITS: dict[Book, int] = {"memory": 2_200, "user": 1_375}  # characters
 FILES: dict[Book, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 _SEPARATOR = "\n§\n"
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 class Notebook(Struct, frozen=True):
-    """One of the two files of an owner; every change reads and writes it whole, under a lock."""
+    """One of two files; every change reads and writes it whole, under a lock."""
 
     folder: Path
     book: Book
@@ -79,14 +80,14 @@ class Notebook(Struct, frozen=True):
         return self.fill(entries)
 
 
-def folder_of(owner: str, folder: Path) -> Path:
-    """Return where the books of a person are; nobody in particular has the folder itself.
+def notebook_for(viewer: Viewer, book: Book, folder: Path) -> Notebook:
+    """Return the book of a person in a private place, or that of those who read along.
 
-    Different owners never share a folder, also where upper and lower case are the same to the disk.
+    What a group notes belongs to all of it; what is known of a person there is kept for that person and that group.
     """
-    if not owner:
-        return folder
-    return folder / "people" / "".join(chr(one) if chr(one) in _PLAIN else f"%{one:02x}" for one in owner.encode())
+    if viewer.audience and book == "memory":
+        return Notebook(group_folder(viewer.audience, folder), book)
+    return Notebook(folder_of(viewer, folder), book)
 
 
 def _checked(text: str) -> str:

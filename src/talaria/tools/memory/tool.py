@@ -6,10 +6,16 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
-from talaria.tools.memory.notebook import FILES, Book, Notebook, folder_of
+from talaria.tools.memory.notebook import FILES, Book, Notebook, notebook_for
 
 _TITLES: dict[Book, str] = {"memory": "What you noted", "user": "What you know about the person"}
+_TITLES_IN_GROUPS: dict[Book, str] = {
+    "memory": "What you noted in this group",
+    "user": "What you know about the person from this group",
+}
+_OWNER = Viewer()
 
 
 class MemoryArguments(Struct, frozen=True):
@@ -22,7 +28,7 @@ class MemoryArguments(Struct, frozen=True):
 
 
 class Memory:
-    """Two files for each owner: notes on the work, and what is known of the person."""
+    """Two files for each person and each group: notes on the work, and what is known of the person."""
 
     name = "memory"
     description = "Keep lasting facts and wishes for later conversations."
@@ -38,15 +44,15 @@ class Memory:
 
     async def run(self, arguments: MemoryArguments, call: Call) -> ToolOutput:
         """Change one entry and say how full the file is."""
-        book = Notebook(folder_of(call.owner, self._folder), arguments.book)
+        book = notebook_for(Viewer(call.owner, call.audience), arguments.book, self._folder)
         return ToolOutput(await asyncio.to_thread(_change, book, arguments))
 
 
-def snapshot(folder: Path, owner: str = "") -> str:
-    """Return both files of an owner for a system prompt; nothing if nothing is remembered."""
-    own = folder_of(owner, folder)
-    books = ((book, Notebook(own, book).entries()) for book in FILES)
-    return "\n\n".join(f"## {_TITLES[book]}\n" + "\n§\n".join(entries) for book, entries in books if entries)
+def snapshot(folder: Path, viewer: Viewer = _OWNER) -> str:
+    """Return both files for a system prompt; nothing if nothing is remembered."""
+    titles = _TITLES_IN_GROUPS if viewer.audience else _TITLES
+    books = ((book, notebook_for(viewer, book, folder).entries()) for book in FILES)
+    return "\n\n".join(f"## {titles[book]}\n" + "\n§\n".join(entries) for book, entries in books if entries)
 
 
 def _change(book: Notebook, arguments: MemoryArguments) -> str:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.search import SearchQuery
-from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.stores.sessions import Session, SessionFilter, Viewer
 from talaria.core.ids import SessionId
 from talaria.tools.recall.meaning import Meaning
 
@@ -41,22 +41,22 @@ class Find(Struct, frozen=True):
 
 
 async def find(
-    store: Store, query: str, *, owner: str | None, session_id: SessionId | None, meaning: Meaning | None
+    store: Store, query: str, viewer: Viewer, *, session_id: SessionId | None, meaning: Meaning | None
 ) -> list[Find]:
     """Return conversations in which something fits, best first: by words, and by meaning where that is possible."""
-    by_words = await store.read(_by_words(query, owner, session_id))
-    by_meaning = [] if meaning is None else await _by_meaning(store, meaning, query, owner, session_id)
+    by_words = await store.read(_by_words(query, viewer, session_id))
+    by_meaning = [] if meaning is None else await _by_meaning(store, meaning, query, viewer, session_id)
     ranked = _fused(*by_words, by_meaning)
-    return await store.read(lambda tx: _grouped(tx, ranked, owner))
+    return await store.read(lambda tx: _grouped(tx, ranked, viewer))
 
 
 def _by_words(
-    query: str, owner: str | None, session_id: SessionId | None
+    query: str, viewer: Viewer, session_id: SessionId | None
 ) -> Callable[[Transaction], tuple[list[Passage], list[Passage]]]:
     """Return what has all of the words, and what has some of them."""
 
     def search(tx: Transaction, text: str) -> list[Passage]:
-        hits = tx.search.find(SearchQuery(text=text, owner=owner, session_id=session_id, limit=_HITS))
+        hits = tx.search.find(SearchQuery(text=text, seen_by=viewer, session_id=session_id, limit=_HITS))
         return [Passage(hit.session_id, hit.seq, hit.role, hit.snippet) for hit in hits]
 
     def both(tx: Transaction) -> tuple[list[Passage], list[Passage]]:
@@ -67,21 +67,18 @@ def _by_words(
 
 
 async def _by_meaning(
-    store: Store, meaning: Meaning, query: str, owner: str | None, session_id: SessionId | None
+    store: Store, meaning: Meaning, query: str, viewer: Viewer, session_id: SessionId | None
 ) -> list[Passage]:
-    newest = await store.read(lambda tx: _newest(tx, owner, session_id))
+    newest = await store.read(lambda tx: _newest(tx, viewer, session_id))
     near = await meaning.nearness(query, [passage.text for passage in newest])
     ranked = sorted(zip(near, newest, strict=True), key=lambda pair: -pair[0])
     return [_cut(passage) for nearness, passage in ranked[:_HITS] if nearness >= _NEAR]
 
 
-def _newest(tx: Transaction, owner: str | None, session_id: SessionId | None) -> list[Passage]:
+def _newest(tx: Transaction, viewer: Viewer, session_id: SessionId | None) -> list[Passage]:
     """Return the newest things that people and the agent said."""
-    if session_id is None:
-        found = tx.sessions.find(SessionFilter(owner=owner, archived=None, limit=_SESSIONS_LOOKED_AT))
-        sessions = [session.id for session in found]
-    else:
-        sessions = [session_id]
+    wanted = SessionFilter(id=session_id, seen_by=viewer, archived=None, limit=_SESSIONS_LOOKED_AT)
+    sessions = [session.id for session in tx.sessions.find(wanted)]
     passages: dict[str, Passage] = {}
     for one in sessions:
         for stored in reversed(tx.messages.last(one, _NEWEST)):
@@ -103,7 +100,7 @@ def _fused(*rankings: Sequence[Passage]) -> list[Passage]:
     return [passages[place] for place in sorted(scores, key=lambda place: -scores[place])]
 
 
-def _grouped(tx: Transaction, ranked: Iterable[Passage], owner: str | None) -> list[Find]:
+def _grouped(tx: Transaction, ranked: Iterable[Passage], viewer: Viewer) -> list[Find]:
     """Return the passages by conversation, in the order of the best of each."""
     order: dict[SessionId, int] = {}
     for passage in ranked:
@@ -111,9 +108,9 @@ def _grouped(tx: Transaction, ranked: Iterable[Passage], owner: str | None) -> l
     finds = []
     by_session = sorted(ranked, key=lambda passage: order[passage.session_id])
     for session_id, passages in groupby(by_session, key=lambda passage: passage.session_id):
-        session = tx.sessions.get(session_id)
-        if session is not None and owner in {None, session.owner}:
-            finds.append(Find(session, tuple(passages)))
+        seen = tx.sessions.find(SessionFilter(id=session_id, seen_by=viewer, archived=None))
+        if seen:
+            finds.append(Find(seen[0], tuple(passages)))
     return finds
 
 

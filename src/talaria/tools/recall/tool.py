@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.stores.sessions import Session, SessionFilter, Viewer
 from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
@@ -30,7 +30,7 @@ class SessionSearchArguments(Struct, frozen=True):
 
 
 class SessionSearch:
-    """Searches the store; people find only their own conversations."""
+    """Searches the store; people find only their own conversations, and in a group only those of that group."""
 
     name = "session_search"
     description = "Find what was said in earlier conversations."
@@ -47,13 +47,13 @@ class SessionSearch:
 
     async def run(self, arguments: SessionSearchArguments, call: Call) -> ToolOutput:
         """Return what fits, messages around a number, or the latest conversations."""
-        owner = call.owner
+        viewer = Viewer(call.owner, call.audience)
         session_id = SessionId(arguments.session) if arguments.session else None
         if session_id is not None and (arguments.around or not arguments.query):
-            return ToolOutput(await self._store.read(lambda tx: _read(tx, session_id, owner, arguments.around)))
+            return ToolOutput(await self._store.read(lambda tx: _read(tx, session_id, viewer, arguments.around)))
         if not arguments.query.strip():
-            return ToolOutput(await self._store.read(lambda tx: _recent(tx, owner, call.session_id)))
-        finds = await find(self._store, arguments.query, owner=owner, session_id=session_id, meaning=self._meaning)
+            return ToolOutput(await self._store.read(lambda tx: _recent(tx, viewer, call.session_id)))
+        finds = await find(self._store, arguments.query, viewer, session_id=session_id, meaning=self._meaning)
         shown = "\n\n".join(_shown(one, call.session_id) for one in finds[:_SESSIONS_SHOWN])
         return ToolOutput(shown or "Nothing was found; try other words.")
 
@@ -69,20 +69,20 @@ def _headline(session: Session, here: SessionId) -> str:
     return f"{session.updated_at:%Y-%m-%d} {title} (session {session.id}, {session.message_count} messages{note})"
 
 
-def _recent(tx: Transaction, owner: str | None, here: SessionId) -> str:
-    sessions = tx.sessions.find(SessionFilter(owner=owner, limit=_RECENT))
+def _recent(tx: Transaction, viewer: Viewer, here: SessionId) -> str:
+    sessions = tx.sessions.find(SessionFilter(seen_by=viewer, limit=_RECENT))
     return "\n".join(_headline(session, here) for session in sessions) or "There are no conversations yet."
 
 
-def _read(tx: Transaction, session_id: SessionId, owner: str | None, around: int) -> str:
-    session = tx.sessions.get(session_id)
-    if session is None or owner not in {None, session.owner}:
+def _read(tx: Transaction, session_id: SessionId, viewer: Viewer, around: int) -> str:
+    found = tx.sessions.find(SessionFilter(id=session_id, seen_by=viewer, archived=None))
+    if not found:
         raise ToolFailed(f"there is no conversation {session_id}")
     if around:
         messages = tx.messages.load(session_id, after=max(0, around - 1 - _BEFORE), limit=_AROUND)
     else:
         messages = tx.messages.last(session_id, _AROUND)
-    return "\n\n".join([_headline(session, SessionId("")), *map(_line, messages)])
+    return "\n\n".join([_headline(found[0], SessionId("")), *map(_line, messages)])
 
 
 def _line(stored: StoredMessage) -> str:
