@@ -1,5 +1,7 @@
 """Hooks in folders, as somebody would write them."""
 
+import asyncio
+import json
 import time
 from pathlib import Path
 
@@ -55,3 +57,17 @@ class Watched:
         self.tell(event, **facts)
         assert self.finish()
         return self.reports[-1]
+
+
+def notes(folder: Path) -> list[tuple[str, dict[str, object]]]:
+    """Return what the hook in a folder has noted so far."""
+    file = folder / "notes"
+    return [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+async def noted(folder: Path, event: str, *, times: int = 1) -> list[dict[str, object]]:
+    """Wait until a hook has noted an event so often, and return the facts."""
+    async with asyncio.timeout(20):
+        while len(found := [facts for name, facts in notes(folder) if name == event]) < times:  # noqa: ASYNC110 - a file
+            await asyncio.sleep(0.02)
+    return found

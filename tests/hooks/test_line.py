@@ -5,7 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from tests.hooks.folders import ALL, Watched, write_hook
+from tests.hooks.folders import ALL, Watched, notes, write_hook
 
 QUICK = "events: ['*']\ntimeout_seconds: 0.2\n"
 HANGS = """\
@@ -17,10 +17,6 @@ def handle(event, facts):
         threading.Event().wait()
     Path(__file__).with_name("done").write_text(event)
 """
-
-
-def notes(folder: Path) -> list[list[object]]:
-    return [json.loads(line) for line in (folder / "notes").read_text().splitlines()]
 
 
 def is_gone(pid: int) -> bool:
@@ -36,7 +32,7 @@ def test_events_are_handled_in_order_with_their_facts(tmp_path: Path) -> None:
     for number in range(100):
         hook.tell("agent:step", step=number, text="ümlaut \ud800")
     assert hook.finish()
-    assert notes(folder) == [["agent:step", {"step": number, "text": "ümlaut \ud800"}] for number in range(100)]
+    assert notes(folder) == [("agent:step", {"step": number, "text": "ümlaut \ud800"}) for number in range(100)]
     assert {report.trouble for report in hook.reports} == {""}
 
 

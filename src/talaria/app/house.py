@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from datetime import tzinfo
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.app.chats import caps_for, open_chat, prospect
 from talaria.app.goals import goal_allowance
@@ -20,6 +20,7 @@ from talaria.app.stores import open_store
 from talaria.app.subcommands import load
 from talaria.app.workplaces import Workplaces
 from talaria.commands.house import Identity
+from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.store import Store
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session
@@ -56,6 +57,7 @@ class House(Struct, frozen=True, kw_only=True):
     mask: Callable[[str], str]
     shell: LocalShell
     workplaces: Workplaces
+    hooks: Hooks = NoHooks()
     notes: tuple[str, ...] = ()
 
     @property
@@ -98,7 +100,11 @@ class House(Struct, frozen=True, kw_only=True):
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
-        return await open_chat(self, wish, emit, stack, jobs)
+        chat = await open_chat(self, wish, self.hooks.overhear(emit), stack, jobs)
+        if not wish.resume and not wish.latest:
+            begun = structs.replace(wish.context, source=wish.source, session_id=chat.conversation.session_id)
+            self.hooks.fire(SESSION_START, session_facts(begun))
+        return chat
 
     async def prospect(self, wish: ChatWish) -> Prospect:
         """Return what the agent of this conversation would be, if it were opened now."""
@@ -124,6 +130,8 @@ def open_house(
     stack.callback(shell.close)
     workplaces = Workplaces()
     stack.callback(workplaces.close)
+    hooks = _hooks(profile, environment)
+    stack.push_async_callback(hooks.close)
     return House(
         identity=_identity(settings, profile),
         settings_rack=ProfileSettings(settings, profile, environment),
@@ -135,8 +143,18 @@ def open_house(
         mask=mask,
         shell=shell,
         workplaces=workplaces,
+        hooks=hooks,
         notes=tuple(notes),
     )
+
+
+def _hooks(profile: Profile, environment: Mapping[str, str]) -> Hooks:
+    """Return the hooks of a profile; what runs them is loaded only where there are some."""
+    folder = profile.folder / "hooks"
+    if not folder.is_dir():
+        return NoHooks()
+    opened: Hooks = load("talaria.hooks.running").open_hooks(folder, environment)
+    return opened
 
 
 def _identity(settings: Settings, profile: Profile) -> Identity:
