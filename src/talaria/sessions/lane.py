@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.follower import Ending
+from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.core.addresses import Route
@@ -47,18 +48,17 @@ def arrival(
     message: Message,
     *,
     kind: str = "message",
-    priority: int = 0,
     route: Route | None = None,
+    attachments: tuple[Attachment, ...] = (),
 ) -> Arrival:
     """Return a message as something that arrives in the inbox of a conversation; replies follow its route."""
-    admitted = message if isinstance(message, Admitted) else Admitted(**structs.asdict(message), route=route)
+    admitted = Admitted(**structs.asdict(message), route=route, attachments=attachments)
     return Arrival(
         session_id=session_id,
         source=source,
         external_id=external_id,
         payload=_encode(admitted).decode(),
         kind=kind,
-        priority=priority,
     )
 
 
