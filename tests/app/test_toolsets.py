@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from talaria.agent.toolbox import Toolbox
 from talaria.app.toolsets import TOOLSETS, Workbench, list_toolsets, make_tools
@@ -49,7 +50,8 @@ def test_the_settings_name_the_toolsets_there_are() -> None:
 
 async def test_what_is_listed_is_what_is_made(profile: Profile, closing: AsyncExitStack) -> None:
     made = make_tools(bench(profile, closing, Settings(sandbox=Sandbox(enabled=True))))
-    listed = [tool for toolset in list_toolsets(Settings()) for tool in toolset.tools if tool.name != "vision"]
+    elsewhere = {"vision", "send_message"}
+    listed = [one for toolset in list_toolsets(Settings()) for one in toolset.tools if one.name not in elsewhere]
     assert [(tool.name, tool.description) for tool in made] == [(tool.name, tool.does) for tool in listed]
     told = {spec.name: spec for spec in Toolbox(made).specs}
     assert all(len(bytes(told[tool.name].parameters)) < tool.bytes for tool in listed)
@@ -61,6 +63,12 @@ async def test_what_is_off_is_not_made(profile: Profile, closing: AsyncExitStack
     assert made == ["read_file", "edit_file", "search_files", "list_files", "clarify"]
     listed = [tool.name for toolset in list_toolsets(settings) for tool in toolset.tools if tool.enabled]
     assert listed == made
+
+
+async def test_messages_are_sent_where_there_is_a_chat_network(profile: Profile, closing: AsyncExitStack) -> None:
+    alone = bench(profile, closing, Settings(tools=Tools(toolsets=("send",))))
+    assert make_tools(alone) == []
+    assert [tool.name for tool in make_tools(structs.replace(alone, networks=("telegram",)))] == ["send_message"]
 
 
 async def test_a_model_that_cannot_use_tools_gets_none(profile: Profile, closing: AsyncExitStack) -> None:

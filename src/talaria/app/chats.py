@@ -101,6 +101,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         past=await store.read(lambda tx: lineage(tx, session)),
         processes=place.processes,
         guest=bool(session.owner),
+        networks=tuple(load("talaria.app.platforms").enabled_platforms(house.settings, house.secrets)),
         viewer=standing(wish, session),
     )
     tools, remarks = await _tools(house, bench, wish, jobs, context)

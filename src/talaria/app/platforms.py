@@ -1,7 +1,6 @@
 """Which chat networks there are, and how each is opened: ours by name, others by entry points."""
 
-from importlib.metadata import entry_points
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct
 
@@ -10,6 +9,9 @@ from talaria.contracts.platform import Platform, PlatformAccount
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
+
+if TYPE_CHECKING:  # loaded where a network of others is named, for that takes long
+    from importlib.metadata import EntryPoints
 
 _GROUP = "talaria.platforms"
 
@@ -57,10 +59,15 @@ def open_platform(account: PlatformAccount) -> Platform:
 
 
 def _others() -> set[str]:
-    return {point.name for point in entry_points(group=_GROUP)}
+    return {point.name for point in _entry_points()}
 
 
 def _other(name: str) -> _Opens:
-    for point in entry_points(group=_GROUP, name=name):
+    for point in _entry_points(name=name):
         return cast("_Opens", point.load())
     raise NotFound(f"There is no adapter for a network `{name}`.")
+
+
+def _entry_points(**wanted: str) -> "EntryPoints":
+    found: EntryPoints = load("importlib.metadata").entry_points(group=_GROUP, **wanted)
+    return found

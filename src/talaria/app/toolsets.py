@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.agent.schema import describe
+from talaria.app.subcommands import load
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store
@@ -30,6 +31,7 @@ from talaria.tools.output import FullOutputs
 from talaria.tools.recall.meaning import Meaning
 from talaria.tools.recall.tool import SessionSearch
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
+from talaria.tools.send.message import SendMessage
 from talaria.tools.skills.tool import Skills
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal
@@ -56,6 +58,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
 
     ``past`` are the conversations from which this one branched off. ``processes`` outlast the tools, if they are given.
     ``guest`` says that the conversation is not one of the agent's owner; ``viewer`` is as whom and before whom it is.
+    ``networks`` are the chat networks that are set up.
     """
 
     settings: Settings
@@ -70,6 +73,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     past: tuple[SessionId, ...] = ()
     processes: Processes | None = None
     guest: bool = False
+    networks: tuple[str, ...] = ()
     viewer: Viewer = Viewer()
 
     @property
@@ -187,6 +191,14 @@ def _vision(bench: Workbench) -> list[Tool]:
     return [Vision(*bench.seer, client)]
 
 
+def _send(bench: Workbench) -> list[Tool]:
+    """Let messages be sent where there is a chat network to send them through."""
+    if not bench.networks:
+        return []
+    courier = load("talaria.sessions.courier").ChatCourier(bench.store, bench.networks)
+    return [SendMessage(courier, guest=bench.guest)]
+
+
 def sandbox_of(bench: Workbench) -> Sandbox | None:
     """Return what commands run in, where the settings want that and the machine can do it."""
     wanted = bench.settings.sandbox
@@ -219,4 +231,5 @@ TOOLSETS: Mapping[str, Toolset] = {
     "planning": Toolset((Todo, Clarify), _planning),
     "code": Toolset((ExecuteCode,), _code),
     "vision": Toolset((Vision,), _vision),
+    "send": Toolset((SendMessage,), _send),
 }

@@ -21,7 +21,7 @@ from talaria.settings.checks import (
 )
 from talaria.settings.media import Media
 
-TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision")
+TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send")
 _SOME_TOOLSETS = {
     "check": lambda names: set(names) <= set(TOOLSETS),
     "expected": f"a list of some of {', '.join(TOOLSETS)}",

@@ -53,7 +53,7 @@ class SendMessage:
     async def run(self, arguments: SendMessageArguments, call: Call) -> ToolOutput:
         """Queue it and say so, or list what there is."""
         target = arguments.target.strip()
-        if self._guest and target != ORIGIN:
+        if (self._guest or call.owner) and target != ORIGIN:
             raise ToolFailed("In this conversation messages can be sent to `origin` only.")
         if target == LIST:
             return ToolOutput(await self._listed(call))
