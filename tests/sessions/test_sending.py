@@ -17,7 +17,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import File, Message, Text
 from talaria.sessions.lane import admit, waiting_sessions, work_off
 from talaria.sessions.outgoing import read_content
-from talaria.sessions.sending import Letter, send_letter, tell_news, welcome
+from talaria.sessions.sending import Parcel, send_parcel, tell_news, welcome
 from talaria.sessions.session_keys import build_session_key
 from talaria.sessions.transcripts import is_mirrored
 from talaria.sessions.waiting import waiting
@@ -27,8 +27,8 @@ ANN = Address("loopback", "ann", "private")
 GROUP = Address("loopback", "-7", "group")
 
 
-def letter(text: str, to: Address = ANN, *, key: str = "", sender: SessionId | None = None) -> Letter:
-    return Letter(key=key or text, address=to, content=Content(text=text), source="a test", at=NOON, sender=sender)
+def parcel(text: str, to: Address = ANN, *, key: str = "", sender: SessionId | None = None) -> Parcel:
+    return Parcel(key=key or text, address=to, content=Content(text=text), source="a test", at=NOON, sender=sender)
 
 
 def at(tx: Transaction, place: Address) -> SessionId:
@@ -50,7 +50,7 @@ def begin(tx: Transaction, place: Address, owner: str = "") -> SessionId:
 
 
 async def send(store: Store, text: str, to: Address = ANN) -> bool:
-    return await store.write(lambda tx: send_letter(tx, letter(text, to)))
+    return await store.write(lambda tx: send_parcel(tx, parcel(text, to)))
 
 
 async def begun(store: Store, place: Address) -> SessionId:
@@ -78,7 +78,7 @@ async def agree(turn: TurnLog) -> TurnEnd:
     return end
 
 
-async def test_a_letter_is_queued_and_recorded_once(store: Store) -> None:
+async def test_a_parcel_is_queued_and_recorded_once(store: Store) -> None:
     session_id = await begun(store, ANN)
     assert await send(store, "dinner at 7")
     assert not await send(store, "dinner at 7")
@@ -120,7 +120,7 @@ async def test_during_a_turn_it_waits_until_that_is_over(store: Store) -> None:
     assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
 
 
-async def test_a_letter_alone_begins_no_turn(store: Store) -> None:
+async def test_a_parcel_alone_begins_no_turn(store: Store) -> None:
     session_id = await begun(store, ANN)
 
     async def told_meanwhile(turn: TurnLog) -> TurnEnd:
@@ -195,20 +195,20 @@ async def test_a_conversation_without_news_is_told_nothing(store: Store) -> None
 
 async def test_the_conversation_that_sends_is_not_told_what_it_said(store: Store) -> None:
     session_id = await begun(store, ANN)
-    await store.write(lambda tx: send_letter(tx, letter("a part of it", sender=session_id)))
+    await store.write(lambda tx: send_parcel(tx, parcel("a part of it", sender=session_id)))
     assert await transcript(store, session_id) == []
     assert await queued(store) == [("ann", "a part of it")]
 
 
 async def test_files_are_named_in_the_transcript(store: Store) -> None:
     content = Content(text="the plan", files=(File("/tmp/plan.pdf", "plan.pdf"),))
-    sent = Letter(key="1", address=ANN, content=content, source="a test", at=NOON)
-    await store.write(lambda tx: send_letter(tx, sent))
+    sent = Parcel(key="1", address=ANN, content=content, source="a test", at=NOON)
+    await store.write(lambda tx: send_parcel(tx, sent))
     found = await of(store, ANN)
     assert await transcript(store, found) == [("assistant", "the plan\n[sent plan.pdf]")]
 
 
-async def test_letters_of_many_processes_at_once_stand_in_one_conversation(
+async def test_parcels_of_many_processes_at_once_stand_in_one_conversation(
     place: Place, clock: SettableClock, store: Store
 ) -> None:
     others = [place.open_store(clock, f"worker-{number}") for number in range(2, 5)]

@@ -22,6 +22,7 @@ from talaria.gateway.room import Room
 from talaria.gateway.rooms import Rooms
 from talaria.sessions.lane import arrival
 from talaria.sessions.outgoing import queue_notice
+from talaria.sessions.sending import tell_news, welcome
 from talaria.sessions.turn_log import STEERING
 
 log = logging.getLogger(__name__)
@@ -212,14 +213,17 @@ class Intake:
     def _bound(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId, SessionId, str]:
         """Return the conversation of a place; none where another is to begin, and which is over then."""
         bound = tx.bindings.get(guest.key)
-        if bound is None or tx.sessions.get(bound.session_id) is None:
+        session = tx.sessions.get(bound.session_id) if bound else None
+        if bound is None or session is None:
             return _NOTHING, _NOTHING, ""
+        welcome(tx, session, incoming.address, guest.owner)
         notice = self._doorman().begins_anew(tx, bound.session_id, incoming.at)
         return (_NOTHING, bound.session_id, notice) if notice else (bound.session_id, _NOTHING, "")
 
     def _begin(self, tx: Transaction, guest: Guest, incoming: Incoming) -> SessionId:
         made = tx.sessions.create(NewSession(source=self._name, owner=guest.owner, audience=guest.audience))
         tx.bindings.bind(guest.key, made.id, incoming.address)
+        tell_news(tx, made.id, incoming.address)
         return made.id
 
 

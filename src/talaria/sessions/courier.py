@@ -16,7 +16,7 @@ from talaria.core.session_context import SessionContext
 from talaria.sessions.channels import Channel, find_target, list_channels
 from talaria.sessions.homes import gateway_alive, read_home
 from talaria.sessions.outgoing import queue_notice
-from talaria.sessions.sending import Letter, send_letter
+from talaria.sessions.sending import Parcel, send_parcel
 
 _SOURCES: Mapping[str, str] = {"cli": "the terminal"}
 
@@ -44,7 +44,7 @@ class ChatCourier:
             queue_notice(tx, call.session_id, place, content, _key(call, place, content))
             return Sent("this chat", gateway_alive(tx))
         place = find_target(tx, target, self._platforms)
-        letter = Letter(
+        parcel = Parcel(
             key=_key(call, place, content),
             address=place,
             content=content,
@@ -52,7 +52,7 @@ class ChatCourier:
             at=now,
             sender=call.session_id,
         )
-        send_letter(tx, letter)
+        send_parcel(tx, parcel)
         return Sent(target, gateway_alive(tx))
 
 

@@ -21,10 +21,10 @@ _MOST_TOLD = 50
 _NEWS = 10
 
 
-class Letter(Struct, frozen=True, kw_only=True):
+class Parcel(Struct, frozen=True, kw_only=True):
     """Something to be said at a place by somebody who is not there.
 
-    ``key`` is its identity: the same one again is the same letter. ``source`` says in a word or two where it comes
+    ``key`` is its identity: the same one again is the same parcel. ``source`` says in a word or two where it comes
     from, ``sender`` is the conversation that it comes from, if it is one: that knows of it already.
     """
 
@@ -36,22 +36,22 @@ class Letter(Struct, frozen=True, kw_only=True):
     sender: SessionId | None = None
 
 
-def send_letter(tx: Transaction, letter: Letter) -> bool:
+def send_parcel(tx: Transaction, parcel: Parcel) -> bool:
     """Queue it, and record it in the conversations at that place; ``False`` for one that was sent before."""
-    place = structs.replace(letter.address, user_id="")
+    place = structs.replace(parcel.address, user_id="")
     told = _conversations(tx, place)
-    if queue_notice(tx, told[0], place, letter.content, letter.key) is None:
+    if queue_notice(tx, told[0], place, parcel.content, parcel.key) is None:
         return False
     for session_id in told:
-        if session_id != letter.sender:
-            came = arrival(session_id, MIRROR, f"{letter.key}:{session_id}", _as_said(letter), kind=MIRROR)
+        if session_id != parcel.sender:
+            came = arrival(session_id, MIRROR, f"{parcel.key}:{session_id}", _as_said(parcel), kind=MIRROR)
             tx.inbox.add(came)
             record_mirrored(tx, session_id)
     return True
 
 
 def welcome(tx: Transaction, session: Session, place: Address, owner: str) -> None:
-    """Make a conversation that was begun for a letter the one of whoever speaks there first."""
+    """Make a conversation that was begun for a parcel the one of whoever speaks there first."""
     if session.owner == _nobody(place) and owner != session.owner:
         tx.sessions.update(session.id, SessionChanges(owner=owner))
 
@@ -102,7 +102,7 @@ def _nobody(place: Address) -> str:
     return belonging(place, "", shared=True).owner
 
 
-def _as_said(letter: Letter) -> Message:
-    files = [Text(f"[sent {getattr(file, 'name', '') or 'a picture'}]") for file in letter.content.files]
-    words = [Text(letter.content.text)] if letter.content.text else []
-    return Message(role="assistant", parts=(*words, *files), at=letter.at, author=f"Agent, from {letter.source}")
+def _as_said(parcel: Parcel) -> Message:
+    files = [Text(f"[sent {getattr(file, 'name', '') or 'a picture'}]") for file in parcel.content.files]
+    words = [Text(parcel.content.text)] if parcel.content.text else []
+    return Message(role="assistant", parts=(*words, *files), at=parcel.at, author=f"Agent, from {parcel.source}")
