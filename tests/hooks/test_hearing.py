@@ -5,6 +5,7 @@ from pathlib import Path
 from tests.commands.desk import open_desk
 from tests.hooks.folders import noted, notes, write_hook
 
+from talaria.commands.command import Author
 from talaria.core.addresses import Address
 from talaria.testing.model_server import Ask, ModelServer, Say, overloaded
 
@@ -65,3 +66,33 @@ async def test_without_hooks_nothing_of_them_is_there(tmp_path: Path, server: Mo
         emit = desk.events.append
         assert desk.house.hooks.overhear(emit) == emit
         await desk.say("hello")
+
+
+async def test_a_command_is_heard_by_its_full_name_and_only_where_it_may_be_used(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    folder = write_hook(hooks_of(tmp_path), "notes", "events: command:*\n")
+    async with open_desk(tmp_path, server, chat=Address("matrix", "!room")) as desk:
+        await desk.use("/tit Harbour lights", author=Author("Ann", owner=True, id="@ann"))
+        await desk.use("/config", author=Author("Bob", owner=False, id="@bob"))
+        await desk.use("/nothing")
+        await desk.use("/status", author=Author("Bob", owner=False, id="@bob"))
+        await noted(folder, "command:status")
+    (title, facts), (status, _) = notes(folder)
+    assert (title, status) == ("command:title", "command:status")
+    assert (facts["command"], facts["text"], facts["owner"]) == ("title", "Harbour lights", True)
+    assert (facts["user_id"], facts["user_name"], facts["chat_id"]) == ("@ann", "Ann", "!room")
+
+
+async def test_a_conversation_that_is_left_for_a_new_one_is_heard(tmp_path: Path, server: ModelServer) -> None:
+    folder = write_hook(hooks_of(tmp_path), "notes", "events: session:*\n")
+    async with open_desk(tmp_path, server) as desk:
+        await desk.say("hello")
+        before = desk.seat.session_id
+        await desk.use("/new")
+        (reset,) = await noted(folder, "session:reset")
+        (end,) = await noted(folder, "session:end")
+        started = [facts["session_id"] for facts in await noted(folder, "session:start", times=2)]
+        assert started == [before, desk.seat.session_id]
+        assert (end["session_id"], end["reason"], end["source"]) == (before, "command", "cli")
+        assert (reset["previous_session_id"], reset["session_id"]) == (before, desk.seat.session_id)

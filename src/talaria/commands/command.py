@@ -23,10 +23,11 @@ class Display(Struct, frozen=True, omit_defaults=True):
 
 
 class Author(Struct, frozen=True):
-    """Who uses a command."""
+    """Who uses a command; ``id`` is the one on their network."""
 
     name: str = ""
     owner: bool = True
+    id: str = ""
 
 
 class Place(Protocol):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from talaria.contracts.hooks import Hooks
 from talaria.contracts.models import Chosen, Listing
 from talaria.contracts.shell import Shell
 from talaria.contracts.store import Store
@@ -121,6 +122,10 @@ class House(Protocol):
     @property
     def settings_rack(self) -> SettingsRack:
         """The settings of the profile."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """Who else is told of what happens."""
 
     @property
     def platforms(self) -> Mapping[str, bool]:

@@ -2,7 +2,9 @@
 
 from talaria.commands.command import Command, Errand
 from talaria.commands.conversations import way_back
+from talaria.commands.facts import errand_facts
 from talaria.commands.markdown import plain
+from talaria.contracts.hooks import SESSION_END, SESSION_RESET
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.ids import SessionId
@@ -11,8 +13,10 @@ from talaria.core.ids import SessionId
 async def run(errand: Errand) -> None:
     """Begin anew, and say how to get back; the conversation that was open keeps all that belongs to it."""
     seat, title = errand.seat, errand.words
-    left = seat.session_id
+    left, before = seat.session_id, errand_facts(errand, reason="command")
     await seat.begin_anew()
+    errand.house.hooks.fire(SESSION_END, before)
+    errand.house.hooks.fire(SESSION_RESET, errand_facts(errand, reason="command", previous_session_id=left))
     if title:
         here = seat.session_id
         await seat.store.write(lambda tx: tx.sessions.update(here, SessionChanges(title=title)))

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from talaria.commands.command import Command, Errand
+from talaria.commands.facts import errand_facts
 from talaria.commands.finding import matching
+from talaria.contracts.hooks import COMMAND
 from talaria.core.errors import TalariaError
 
 
@@ -28,6 +30,8 @@ async def use_command(text: str, errand: Errand) -> None:
     if refusal:
         errand.place.show(refusal)
         return
+    facts = errand_facts(errand, command=command.name, text=words.strip(), owner=errand.author.owner)
+    errand.house.hooks.fire(f"{COMMAND}{command.name}", facts)
     try:
         await command.run(structs.replace(errand, words=words.strip()))
     except TalariaError as error:
