@@ -36,6 +36,13 @@ class LoopbackFarSide:
         post = next(one for one in self._network.posts if one.message_id == message_id)
         self._network.press(at, message_id, next(one.value for one in post.buttons if one.label == label))
 
+    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
+        self._network.press(at, message_id, reaction=emoji)
+
+    async def marks(self, at: Address, message_id: str) -> list[str]:
+        marks = [one.text for one in self._network.records if (one.kind, one.message_id) == ("reaction", message_id)]
+        return list(filter(None, marks[-1:]))
+
     async def redelivers(self) -> bool:
         return False
 

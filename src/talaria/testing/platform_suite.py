@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import pytest
 from msgspec import Struct
 
-from talaria.contracts.platform import Abilities, Button, Content, Incoming, Platform
+from talaria.contracts.platform import Abilities, Button, Content, Incoming, MessageRef, Platform
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File
@@ -62,6 +62,12 @@ class FarSide(Protocol):
 
     async def presses(self, at: Address, message_id: str, label: str) -> None:
         """Let a person press a button."""
+
+    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
+        """Let a person put a mark on a message of ours. Called only when ``abilities.reactions``."""
+
+    async def marks(self, at: Address, message_id: str) -> list[str]:
+        """Return the marks that we have put on a message. Called only when ``abilities.reactions``."""
 
     async def redelivers(self) -> bool:
         """Deliver what was said last once more, before it is confirmed; return whether the network ever does that."""
@@ -255,6 +261,41 @@ class SendingSuite:
         await far_side.platform.show_typing(far_side.private)
 
 
+class MarksSuite:
+    """Messages are marked with emoji, ours by people and theirs by us."""
+
+    async def test_a_mark_stands_in_place_of_the_one_before_and_is_taken_away(self, far_side: FarSide) -> None:
+        ref = await _theirs(far_side)
+        marks = []
+        for emoji in ("👀", "👍", "👍", "", ""):
+            await far_side.platform.react(ref, emoji)
+            marks.append(await far_side.marks(ref.address, ref.message_id))
+        assert marks == [["👀"], ["👍"], ["👍"], [], []]
+
+    @pytest.mark.parametrize("emoji", ["✅", "❌", "🚀", "❤️", "👩‍👩‍👧"])
+    async def test_every_emoji_gives_one_mark(self, far_side: FarSide, emoji: str) -> None:
+        ref = await _theirs(far_side)
+        await far_side.platform.react(ref, emoji)
+        assert len(await far_side.marks(ref.address, ref.message_id)) == 1
+
+    async def test_a_mark_on_a_message_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
+        ref = await _theirs(far_side)
+        with pytest.raises(Rejected):
+            await far_side.platform.react(MessageRef(ref.address, "987654321"), "👍")
+
+    async def test_a_mark_of_a_person_is_told_and_says_nothing_else(self, far_side: FarSide) -> None:
+        if not far_side.platform.abilities.reactions:
+            pytest.skip("nothing can be marked here")
+        ref = await far_side.platform.send(far_side.private, Content(text="Done."), "marked")
+        async with far_side.platform.connect() as arrivals:
+            await far_side.reacts(far_side.private, ref.message_id, "👍")
+            marked = await following(arrivals)
+        assert (marked.reaction, marked.message_id, marked.text, marked.button) == ("👍", ref.message_id, "", "")
+        assert marked.addressed
+        assert _place(marked.address) == _place(far_side.private)
+        assert marked.sender.id
+
+
 class FilesSuite:
     """Files go both ways, within limits and under safe names."""
 
@@ -361,7 +402,7 @@ class TroubleSuite:
                 await following(arrivals)
 
 
-class PlatformSuite(ReceivingSuite, PlacesSuite, SendingSuite, FilesSuite, TroubleSuite):
+class PlatformSuite(ReceivingSuite, PlacesSuite, SendingSuite, MarksSuite, FilesSuite, TroubleSuite):
     """All that holds for each network; tests of what one cannot do are skipped by its `Abilities`."""
 
 
@@ -388,6 +429,16 @@ def measure(text: str, abilities: Abilities) -> int:
             return len(text.encode("utf-16-le")) // 2
         case "bytes":
             return len(text.encode())
+
+
+async def _theirs(far_side: FarSide) -> MessageRef:
+    """Return a message of a person; where nothing can be marked the test ends here."""
+    if not far_side.platform.abilities.reactions:
+        pytest.skip("nothing can be marked here")
+    async with far_side.platform.connect() as arrivals:
+        await far_side.says(far_side.private, "Could you do that?")
+        asked = await following(arrivals)
+    return MessageRef(asked.address, asked.message_id)
 
 
 async def _upset(far_side: FarSide, trouble: Trouble) -> None:

@@ -101,6 +101,14 @@ class MatrixFarSide:
         relation = {"rel_type": "m.annotation", "event_id": message_id, "key": label}
         await asyncio.to_thread(self._alice.post, at.chat_id, {"m.relates_to": relation}, "m.reaction")
 
+    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
+        await self.presses(at, message_id, emoji)
+
+    async def marks(self, at: Address, message_id: str) -> list[str]:
+        events = await asyncio.to_thread(self._alice.events, at.chat_id, "m.reaction")
+        ours = [_relation(one) for one in events if one["sender"] == self._us.user_id]
+        return [one["key"] for one in ours if one.get("event_id") == message_id]
+
     async def redelivers(self) -> bool:
         return False
 

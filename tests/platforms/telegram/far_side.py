@@ -68,6 +68,14 @@ class TelegramFarSide:
         message = next(one for one in chat.answers if str(one.id) == message_id)
         await chat.presses(self._ann, message, label)
 
+    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
+        chat = self._chat(at)
+        await chat.reacts(self._ann, next(one for one in chat.answers if str(one.id) == message_id), emoji)
+
+    async def marks(self, at: Address, message_id: str) -> list[str]:
+        found = next(one for one in self._chat(at).messages if str(one.id) == message_id)
+        return list(found.reactions.get(self._server.bot.id, ()))
+
     async def redelivers(self) -> bool:
         assert self._last is not None
         self._server.redeliver(self._last)

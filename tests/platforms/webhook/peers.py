@@ -96,7 +96,7 @@ class Receiver:
         if status == 0:
             await self._calm.wait()
             return web.Response(status=500)
-        if status >= 300:
+        if status >= 300:  # below zero it is taken, and nobody hears of it
             return web.Response(status=status, headers={"retry-after": "7"} if status == 429 else {})
         content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + raw
         signature = "v1," + base64.b64encode(mac(self.secret, content)).decode()
@@ -108,6 +108,9 @@ class Receiver:
         if key not in self._keys:
             self._keys.add(key)
             self.replies.append(Received(key, msgspec.json.decode(raw)))
+        if status < 0:
+            await self._calm.wait()
+            return web.Response(status=500)
         return web.Response(status=status)
 
 

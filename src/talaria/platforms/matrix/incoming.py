@@ -57,7 +57,7 @@ def read_incoming(event: RoomEvent, room: Room, me: Me, related: RoomEvent | Non
     if event.sender == me.user_id or event.state_key is not None or said is None:
         return None
     if event.type == "m.reaction":
-        return _pressed(event, said, room, me, related)
+        return _marked(event, said, room, me, related)
     if event.type == "m.sticker":
         return _message(event, said, room, me, related)
     if event.type != "m.room.message" or not said.msgtype or said.msgtype == "m.notice":
@@ -118,22 +118,24 @@ def _edited(event: RoomEvent, said: Spoken, room: Room, me: Me, before: RoomEven
     )
 
 
-def _pressed(event: RoomEvent, said: Spoken, room: Room, me: Me, target: RoomEvent | None) -> Incoming | None:
-    """Return the button that a reaction stands for; other reactions say nothing to us."""
-    if target is None or target.sender != me.user_id:
+def _marked(event: RoomEvent, said: Spoken, room: Room, me: Me, target: RoomEvent | None) -> Incoming | None:
+    """Return the mark that was put on a message, or the button that it stands for."""
+    key = said.relates_to.key
+    if target is None or not key or said.relates_to.rel_type != "m.annotation":
         return None
-    ours = read_spoken(target.content) or Spoken()
-    value = next((one.value for one in ours.buttons if one.label == said.relates_to.key), "")
-    if not value:
-        return None
+    there = read_spoken(target.content) or Spoken()
+    ours = target.sender == me.user_id
+    button = next((one.value for one in there.buttons if ours and one.label == key), "")
     return Incoming(
         external_id=event.event_id,
-        address=_address(room, me, ours.relates_to.thread),
+        address=_address(room, me, there.relates_to.thread),
         sender=Sender(event.sender, room.people.get(event.sender, "")),
         at=_time(event),
         message_id=target.event_id,
         chat_name=room.name,
-        button=value,
+        addressed=ours or room.private or me.group_mode == "free",
+        button=button,
+        reaction="" if button else key,
     )
 
 

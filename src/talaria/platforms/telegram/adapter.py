@@ -12,7 +12,7 @@ from telegram import BotCommand
 from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected
-from talaria.platforms.telegram.albums import Album, MemoryShelf, Shelf
+from talaria.platforms.telegram.albums import MemoryShelf, Receiving, Shelf
 from talaria.platforms.telegram.calls import Calls
 from talaria.platforms.telegram.downloads import DOWNLOAD_LIMIT, save
 from talaria.platforms.telegram.incoming import Account, Arrival, read_updates
@@ -64,6 +64,7 @@ class Telegram:
         if self._settings.webhook is None:
             await self._calls.ask(self._calls.bot.delete_webhook(drop_pending_updates=False))
             polling = Polling(self._calls, self._settings)
+            await polling.begin()
             try:
                 async with aclosing(self._polled(polling, account)) as arrivals:
                     yield arrivals
@@ -134,26 +135,17 @@ class Telegram:
                     polling.confirm(arrival.last_update)
 
     async def _handed(self, hook: Hook, account: Account) -> AsyncGenerator[Incoming, None]:
-        album = Album(self._shelf)
-        await album.load()
-        while True:
-            # Telegram hands over the next part when it knows that it got rid of the one before.
-            handed = await hook.following(self._settings.album_pause if album.parts else None)
-            try:
-                if handed is not None and album.goes_on(handed.update):
-                    await album.add(handed.update)
-                    handed.settle(taken=True)
-                    continue
-                for arrival in read_updates([*album.parts, *([handed.update] if handed else [])], account):
+        receiving = Receiving(hook, self._shelf, self._settings.album_pause)
+        await receiving.begin()
+        try:
+            while True:
+                for arrival in read_updates(await receiving.following(), account):
                     if arrival.incoming is not None:
                         await self._answer_callback(arrival)
                         yield arrival.incoming
-                    await album.taken(arrival.last_update)
-                if handed is not None:
-                    handed.settle(taken=True)
-            finally:
-                if handed is not None:
-                    handed.settle(taken=False)
+                    await receiving.confirm(arrival.last_update)
+        finally:
+            receiving.part()
 
     async def _answer_callback(self, arrival: Arrival) -> None:
         """Let the button stop turning."""

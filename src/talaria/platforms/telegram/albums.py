@@ -1,5 +1,6 @@
 """Albums that Telegram hands over part by part: each part is kept before the next one is asked for."""
 
+from datetime import timedelta
 from typing import Protocol
 
 import msgspec
@@ -8,6 +9,7 @@ from telegram import Update
 from talaria.contracts.store import Store
 from talaria.platforms.telegram.calls import read_raw
 from talaria.platforms.telegram.incoming import album_of
+from talaria.platforms.telegram.webhook import Handed, Hook
 
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
@@ -69,31 +71,60 @@ class StoreShelf:
         return f"{self._prefix}{number:020}"
 
 
-class Album:
-    """The album that is being handed over; ``parts`` are its updates so far, also those of before a restart."""
+class Receiving:
+    """The updates that a webhook brings, an album whole; `confirm` says up to which they were taken.
 
-    def __init__(self, shelf: Shelf) -> None:
+    Telegram hands over the next part of an album when it knows that it got rid of the one before: so that is kept
+    here first, and found again by the next process if this one is killed.
+    """
+
+    def __init__(self, hook: Hook, shelf: Shelf, pause: timedelta) -> None:
+        self._hook = hook
         self._shelf = shelf
-        self.parts: list[Update] = []
+        self._pause = pause
+        self._parts: list[Update] = []
+        self._handed: Handed | None = None
 
-    async def load(self) -> None:
+    async def begin(self) -> None:
         """Find what was kept and not taken."""
         kept = [read_raw(_decode(part)) for part in await self._shelf.parts()]
-        self.parts = [part for part in kept if part is not None]
+        self._parts = [part for part in kept if part is not None]
 
-    def goes_on(self, update: Update) -> bool:
-        """Tell whether an update is a part of it, or of one that may begin."""
-        return bool(album_of(update)) and (not self.parts or album_of(update) == album_of(self.parts[-1]))
+    async def following(self) -> list[Update]:
+        """Return what comes next: an album to which nothing more is added for a while, or one update."""
+        while True:
+            if self._handed is None:
+                self._handed = await self._hook.following(self._pause if self._parts else None)
+            handed = self._handed
+            if handed is not None and self._goes_on(handed.update):
+                await self._keep(handed.update)
+                handed.settle(taken=True)
+                self._handed = None
+            elif self._parts:
+                return list(self._parts)
+            elif handed is not None:
+                return [handed.update]
 
-    async def add(self, update: Update) -> None:
-        """Keep a part; one that is there already stays as it is."""
+    async def confirm(self, update_id: int) -> None:
+        """Note that everything up to this one was taken."""
+        taken = [part.update_id for part in self._parts if part.update_id <= update_id]
+        if taken:
+            self._parts = [part for part in self._parts if part.update_id > update_id]
+            await self._shelf.clear(taken)
+        elif self._handed is not None:
+            self._handed.settle(taken=True)
+            self._handed = None
+
+    def part(self) -> None:
+        """Let Telegram keep what was handed over and not taken."""
+        if self._handed is not None:
+            self._handed.settle(taken=False)
+
+    def _goes_on(self, update: Update) -> bool:
+        """Tell whether an update is a part of the album, or of one that may begin."""
+        return bool(album_of(update)) and (not self._parts or album_of(update) == album_of(self._parts[-1]))
+
+    async def _keep(self, update: Update) -> None:
         await self._shelf.put(update.update_id, update.to_json())
-        if update.update_id not in {part.update_id for part in self.parts}:
-            self.parts.append(update)
-
-    async def taken(self, up_to: int) -> None:
-        """Forget the parts up to an update."""
-        numbers = [part.update_id for part in self.parts if part.update_id <= up_to]
-        self.parts = [part for part in self.parts if part.update_id > up_to]
-        if numbers:
-            await self._shelf.clear(numbers)
+        if update.update_id not in {part.update_id for part in self._parts}:
+            self._parts.append(update)

@@ -28,6 +28,10 @@ class Polling:
         self._next: int | None = None
         self._told: int | None = None
 
+    async def begin(self) -> None:
+        """Say what we want to hear of: of some kinds Telegram keeps nothing until somebody has asked for them."""
+        await self._ask(timedelta(0), limit=1)
+
     async def batches(self) -> AsyncGenerator[Sequence[Update], None]:
         """Yield what has arrived; the next batch tells Telegram what was confirmed until then."""
         while True:

@@ -51,6 +51,7 @@ class Ledger:
         self._keys: dict[str, str] = {}
         self._messages: dict[tuple[str, str], Record] = {}
         self._files: dict[str, bytes] = {}
+        self._said: set[tuple[str, str]] = set()
         self._numbers = 0
 
     def say(self, said: Say) -> str:
@@ -75,6 +76,7 @@ class Ledger:
             formerly=said.formerly,
         )
         self.unconfirmed[external_id] = incoming
+        self._said.add((said.address.chat_id, incoming.message_id))
         self._deliveries += [incoming] * said.deliveries
         return external_id
 
@@ -130,8 +132,9 @@ class Ledger:
                 self._record("typing", address)
                 return Done()
             case React(address, message_id, emoji):
-                if not self.abilities.reactions:
-                    return Failed("refuse", "nothing can be marked here")
+                place = address.chat_id, message_id
+                if not self.abilities.reactions or place not in {*self._messages, *self._said}:
+                    return Failed("refuse", "this message cannot be marked")
                 self._record("reaction", address, message_id=message_id, text=emoji)
                 return Done()
             case Fetch(reference):
