@@ -1,6 +1,7 @@
 """A counter where others hand things over by HTTP: each is acknowledged when the next one is asked for."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -8,12 +9,15 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from msgspec import Struct
 
 from talaria.core.errors import Unreachable
 
 T = TypeVar("T")
 _STEPS_OF_ACCEPTING = 5
+
+log = logging.getLogger(__name__)
 
 
 class Handed(Struct, Generic[T], frozen=True):
@@ -45,7 +49,8 @@ class Counter(Generic[T]):
         """Listen, and let ``receive`` answer what is posted to a path; raises `Unreachable` where that cannot be."""
         app = web.Application(client_max_size=largest)
         app.router.add_post(path, receive)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        log.addFilter(_is_no_stranger)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, logger=log)
         listener = self._listener()
         await runner.setup()
         try:
@@ -100,3 +105,8 @@ class Counter(Generic[T]):
             return socket.create_server((self._host, self._port), family=family)
         except OSError as error:
             raise Unreachable(f"nothing can be received at port {self._port} of {self._host}: {error}") from error
+
+
+def _is_no_stranger(record: logging.LogRecord) -> bool:
+    """Tell whether a line is about us: what is no HTTP is answered as such, and is nobody's bug."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))

@@ -109,10 +109,10 @@ class Receiving:
         except web.HTTPRequestEntityTooLarge as error:
             largest = self._settings.largest
             raise Turned(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {largest} bytes are taken.") from error
-        except (OSError, aiohttp.ClientError, HttpProcessingError) as error:
-            raise Turned(HTTPStatus.BAD_REQUEST, "The body broke off.") from error
         except TimeoutError as error:
             raise Turned(HTTPStatus.REQUEST_TIMEOUT, "The body did not arrive in time.") from error
+        except (OSError, aiohttp.ClientError, HttpProcessingError) as error:
+            raise Turned(HTTPStatus.BAD_REQUEST, "The body broke off.") from error
 
     def _let_in(self, route: Route, headers: dict[str, str], raw: bytes) -> None:
         """Raise `Turned` unless the sender may post, and not too often; whoever may not is not counted."""
