@@ -15,12 +15,12 @@ from talaria.commands.custom import load_custom
 from talaria.commands.registry import REGISTRY
 from talaria.commands.using import usable
 from talaria.contracts.platform import Platform, PlatformAccount
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, audience_of
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.access import Access
 from talaria.gateway.delivery import Delivery
-from talaria.gateway.doorman import Doorman
+from talaria.gateway.doorman import Doorman, place_owner
 from talaria.gateway.gateway import Gateway, Line
 from talaria.gateway.health import Health
 from talaria.gateway.intake import Intake
@@ -36,6 +36,7 @@ from talaria.sessions.company import first_error
 from talaria.sessions.ending import Stop, begun, ended, marked, take_note, write_ending
 from talaria.sessions.presence import NetworkStatus
 from talaria.sessions.prospect import Prospect
+from talaria.settings.chats import ChatNetwork
 
 log = logging.getLogger(__name__)
 
@@ -199,4 +200,6 @@ class _Builder:
         return await self._house.prospect(structs.replace(self._wish(address.platform), resume=session_id))
 
     def _room(self, key: str, address: Address) -> Room:
-        return Room(key, address, self._wish(address.platform), self._doors[address.platform], self._jobs)
+        shared = place_owner(address, self._house.settings.platforms.get(address.platform, ChatNetwork()))
+        wish = structs.replace(self._wish(address.platform), owner=shared, audience=audience_of(address))
+        return Room(key, address, wish, self._doors[address.platform], self._jobs)

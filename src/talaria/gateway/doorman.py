@@ -2,12 +2,14 @@
 
 from datetime import datetime, tzinfo
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.commands.command import Command
 from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.pairing import Person
+from talaria.contracts.stores.sessions import Session, SessionChanges, SessionFilter
+from talaria.core.addresses import Address, audience_of
 from talaria.core.ids import SessionId
 from talaria.gateway.access import Access, Allowed, Denied
 from talaria.gateway.identity import known_ids, same_place
@@ -30,6 +32,21 @@ class Guest(Struct, frozen=True):
     audience: str
     is_owner: bool
     commands: tuple[Command, ...]
+
+    @property
+    def shares(self) -> bool:
+        """Whether others speak in the same conversation."""
+        return bool(self.audience) and self.owner == self.audience
+
+
+def place_owner(address: Address, network: ChatNetwork) -> str:
+    """Return whose the conversations at a place are, whoever speaks there; empty where each has their own."""
+    shared = is_shared(
+        structs.replace(address, user_id=address.user_id or "anybody"),
+        group_sessions_per_user=network.group_sessions_per_user,
+        thread_sessions_per_user=network.thread_sessions_per_user,
+    )
+    return audience_of(address) if shared else ""
 
 
 class Doorman:
@@ -65,12 +82,28 @@ class Doorman:
         reason = reset_due(policy, session.updated_at, now, self._zone)
         return reset_words(reason, policy) if reason else ""
 
+    def goes_on(self, tx: Transaction, session: Session, guest: Guest, incoming: Incoming) -> bool:
+        """Tell whether the conversation of a place is that of whoever speaks there now.
+
+        What somebody said under another of their names becomes theirs under the one that counts.
+        """
+        if guest.shares or session.owner == guest.owner:
+            return True
+        platform = incoming.address.platform
+        if session.owner not in self._access.people.names(platform, known_ids(tx, platform, incoming.sender.id)):
+            return False
+        for one in tx.sessions.find(SessionFilter(owner=session.owner, archived=None, limit=None)):
+            tx.sessions.update(one.id, SessionChanges(owner=guest.owner))
+        return True
+
     def _guest(self, incoming: Incoming, ids: tuple[str, ...], *, owner: bool) -> Guest:
         place = same_place(place_of(incoming), ids)
         groups, threads = self._network.group_sessions_per_user, self._network.thread_sessions_per_user
         key = build_session_key(place, group_sessions_per_user=groups, thread_sessions_per_user=threads)
         shared = is_shared(place, group_sessions_per_user=groups, thread_sessions_per_user=threads)
-        person = "" if owner else self._access.people.person(incoming.address.platform, ids)
-        whose = belonging(place, person, shared=shared)
+        people, platform = self._access.people, incoming.address.platform
+        # Who has no id could be anybody: nothing is theirs but what is said in this chat.
+        known = bool(incoming.sender.id)
+        whose = belonging(place, "" if owner else people.person(platform, ids), shared=shared or not known)
         permitted = self._access.permitted(self._commands, incoming, owner=owner, ids=ids)
         return Guest(key, whose.owner, whose.audience, owner, permitted)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.commands.command import Author
 from talaria.commands.using import is_command
@@ -172,6 +172,7 @@ class Intake:
         if admission.notice:
             room.show(admission.notice)
         if is_command(incoming.text):
+            room.seat.wish = structs.replace(room.seat.wish, owner=guest.owner, audience=guest.audience)
             author = Author(incoming.sender.name or incoming.sender.id, guest.is_owner)
             room.start(room.use(incoming.text, author, guest.commands, by=incoming.sender.id))
             return
@@ -216,8 +217,11 @@ class Intake:
         session = tx.sessions.get(bound.session_id) if bound else None
         if bound is None or session is None:
             return _NOTHING, _NOTHING, ""
-        welcome(tx, session, incoming.address, guest.owner)
-        notice = self._doorman().begins_anew(tx, bound.session_id, incoming.at)
+        doorman = self._doorman()
+        session = welcome(tx, session, incoming.address, guest.owner)
+        if not doorman.goes_on(tx, session, guest, incoming):
+            return _NOTHING, _NOTHING, ""
+        notice = doorman.begins_anew(tx, bound.session_id, incoming.at)
         return (_NOTHING, bound.session_id, notice) if notice else (bound.session_id, _NOTHING, "")
 
     def _begin(self, tx: Transaction, guest: Guest, incoming: Incoming) -> SessionId:

@@ -7,6 +7,7 @@ from msgspec import Struct, structs
 
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.outbox import OutboxItem
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
@@ -36,24 +37,24 @@ class Parcel(Struct, frozen=True, kw_only=True):
     sender: SessionId | None = None
 
 
-def send_parcel(tx: Transaction, parcel: Parcel) -> bool:
-    """Queue it, and record it in the conversations at that place; ``False`` for one that was sent before."""
+def send_parcel(tx: Transaction, parcel: Parcel) -> OutboxItem | None:
+    """Queue it, and record it in the conversations at that place; ``None`` for one that was sent before."""
     place = structs.replace(parcel.address, user_id="")
     told = _conversations(tx, place)
-    if queue_notice(tx, told[0], place, parcel.content, parcel.key) is None:
-        return False
-    for session_id in told:
+    item = queue_notice(tx, told[0], place, parcel.content, parcel.key)
+    for session_id in told if item else ():
         if session_id != parcel.sender:
             came = arrival(session_id, MIRROR, f"{parcel.key}:{session_id}", _as_said(parcel), kind=MIRROR)
             tx.inbox.add(came)
             record_mirrored(tx, session_id)
-    return True
+    return item
 
 
-def welcome(tx: Transaction, session: Session, place: Address, owner: str) -> None:
-    """Make a conversation that was begun for a parcel the one of whoever speaks there first."""
+def welcome(tx: Transaction, session: Session, place: Address, owner: str) -> Session:
+    """Make a conversation that was begun for a parcel the one of whoever speaks there first, and return it."""
     if session.owner == _nobody(place) and owner != session.owner:
-        tx.sessions.update(session.id, SessionChanges(owner=owner))
+        return tx.sessions.update(session.id, SessionChanges(owner=owner))
+    return session
 
 
 def tell_news(tx: Transaction, session_id: SessionId, place: Address) -> None:
