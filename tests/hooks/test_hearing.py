@@ -37,6 +37,7 @@ async def test_a_turn_is_heard_from_its_beginning_to_its_end(tmp_path: Path, ser
     assert [(one["step"], one["kind"]) for one in steps] == [(1, "model"), (2, "tool"), (3, "model")]
     assert (steps[0]["model"], steps[1]["tool"], steps[1]["failed"]) == ("scripted", "list_files", False)
     assert (end["outcome"], end["text"], end["steps"]) == ("answered", "Nothing there.", 3)
+    assert heard[1][1]["text"] == "look around"
     assert end["turn_id"] == heard[1][1]["turn_id"] != ""
 
 

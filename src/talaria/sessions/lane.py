@@ -29,11 +29,12 @@ TakeTurn = Callable[[StoredTurn], Coroutine[Any, Any, TurnEnd]]
 
 
 class Work(Struct, frozen=True):
-    """A turn to take: what it works off, and where its reply goes."""
+    """A turn to take: what it works off, where its reply goes, and what was said."""
 
     turn_id: TurnId
     items: tuple[int, ...]
     route: Route | None = None
+    said: str = ""
 
 
 Next = Work | Packed | None
@@ -175,8 +176,9 @@ def _begin(tx: Transaction, claim: SessionClaim, ready: Ready) -> Next:
 
 
 def _work(tx: Transaction, session_id: SessionId, turn_id: TurnId, items: Sequence[InboxItem]) -> Work:
-    routes = [read_admitted(item.payload).route for item in items]
-    return Work(turn_id, tuple(item.id for item in items), next(filter(None, routes), None) or _home(tx, session_id))
+    messages = [read_admitted(item.payload) for item in items]
+    route = next((message.route for message in messages if message.route), None) or _home(tx, session_id)
+    return Work(turn_id, tuple(item.id for item in items), route, "\n".join(message.text for message in messages))
 
 
 def _home(tx: Transaction, session_id: SessionId) -> Route | None:
@@ -206,7 +208,9 @@ def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) ->
         tx.inbox.settle(work.items)
         finishing(tx, structs.replace(ending, route=work.route))
 
-    return StoredTurn(store, claim, work.turn_id, finish, route=work.route, items=work.items)
+    turn = StoredTurn(store, claim, work.turn_id, finish, route=work.route, items=work.items)
+    turn.said = work.said
+    return turn
 
 
 async def _hold(store: Store, claim: SessionClaim, lease: timedelta) -> None:

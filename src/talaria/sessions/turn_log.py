@@ -48,7 +48,7 @@ class StoredTurn:
     """Implements `TurnLog`.
 
     ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all. ``route`` is
-    where its reply goes, ``items`` are what it works off of the inbox.
+    where its reply goes, ``items`` are what it works off of the inbox, and ``said`` is the text of those.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class StoredTurn:
         self.turn_id = turn_id
         self.route = route
         self.items = items
+        self.said = ""
         self._store = store
         self._claim = claim
         self._finishing = finishing
