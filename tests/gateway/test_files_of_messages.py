@@ -1,0 +1,101 @@
+"""Files that people send to a gateway process: fetched once more after a kill, and answered once all the same."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.app.program import Program
+from tests.app.scripted import scripted_program
+from tests.gateway.test_gateway import running, shown
+
+from talaria.contracts.platform import Attachment
+from talaria.testing.loopback_platform import Fault, LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.telegram_server import Document, Photo, TelegramServer, picture
+
+NOTES = Attachment("f1", "document", "notes.txt", "text/plain")
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork() as network:
+        yield network
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
+    return scripted_program(
+        tmp_path,
+        server,
+        '[access]\nowners = ["loopback:ann"]\nallowed = ["loopback:bob"]\n[gateway]\nlease_seconds = 1.0\n'
+        f'[platforms.loopback.options]\naddress = "{network.address}"\n',
+    )
+
+
+async def test_killed_while_it_fetches_it_fetches_again_and_answers_once(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    server.answering(lambda received: Say(f"re: {len(received.question.splitlines())} lines"))
+    network.upset(Fault("fetch", "hang"))
+    async with running(program) as process:
+        network.say_with_file("ann", NOTES, b"buy milk", text="look", deliveries=3)
+        network.say("ann", "and then?")
+        network.say("bob", "hello", sender="bob")
+        await shown(network, "bob", "re: 1 lines")
+        assert network.faults == []
+        assert network.shown("ann") == []
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    async with running(program):
+        await shown(network, "ann", "re: 3 lines", "re: 1 lines")
+    kept = list((program.home / "profiles" / "default" / "media").rglob("*notes.txt"))
+    assert [file.read_bytes() for file in kept] == [b"buy milk"]
+
+
+async def test_stop_gets_through_while_files_are_fetched(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    network.upset(Fault("fetch", "hang"))
+    async with running(program):
+        network.say_with_file("ann", NOTES, b"buy milk")
+        async with asyncio.timeout(15):
+            while network.faults:  # noqa: ASYNC110 - nobody rings a bell
+                await asyncio.sleep(0.02)
+        network.say("ann", "/stop")
+        async with asyncio.timeout(15):
+            while "Stopped." not in network.shown("ann"):  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.02)
+        network.say("ann", "and now?")
+        async with asyncio.timeout(15):
+            while network.shown("ann")[-1] != "ok":  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.02)
+    assert network.shown("ann").count("ok") == 1
+
+
+async def test_pictures_and_documents_of_telegram_come_to_the_model(tmp_path: Path, server: ModelServer) -> None:
+    async with TelegramServer() as telegram:
+        ann = telegram.user("Ann")
+        program = scripted_program(
+            tmp_path,
+            server,
+            f'[access]\nowners = ["telegram:{ann.id}"]\n[models.scripted]\nimages = true\n'
+            f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n'
+            f'base_file_url = "{telegram.base_file_url}"\n',
+            f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
+        )
+        server.script(Say("A picture."))
+        server.otherwise(Say("A list."))
+        chat = telegram.private(ann)
+        async with running(program):
+            await chat.sends(ann, Photo(picture()), caption="what is this?")
+            await chat.wait_for(lambda message: message.text == "A picture.", within=20)
+            sent = await chat.sends(ann, Document(b"buy milk", "list.txt", "text/plain"))
+            telegram.redeliver(sent, times=3)
+            await chat.wait_for(lambda message: message.text == "A list.", within=20)
+    first = server.received[0].json["messages"][-1]["content"]
+    assert {"type": "text", "text": "what is this?"} in first
+    assert any(part["type"] == "image_url" for part in first)
+    assert any("list.txt" in call.question for call in server.received)
+    assert len(chat.answers) == 2
