@@ -3,15 +3,15 @@
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from bench.chaos import EXCLUSIVE, PLAIN, Storm, ride_out
-from tests.app.program import TALARIA, Program
 from tests.gateway.small_gateway import served
+from tests.gateway.workers import LEASE, worker, workplace
 from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock
@@ -24,7 +24,6 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
-LEASE = 1.0
 SLACK = 2.0
 
 
@@ -35,21 +34,6 @@ def postgres() -> Iterator[PostgresServer]:
         pytest.skip(MISSING)
     with PostgresServer() as server:
         yield server
-
-
-@asynccontextmanager
-async def worker(program: Program) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        TALARIA, "gateway", "run", "--worker", env=program.environment(), stdin=asyncio.subprocess.DEVNULL
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-            async with asyncio.timeout(20):
-                await process.wait()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +75,7 @@ async def test_workers_that_hear_the_same_begin_one_conversation_for_a_place(
 
 async def test_a_turn_is_taken_over_from_a_worker_that_is_held_up(tmp_path: Path, postgres: PostgresServer) -> None:
     async with ModelServer() as server, LoopbackNetwork() as network:
-        program = _program(tmp_path, postgres, server, network)
+        program = workplace(tmp_path, server, network, postgres.url)
         server.script(Say("slow " * 100, pause=0.1))
         async with worker(program) as first:
             await network.until(lambda: network.receivers == 1)
@@ -140,14 +124,3 @@ async def test_a_worker_that_looks_for_work_holds_up_no_other_lane(postgres_plac
     assert looking.result()
     await mine.close()
     await theirs.close()
-
-
-def _program(home: Path, postgres: PostgresServer, server: ModelServer, network: LoopbackNetwork) -> Program:
-    folder = home / "profiles" / "default"
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(
-        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
-        f"[access]\neveryone = true\n[gateway]\nlease_seconds = {LEASE}\ndrain_seconds = 5.0\n"
-        f'[store]\nurl = "{postgres.url}"\n[platforms.loopback.options]\naddress = "{network.address}"\n'
-    )
-    return Program(home)

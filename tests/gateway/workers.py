@@ -1,0 +1,46 @@
+"""Gateway workers as processes of their own, side by side on one store."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from tests.app.program import TALARIA, Program
+
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer
+
+LEASE = 1.0
+
+
+def workplace(home: Path, server: ModelServer, network: LoopbackNetwork, url: str = "", more: str = "") -> Program:
+    """Return a program whose gateway serves a network; ``url`` is that of a PostgreSQL store."""
+    folder = home / "profiles" / "default"
+    folder.mkdir(parents=True)
+    abilities = msgspec.json.encode(network.platform().abilities).decode()
+    store = f'[store]\nurl = "{url}"\n' if url else ""
+    (folder / "config.toml").write_text(
+        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
+        f"[access]\neveryone = true\n[gateway]\nlease_seconds = {LEASE}\ndrain_seconds = 5.0\n{more}"
+        f'{store}[platforms.loopback.options]\naddress = "{network.address}"\n'
+        f"abilities = '{abilities}'\n"
+    )
+    return Program(home)
+
+
+@asynccontextmanager
+async def worker(program: Program) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a worker until the block ends."""
+    process = await asyncio.create_subprocess_exec(
+        TALARIA, "gateway", "run", "--worker", env=program.environment(), stdin=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            async with asyncio.timeout(20):
+                await process.wait()
