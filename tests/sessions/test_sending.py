@@ -50,7 +50,7 @@ def begin(tx: Transaction, place: Address, owner: str = "") -> SessionId:
 
 
 async def send(store: Store, text: str, to: Address = ANN) -> bool:
-    return await store.write(lambda tx: send_parcel(tx, parcel(text, to)))
+    return await store.write(lambda tx: send_parcel(tx, parcel(text, to))) is not None
 
 
 async def begun(store: Store, place: Address) -> SessionId:

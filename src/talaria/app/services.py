@@ -100,6 +100,12 @@ class ProcessServices:
         found: tuple[ToolsetState, ...] = load("talaria.app.toolsets").list_toolsets(self.settings())
         return found
 
+    def chat_networks(self) -> list[str]:
+        """The names of the chat networks that are set up."""
+        secrets = load("talaria.settings.secrets").read_secrets(self.profile, self.environment)
+        networks: list[str] = load("talaria.app.platforms").enabled_platforms(self.settings(), secrets)
+        return networks
+
     def sandbox_problem(self) -> str:
         """Why commands of the agent cannot run in a sandbox here; empty where they can."""
         return load("talaria.tools.sandbox.bubblewrap").sandbox_available() or ""

@@ -27,6 +27,8 @@ SUBCOMMANDS = (
     ),
     Subcommand("Conversations", "trace", "Show what turns did, when, and what that took", "talaria.cli.trace"),
     Subcommand("Conversations", "gateway", "Serve chat networks, and see how that goes", "talaria.cli.gateway"),
+    Subcommand("Conversations", "send", "Say something in a chat, from a script", "talaria.cli.send"),
+    Subcommand("Conversations", "channels", "List the chats in which the agent can speak", "talaria.cli.channels"),
     Subcommand("Set-up", "setup", "Be guided through model, chat networks and tools", "talaria.cli.setup"),
     Subcommand("Set-up", "model", "Show which model answers and why, or choose one", "talaria.cli.model"),
     Subcommand("Set-up", "models", "List the models that can be used now", "talaria.cli.models"),

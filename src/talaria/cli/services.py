@@ -78,6 +78,9 @@ class Services(Protocol):
     def toolsets(self) -> "tuple[ToolsetState, ...]":
         """Every tool of this profile, by group, but those of MCP servers."""
 
+    def chat_networks(self) -> list[str]:
+        """The names of the chat networks that are set up."""
+
     def sandbox_problem(self) -> str:
         """Why commands of the agent cannot run in a sandbox here; empty where they can."""
 

@@ -1,0 +1,56 @@
+"""`talaria channels`: the chats in which the agent can speak."""
+
+import argparse
+
+from talaria.cli.services import Services
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Transaction
+from talaria.core.wording import ago
+from talaria.sessions.channels import Channel, list_channels
+from talaria.sessions.homes import read_home
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list those from which something came, the last first")
+    listing.add_argument("platform", metavar="PLATFORM", nargs="?", default="", help="only of this network")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """List them."""
+    platform = arguments.platform.strip().lower()
+    with services.open_database() as database:
+        found = database.read(lambda tx: _read(tx, platform))
+    if arguments.json:
+        services.terminal.json([_as_data(channel, home=home) for channel, home in found])
+    elif found:
+        now = SystemClock().now()
+        services.terminal.table(
+            ("TARGET", "NAME", "KIND", "LAST HEARD", "HOME"),
+            [(one.target, one.name, one.address.chat_type, ago(one.seen, now), "home" * home) for one, home in found],
+        )
+    elif services.terminal.interactive:
+        services.terminal.note("No chat is known yet: somebody has to write to the agent there first.")
+    return 0
+
+
+def _read(tx: Transaction, platform: str) -> list[tuple[Channel, bool]]:
+    channels = list_channels(tx, platform)
+    known = {name: read_home(tx, name) for name in {one.address.platform for one in channels}}
+    homes = {(home.address.platform, home.address.chat_id) for home in known.values() if home}
+    return [(one, (one.address.platform, one.address.chat_id) in homes) for one in channels]
+
+
+def _as_data(channel: Channel, *, home: bool) -> dict[str, object]:
+    place = channel.address
+    return {
+        "target": channel.target,
+        "platform": place.platform,
+        "chat_id": place.chat_id,
+        "name": channel.name,
+        "kind": place.chat_type,
+        "seen": channel.seen,
+        "home": home,
+    }
