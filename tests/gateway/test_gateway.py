@@ -100,11 +100,15 @@ async def test_strangers_get_a_code_and_are_answered_once_they_are_let_in(
         code = network.shown("eve")[0].split("`")[1]
         approved = await asyncio.to_thread(program.run, "pairing", "approve", "loopback", code)
         assert approved.code == 0
-        network.say("eve", "and now?", sender="eve")
         async with asyncio.timeout(10):
             while len(network.shown("eve")) < 2:  # noqa: ASYNC110 - people look, nobody rings a bell
                 await asyncio.sleep(0.02)
-        assert network.shown("eve")[1] == "ok"
+        assert network.shown("eve")[1] == "You have been let in: from now on I answer you here."
+        network.say("eve", "and now?", sender="eve")
+        async with asyncio.timeout(10):
+            while len(network.shown("eve")) < 3:  # noqa: ASYNC110 - people look, nobody rings a bell
+                await asyncio.sleep(0.02)
+        assert network.shown("eve")[2] == "ok"
     assert [call.question for call in server.received if "title" not in call.body.decode()] == ["and now?"]
 
 

@@ -2,13 +2,16 @@
 
 import re
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from msgspec import structs
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.pairing import PairingRules, Person
+from talaria.core.addresses import Address
 from talaria.core.errors import Refused
+from talaria.sessions.outgoing import read_content
 from talaria.sessions.pairing import MOST_WAITING, RULES, approve_code, code_words, offer_code
 from talaria.testing.clock import NOON, SettableClock
 
@@ -54,6 +57,28 @@ def test_a_crowd_of_strangers_does_not_fill_the_store(mine: Transaction) -> None
         assert mine.pairing.offer(one, one.user_id, PairingRules())
     assert offer_code(mine, Person("telegram", "one more")) is None
     assert offer_code(mine, Person("discord", "one more")) is not None
+
+
+def test_whoever_is_let_in_is_told_so_in_their_chat(database: Database) -> None:
+    place = Address("telegram", "chat-of-ann")
+    code = database.write(lambda tx: offer_code(tx, ANN, place=place))
+    assert code is not None
+    assert approved(database, "ABCDEFGH") is None
+    assert database.read(lambda tx: tx.outbox.undelivered()) == []
+    assert approved(database, code) is not None
+    (item,) = database.read(lambda tx: tx.outbox.undelivered())
+    assert (item.address, read_content(item.payload).text) == (
+        place,
+        "You have been let in: from now on I answer you here.",
+    )
+    assert database.read(lambda tx: tx.state.with_prefix("pairing:place:")) == []
+
+
+def test_strangers_leave_nothing_behind_when_their_time_is_over(database: Database, clock: SettableClock) -> None:
+    for number in range(3):
+        database.write(partial(offer_code, person=Person("telegram", str(number)), place=Address("telegram", "1")))
+        clock.advance(RULES.code_life)
+    assert len(database.read(lambda tx: tx.state.with_prefix("pairing:place:"))) == 1
 
 
 def test_the_code_itself_is_kept_nowhere(database: Database) -> None:

@@ -71,7 +71,7 @@ class Doorman:
                 return ""
             case _:
                 person = Person(platform=platform, user_id=incoming.sender.id, name=incoming.sender.name)
-                code = offer_code(tx, person)
+                code = offer_code(tx, person, place=incoming.address)
                 return code_words(platform, code) if code else ""
 
     def begins_anew(self, tx: Transaction, session_id: SessionId, now: datetime) -> str:
