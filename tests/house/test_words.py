@@ -18,6 +18,7 @@ CATCHES_EVERYTHING = {
     "src/talaria/gateway/unpacking.py",  # a bug in an adapter costs one file, not the turn
     "src/talaria/goals/judge.py",  # a judge that fails never stops the work that it judges
     "src/talaria/gateway/shelter.py",  # a bug in one conversation must not end the others
+    "src/talaria/hooks/boot.py",  # BOOT.md that cannot be done must not end the gateway
     "src/talaria/hooks/line.py",  # whatever a hook of the owner does ends with the hook
     "src/talaria/sessions/agent_cache.py",  # what cannot be let go of must not end the conversations of others
     "src/talaria/storage/crew.py",  # goes to the one who asked for that piece of work

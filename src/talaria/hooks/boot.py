@@ -18,7 +18,7 @@ from talaria.sessions.chat import ChatWish
 from talaria.sessions.conversation import Conversation
 from talaria.sessions.homes import read_home
 from talaria.sessions.seat import ChatOpener
-from talaria.sessions.sending import Letter, send_letter
+from talaria.sessions.sending import Parcel, send_parcel
 
 SOURCE = BOOT
 SILENT = "[SILENT]"
@@ -86,7 +86,7 @@ class Boot:
     def _send(self, tx: Transaction, session_id: SessionId, text: str) -> list[str]:
         homes = {platform: home for platform in self._platforms if (home := read_home(tx, platform))}
         for platform, home in homes.items():
-            letter = Letter(
+            parcel = Parcel(
                 key=f"{SOURCE}:{session_id}:{platform}",
                 address=home.address,
                 content=Content(text=text),
@@ -94,7 +94,7 @@ class Boot:
                 at=datetime.now(UTC),
                 sender=session_id,
             )
-            send_letter(tx, letter)
+            send_parcel(tx, parcel)
         return list(homes)
 
 

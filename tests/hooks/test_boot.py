@@ -1,0 +1,78 @@
+"""What BOOT.md asks for, and who is told what came of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.commands.desk import Desk, open_desk
+
+from talaria.contracts.stores.sessions import SessionFilter
+from talaria.core.addresses import Address
+from talaria.hooks.boot import Boot, read_boot
+from talaria.sessions.homes import Home, write_home
+from talaria.testing.model_server import Ask, ModelServer, Say, overloaded
+
+NETWORKS = ("matrix", "telegram")
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path, server, "[agent]\nmax_turn_seconds = 2\n") as desk:
+        await desk.house.store.write(lambda tx: write_home(tx, Home(Address("matrix", "!home"))))
+        yield desk
+
+
+def boot(desk: Desk) -> Boot:
+    return Boot(desk.house, desk.seat.wish.folder, NETWORKS, desk.seat.jobs)
+
+
+async def queued(desk: Desk) -> list[tuple[str, str]]:
+    waiting = await desk.house.store.read(lambda tx: tx.outbox.undelivered())
+    return [(one.address.chat_id, one.payload) for one in waiting]
+
+
+async def test_what_the_agent_says_goes_to_the_home_channels(desk: Desk, server: ModelServer) -> None:
+    server.script(Say(calls=[Ask("list_files", {})]), Say("All is well."))
+    assert await boot(desk).run("Look whether all is well.")
+    (told,) = await queued(desk)
+    assert told == ("!home", '{"text":"All is well."}')
+    (session,) = await desk.house.store.read(lambda tx: tx.sessions.find(SessionFilter(source="boot", limit=5)))
+    assert (session.owner, session.audience) == ("", "")
+    assert "Look whether all is well." in server.received[0].question
+
+
+@pytest.mark.parametrize("reply", ["[SILENT]", " [SILENT] nothing of note", "", " \n"])
+async def test_silence_is_kept(desk: Desk, server: ModelServer, reply: str) -> None:
+    server.script(Say(reply))
+    assert not await boot(desk).run("Look whether all is well.")
+    assert await queued(desk) == []
+
+
+async def test_a_turn_that_fails_is_told_to_nobody(desk: Desk, server: ModelServer) -> None:
+    server.script(*[overloaded()] * 20)
+    assert not await boot(desk).run("Look whether all is well.")
+    assert await queued(desk) == []
+
+
+async def test_what_needs_a_yes_gets_a_no_at_once(desk: Desk, server: ModelServer, tmp_path: Path) -> None:
+    server.script(Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})]), Say("I may not."))
+    assert await boot(desk).run("Clean up.")
+    assert not (tmp_path / "work" / "done").exists()
+
+
+async def test_cut_off_by_the_end_of_the_gateway_the_turn_is_over(desk: Desk, server: ModelServer) -> None:
+    server.script(Say("slow " * 1000, pause=0.1))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(boot(desk).run("Take your time."))
+        await server.arrived(1)
+        task.cancel()
+    assert await desk.house.store.read(lambda tx: tx.turns.find(running=True)) == []
+
+
+def test_a_file_that_is_not_there_or_empty_asks_for_nothing(tmp_path: Path) -> None:
+    assert read_boot(tmp_path) == ""
+    (tmp_path / "BOOT.md").write_text(" \n")
+    assert read_boot(tmp_path) == ""
+    (tmp_path / "BOOT.md").write_text("# At the start\n\nSay hello.\n")
+    assert read_boot(tmp_path) == "# At the start\n\nSay hello."
