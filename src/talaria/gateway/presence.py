@@ -39,14 +39,18 @@ class Presence:
         self._lapsed = lapsed
         self._held: Lease | None = None
 
-    async def claim(self, *, beside: bool) -> None:
-        """Be the gateway of this store, or another worker of it; raises `Refused` where there is one already."""
+    async def claim(self, *, beside: bool) -> bool:
+        """Be the gateway of this store, or another worker of it; raises `Refused` where there is one already.
+
+        Returns whether this one is the first, so that it does what is done once.
+        """
         self._held = await self._store.write(self._acquire)
         if self._held is None and not beside:
             raise Refused(
                 "A gateway of this profile is running: `talaria gateway status` shows it, `talaria gateway stop` ends"
                 " it. With --worker this one helps it."
             )
+        return self._held is not None
 
     async def serve(self) -> None:
         """Say so again and again until cancelled; then say that it is over."""
