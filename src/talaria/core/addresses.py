@@ -27,7 +27,8 @@ def audience_of(address: Address | None) -> str:
 class Route(Struct, frozen=True, omit_defaults=True):
     """Where the reply to something goes, fixed when that was admitted; ``reply_to`` is the message that it answers.
 
-    ``user_id`` and ``user_name`` are whom it answers, which in a group is not always the same person.
+    ``user_id`` and ``user_name`` are whom it answers, which in a group is not always the same person. ``spoken`` says
+    that it answers a voice note.
     """
 
     address: Address
@@ -35,3 +36,4 @@ class Route(Struct, frozen=True, omit_defaults=True):
     user_id: str = ""
     user_name: str = ""
     chat_name: str = ""
+    spoken: bool = False

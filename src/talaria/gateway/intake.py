@@ -245,6 +245,7 @@ def _route(incoming: Incoming) -> Route:
         user_id=sender.id,
         user_name=sender.name,
         chat_name=incoming.chat_name,
+        spoken=any(one.kind == "voice" for one in incoming.attachments),
     )
 
 
