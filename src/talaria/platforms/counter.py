@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Generic, TypeVar
@@ -41,6 +41,11 @@ class Counter(Generic[T]):
         self._patience = patience
         self._waiting: asyncio.Queue[Handed[T]] = asyncio.Queue()
         self._closing = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits."""
+        return self._waiting.empty()
 
     @asynccontextmanager
     async def serve(
@@ -80,22 +85,13 @@ class Counter(Generic[T]):
         except TimeoutError:
             return False
 
-    async def things(self, quiet: timedelta | None = None) -> AsyncGenerator[Handed[T] | None, None]:
-        """Yield what is handed over, to be settled by whoever takes it; ``None`` when nothing came for a while."""
-        while True:
-            handed = await self._next(quiet)
-            if handed is None:
-                yield None
-            elif not handed.taken.done():
-                try:
-                    yield handed
-                finally:
-                    handed.settle(taken=False)
-
-    async def _next(self, quiet: timedelta | None) -> Handed[T] | None:
+    async def following(self, within: timedelta | None = None) -> Handed[T] | None:
+        """Return what is handed over next, to be settled by the caller; ``None`` where nothing comes in time."""
         try:
-            async with asyncio.timeout(quiet.total_seconds() if quiet else None):
-                return await self._waiting.get()
+            async with asyncio.timeout(within.total_seconds() if within else None):
+                while (handed := await self._waiting.get()).taken.done():
+                    pass
+                return handed
         except TimeoutError:
             return None
 

@@ -7,9 +7,10 @@ import msgspec
 from telegram import Update
 
 from talaria.contracts.store import Store
+from talaria.platforms.counter import Handed
 from talaria.platforms.telegram.calls import read_raw
 from talaria.platforms.telegram.incoming import album_of
-from talaria.platforms.telegram.webhook import Handed, Hook
+from talaria.platforms.telegram.webhook import Hook
 
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
@@ -83,7 +84,7 @@ class Receiving:
         self._shelf = shelf
         self._pause = pause
         self._parts: list[Update] = []
-        self._handed: Handed | None = None
+        self._handed: Handed[Update] | None = None
 
     async def begin(self) -> None:
         """Find what was kept and not taken."""
@@ -96,14 +97,14 @@ class Receiving:
             if self._handed is None:
                 self._handed = await self._hook.following(self._pause if self._parts else None)
             handed = self._handed
-            if handed is not None and self._goes_on(handed.update):
-                await self._keep(handed.update)
+            if handed is not None and self._goes_on(handed.item):
+                await self._keep(handed.item)
                 handed.settle(taken=True)
                 self._handed = None
             elif self._parts:
                 return list(self._parts)
             elif handed is not None:
-                return [handed.update]
+                return [handed.item]
 
     async def confirm(self, update_id: int) -> None:
         """Note that everything up to this one was taken."""

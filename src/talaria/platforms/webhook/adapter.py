@@ -109,8 +109,9 @@ class Webhooks:
 
 
 async def _taken(receiving: Receiving) -> AsyncGenerator[Incoming, None]:
-    async with aclosing(receiving.counter.things()) as things:
-        async for handed in things:
-            if handed is not None:
-                yield handed.item
-                handed.settle(taken=True)
+    while (handed := await receiving.counter.following()) is not None:
+        try:
+            yield handed.item
+            handed.settle(taken=True)
+        finally:
+            handed.settle(taken=False)
