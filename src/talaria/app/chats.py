@@ -301,8 +301,8 @@ async def _desk(
         home=Path(house.environment.get("HOME", str(bench.folder))),
         mode=approval.mode,
         allowed=(*map(allow_listed, approval.allowed), *vouched),
-        protected=(house.profile.folder,),
-        readable=bench.output_places,
+        protected=(house.profile.folder, house.profile.guests_folder),
+        readable=(*bench.output_places, *([bench.folder] if bench.guest else [])),
     )
     return Desk(
         emit=emit,

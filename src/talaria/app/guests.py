@@ -35,7 +35,7 @@ def working_folder(profile: Profile, wish: ChatWish, session: Session) -> Path:
     """Return where a conversation works: guests have folders that nobody else has, outside of the profile's own."""
     if not session.owner:
         return wish.folder
-    folder = folder_of(standing(wish, session), profile.folder.parent.parent / "guests" / profile.name)
+    folder = folder_of(standing(wish, session), profile.guests_folder)
     folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
     return folder
 

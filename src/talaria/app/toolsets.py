@@ -207,7 +207,7 @@ def sandbox_of(bench: Workbench) -> Sandbox | None:
     return Sandbox(
         writable=(bench.folder,),
         readable=(Path(sys.prefix), _PACKAGE, *bench.output_places),
-        hidden=(bench.profile.folder,),
+        hidden=(bench.profile.folder, bench.profile.guests_folder),
         network=wanted.network,
     )
 

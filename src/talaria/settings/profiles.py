@@ -66,6 +66,11 @@ class Profile(Struct, frozen=True):
         return self.folder / "outputs"
 
     @property
+    def guests_folder(self) -> Path:
+        """Where the agent works for others than its owner: outside of the profile, which is closed to them."""
+        return self.folder.parent.parent / "guests" / self.name
+
+    @property
     def media_folder(self) -> Path:
         """Where files are kept that people sent, in a folder for each conversation."""
         return self.folder / "media"
