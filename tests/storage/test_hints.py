@@ -66,6 +66,7 @@ def _listeners(place: Place, count: int) -> list[int]:
 def test_a_look_at_a_file_sees_each_commit_once(sqlite_place: Place) -> None:
     database = sqlite_place.open(SystemClock())
     with closing(FileChanges(Path(sqlite_place.address))) as changes:
+        assert changes.look()
         assert not changes.look()
         for number in range(3):
             database.write(lambda tx, number=number: tx.state.put("key", str(number)))  # type: ignore[misc]
@@ -77,6 +78,7 @@ def test_a_look_at_a_file_sees_each_commit_once(sqlite_place: Place) -> None:
 def test_work_that_writes_nothing_is_no_reason_to_look_again(sqlite_place: Place) -> None:
     database = sqlite_place.open(SystemClock())
     with closing(FileChanges(Path(sqlite_place.address))) as changes:
+        changes.look()
         database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
         database.read(lambda tx: tx.state.get("key"))
         assert not changes.look()

@@ -36,11 +36,10 @@ class FileChanges:
         except apsw.Error as error:
             self._presence.end()
             raise translated(error, str(path)) from error
-        self._version = 0
-        self.look()
+        self._version = 0  # so the first look finds a change
 
     def look(self) -> bool:
-        """Return whether there was a commit since the last look, in this process or another."""
+        """Return whether there was a commit since the last look, in this process or another; the first finds one."""
         before = self._version
         try:
             self._version = int(self._raw.execute("PRAGMA data_version").get)
@@ -96,13 +95,13 @@ class CommitCourier:
         while attended.lasts:
             try:
                 with closing(FileChanges(self._path)) as changes:
-                    heard(None)
-                    while attended.lasts_for(self._every):
+                    while attended.lasts:
                         if changes.look():
                             heard(None)
+                        attended.wait(self._every)
             except StoreError as error:
                 log.debug("commits of other processes are not noticed: %s", error)
-                attended.lasts_for(_PAUSE)
+                attended.wait(_PAUSE)
 
 
 class _Attendance:
@@ -113,11 +112,10 @@ class _Attendance:
         self._lock = threading.Lock()
         self._lock.acquire()
 
-    def lasts_for(self, seconds: float) -> bool:
-        """Wait, and tell whether it still lasts."""
+    def wait(self, seconds: float) -> None:
+        """Return when the time is up, or at the end."""
         if self.lasts:
             self._lock.acquire(timeout=seconds)
-        return self.lasts
 
     def end(self) -> None:
         self.lasts = False
