@@ -14,7 +14,7 @@ from talaria.app.platforms import enabled_platforms, open_platform
 from talaria.commands.custom import load_custom
 from talaria.commands.registry import REGISTRY
 from talaria.commands.using import usable
-from talaria.contracts.platform import Platform, PlatformAccount
+from talaria.contracts.platform import Platform, PlatformAccount, Sender
 from talaria.core.addresses import Address, audience_of
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
@@ -31,6 +31,7 @@ from talaria.gateway.rooms import Rooms
 from talaria.gateway.shelter import Shelter
 from talaria.gateway.streaming import Stage
 from talaria.gateway.unpacking import FetchLimits, Unpacker
+from talaria.gateway.welcome import may_speak
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.company import first_error
 from talaria.sessions.ending import Stop, begun, ended, marked, take_note, write_ending
@@ -184,7 +185,12 @@ class _Builder:
             folder=self._house.profile.folder / "platforms" / name,
             closing=self._closing,
             commands=[(command.name, command.help) for command in commands],
+            admits=self._admits,
         )
+
+    async def _admits(self, place: Address, sender: Sender) -> bool:
+        now = datetime.now(UTC)
+        return await self._house.store.read(lambda tx: may_speak(tx, self._house.settings, place, sender, now))
 
     def _wish(self, platform: str) -> ChatWish:
         return ChatWish(

@@ -37,10 +37,10 @@ from talaria.settings.secrets import Secrets
 from talaria.tools.output import masking
 
 _PLATFORM_SECRETS = {
-    "telegram": ("TELEGRAM_BOT_TOKEN",),
-    "discord": ("DISCORD_BOT_TOKEN",),
-    "slack": ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"),
-    "matrix": ("MATRIX_HOMESERVER", "MATRIX_ACCESS_TOKEN"),
+    "telegram": (("TELEGRAM_BOT_TOKEN",),),
+    "discord": (("DISCORD_BOT_TOKEN",),),
+    "slack": (("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)),
+    "matrix": (("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")),
 }
 
 
@@ -73,7 +73,10 @@ class House(Struct, frozen=True, kw_only=True):
     @property
     def platforms(self) -> Mapping[str, bool]:
         """The networks that are known, and whether each is configured."""
-        return {name: all(map(self.secrets.get, needed)) for name, needed in _PLATFORM_SECRETS.items()}
+        return {
+            name: all(any(map(self.secrets.get, group)) for group in needed)
+            for name, needed in _PLATFORM_SECRETS.items()
+        }
 
     @property
     def zone(self) -> tzinfo | None:

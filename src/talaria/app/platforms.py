@@ -17,18 +17,22 @@ _GROUP = "talaria.platforms"
 
 
 class Known(Struct, frozen=True):
-    """A network of ours: the secrets that it cannot do without, and the extra that brings its library.
+    """A network of ours: the secrets that it cannot do without, one of each group, and the extra with its library.
 
     One without such secrets is served where the settings name it.
     """
 
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[tuple[str, ...], ...] = ()
     extra: str = ""
+
+    def is_set_up(self, secrets: Secrets) -> bool:
+        """Tell whether it has its secrets."""
+        return all(any(map(secrets.get, group)) for group in self.secrets)
 
 
 KNOWN = {
-    "telegram": Known(("TELEGRAM_BOT_TOKEN",), "telegram"),
-    "matrix": Known(("MATRIX_HOMESERVER", "MATRIX_ACCESS_TOKEN"), "matrix"),
+    "telegram": Known((("TELEGRAM_BOT_TOKEN",),), "telegram"),
+    "matrix": Known((("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")), "matrix"),
     "webhook": Known(),
 }
 
@@ -39,7 +43,7 @@ class _Opens(Protocol):
 
 def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
     """Return the names of those to serve: ours that have their secrets, others that the settings name."""
-    ours = [name for name, known in KNOWN.items() if known.secrets and all(map(secrets.get, known.secrets))]
+    ours = [name for name, known in KNOWN.items() if known.secrets and known.is_set_up(secrets)]
     named = [name for name in settings.platforms if (not KNOWN[name].secrets if name in KNOWN else name in _others())]
     off = {name for name, network in settings.platforms.items() if not network.enabled}
     return [name for name in (*ours, *named) if name not in off]

@@ -1,6 +1,6 @@
 """What a chat network is to us: what it can do, what arrives from it, what is sent to it."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -46,13 +46,18 @@ class Sender(Struct, frozen=True, omit_defaults=True):
 
 
 class Attachment(Struct, frozen=True, omit_defaults=True):
-    """A file of a message that is still at the network; ``reference`` is what `Platform.fetch` takes."""
+    """A file of a message that is still at the network; ``reference`` is what `Platform.fetch` takes.
+
+    ``unique_id`` is the same each time the same sticker is sent, ``hint`` what the network says about it in words.
+    """
 
     reference: str
     kind: Literal["picture", "voice", "document", "sticker"]
     name: str = ""
     media_type: str = ""
     size: int = 0
+    unique_id: str = ""
+    hint: str = ""
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
@@ -143,7 +148,8 @@ class Platform(Protocol):
 class PlatformAccount(Struct, frozen=True, kw_only=True):
     """What an adapter is made of: its options and secrets, a store for small things, a folder, the commands of a menu.
 
-    What the adapter opens it leaves to ``closing``, which ends with the gateway.
+    What the adapter opens it leaves to ``closing``, which ends with the gateway. ``admits`` tells whether somebody may
+    speak at a place, by the settings as they are now: for networks on which one has to be let in by us first.
 
     An adapter is found by its name among the entry points ``talaria.platforms``: a function of this that returns a
     `Platform`.
@@ -156,3 +162,4 @@ class PlatformAccount(Struct, frozen=True, kw_only=True):
     folder: Path
     closing: AsyncExitStack
     commands: Sequence[tuple[str, str]] = ()
+    admits: Callable[[Address, Sender], Awaitable[bool]] | None = None

@@ -53,6 +53,9 @@ KNOWN_SECRETS = (
     KnownSecret("SLACK_APP_TOKEN", "Hear on Slack.", "Begins with xapp-; an app-level token.", live=False),
     KnownSecret("MATRIX_HOMESERVER", "Find Matrix.", "The address of the server of the bot's account.", live=False),
     KnownSecret("MATRIX_ACCESS_TOKEN", "Speak on Matrix.", "From the client that is logged in as the bot.", live=False),
+    KnownSecret(
+        "MATRIX_PASSWORD", "Log in on Matrix.", "In place of a token; used once, with options.user.", live=False
+    ),
     KnownSecret("WEBHOOK_SECRET", "Know who posts webhooks.", "Any long word that both sides know.", live=False),
 )
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
-from tests.platforms.matrix.people import Desk, Person, meet, until
+from tests.platforms.matrix.people import Desk, Json, Person, meet, until
 
 from talaria.contracts.platform import Button, Content, Incoming
 from talaria.core.addresses import Address
@@ -105,9 +105,34 @@ async def test_a_reaction_presses_a_button(desk: Desk, alice: Person) -> None:
         for key in ("👍", "No"):
             relation = {"rel_type": "m.annotation", "event_id": asked.message_id, "key": key}
             alice.post(room, {"m.relates_to": relation}, "m.reaction")
-        heard = await ear.one()
+        aside, heard = await ear.next(2)
     assert shown == ["Yes", "No"]
+    assert (aside.button, aside.reaction) == ("", "👍")
+    assert heard.reaction == ""
     assert (heard.button, heard.message_id, heard.sender.id) == ("deny:1", asked.message_id, alice.user_id)
+
+
+async def test_a_mark_is_meant_for_us_where_it_is_on_a_message_of_ours(
+    desk: Desk, alice: Person, carol: Person
+) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear, carol)
+        seed = await ear.platform.create_handoff_thread(room, "Moving house")
+        assert seed
+        ours = await ear.platform.send(Address("matrix", room, "thread", seed), Content(text="Ready?"), "k")
+        theirs = carol.say(room, "look", **{"m.mentions": {}})
+        await ear.one()
+        for target, key in ((theirs, "😀"), (ours.message_id, "👍")):
+            alice.post(room, mark(target, key), "m.reaction")
+        aside, heard = await ear.next(2)
+    assert (aside.reaction, aside.addressed, aside.message_id) == ("😀", False, theirs)
+    assert (heard.reaction, heard.addressed, heard.message_id) == ("👍", True, ours.message_id)
+    assert heard.address == Address("matrix", room, "thread", seed)
+    assert heard.sender.id == alice.user_id
+
+
+def mark(event_id: str, key: str) -> Json:
+    return {"m.relates_to": {"rel_type": "m.annotation", "event_id": event_id, "key": key}}
 
 
 async def test_own_messages_and_notices_of_bots_are_not_heard(desk: Desk, alice: Person) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import mimetypes
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -13,10 +13,11 @@ from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected
 from talaria.core.ids import new_id
 from talaria.core.messages import File, Image
-from talaria.platforms.matrix.connection import Connection, Invitation
+from talaria.platforms.matrix.connection import Connection
 from talaria.platforms.matrix.file_names import free_path, safe_name
 from talaria.platforms.matrix.incoming import Me, own_marks
-from talaria.platforms.matrix.keeping import LoginFile, Position
+from talaria.platforms.matrix.invitations import Invitation, Invitations, Welcome
+from talaria.platforms.matrix.keeping import LoginFile, MemoryPosition, Position
 from talaria.platforms.matrix.outgoing import (
     ENCRYPTED_LIMIT,
     EVENT_LIMIT,
@@ -37,18 +38,22 @@ log = logging.getLogger(__name__)
 _MESSAGE = "m.room.message"
 _TYPING = timedelta(seconds=8)
 
-Welcome = Callable[[Invitation], Awaitable[bool]]
-
 
 class Matrix:
     """Implements `Platform`. ``folder`` is this account's own: its login and its keys are kept there.
 
-    ``position`` keeps how far everything has been taken; ``welcome`` decides which invitations are accepted, without
-    it those of the people that the settings allow.
+    ``position`` keeps how far everything has been taken, ``left_alone`` the invitations that wait for an answer;
+    ``welcome`` decides which are accepted, without it those of the people that the settings allow.
     """
 
     def __init__(
-        self, settings: MatrixSettings, folder: Path, position: Position, *, welcome: Welcome | None = None
+        self,
+        settings: MatrixSettings,
+        folder: Path,
+        position: Position,
+        *,
+        left_alone: Position | None = None,
+        welcome: Welcome | None = None,
     ) -> None:
         self.name = settings.name
         self.abilities = Abilities(
@@ -65,7 +70,7 @@ class Matrix:
         )
         self._settings = settings
         self._position = position
-        self._welcome = welcome or self._is_allowed
+        self._invitations = Invitations(welcome or self._is_allowed, left_alone or MemoryPosition(), settings.poll)
         self._logins = LoginFile(folder)
         self._connection = Connection(settings, folder / "keys")
         self._me: Me | None = None
@@ -149,7 +154,7 @@ class Matrix:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncIterator[Incoming]]:
         async with self._line() as line:
-            receiver = Receiver(line, await self._who(), self._settings, self._position, self._welcome)
+            receiver = Receiver(line, await self._who(), self._settings, self._position, self._invitations)
             await receiver.begin()
             async with aclosing(receiver.arriving()) as arriving:
                 yield arriving

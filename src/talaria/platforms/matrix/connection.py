@@ -17,6 +17,7 @@ from talaria.platforms.matrix.calls import ask, load
 from talaria.platforms.matrix.events import RoomEvent, read_event
 from talaria.platforms.matrix.failures import login_failure
 from talaria.platforms.matrix.incoming import Room
+from talaria.platforms.matrix.invitations import Invitation
 from talaria.platforms.matrix.keeping import Login
 from talaria.platforms.matrix.media import Media
 from talaria.platforms.matrix.recent import RecentEvents
@@ -40,14 +41,6 @@ _FILTER = {
         "state": {"types": _STATE},
     },
 }
-
-
-class Invitation(Struct, frozen=True):
-    """Somebody wants us in a room; ``direct`` where they want to talk to us alone."""
-
-    room_id: str
-    inviter: str
-    direct: bool = False
 
 
 class News(Struct, frozen=True):

@@ -196,4 +196,6 @@ def _attachments(event: RoomEvent, said: Spoken) -> tuple[Attachment, ...]:
     name = said.filename or said.body
     media_type, size = said.info.mimetype, max(said.info.size, 0)
     found = {"reference": reference, "kind": kind, "name": name, "media_type": media_type, "size": size}
+    if kind == "sticker":
+        found |= {"unique_id": said.url, "hint": said.body}
     return (msgspec.convert(found, Attachment),)

@@ -9,13 +9,28 @@ from msgspec import Struct
 
 
 class Position(Protocol):
-    """How far everything has been taken; `app` keeps it in the store."""
+    """Something small to remember, such as how far everything has been taken; `app` keeps it in the store."""
 
     async def load(self) -> str:
         """Return what was saved last; empty at the very first time."""
 
     async def save(self, token: str) -> None:
         """Keep this durably in place of what was there."""
+
+
+class MemoryPosition:
+    """Implements `Position` for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._token = ""
+
+    async def load(self) -> str:
+        """Return what was saved last; empty at the very first time."""
+        return self._token
+
+    async def save(self, token: str) -> None:
+        """Keep this in place of what was there."""
+        self._token = token
 
 
 class Login(Struct, frozen=True):

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import PlatformError, Rejected, Unreachable
-from talaria.platforms.matrix.connection import Batch, Connection, Invitation, News
+from talaria.platforms.matrix.connection import Batch, Connection, News
 from talaria.platforms.matrix.events import RoomEvent
 from talaria.platforms.matrix.incoming import Me, read_incoming, related_event, since_invitation
+from talaria.platforms.matrix.invitations import Invitations
 from talaria.platforms.matrix.keeping import Position
 from talaria.platforms.matrix.settings import MatrixSettings
 
@@ -28,18 +29,19 @@ class Receiver:
         me: Me,
         settings: MatrixSettings,
         position: Position,
-        welcome: Callable[[Invitation], Awaitable[bool]],
+        invitations: Invitations,
     ) -> None:
         self._line = line
         self._me = me
         self._settings = settings
         self._position = position
-        self._welcome = welcome
+        self._invitations = invitations
         self._since = ""
         self._first = Batch("", [], [])
 
     async def begin(self) -> None:
         """Find out where we stand: what is said from now on is heard, at the very first time nothing of before."""
+        await self._invitations.load()
         self._since = await self._load()
         if self._since:
             try:
@@ -56,7 +58,7 @@ class Receiver:
         """Yield what people do until the connection fails; raises `Unreachable` where nothing moves any more."""
         since, batch, still = self._since, self._first, 0
         while True:
-            await self._accept(batch)
+            await self._invitations.consider(batch.invitations, self._line.join)
             for news in batch.news:
                 for incoming in await self._read(news, since):
                     yield incoming
@@ -77,17 +79,6 @@ class Receiver:
 
     async def _save(self, token: str) -> None:
         await self._position.save(f"{self._me.user_id} {token}")
-
-    async def _accept(self, batch: Batch) -> None:
-        """Join the rooms that we may be invited to; the other invitations stay unanswered."""
-        for invitation in batch.invitations:
-            if not await self._welcome(invitation):
-                log.info("an invitation of %s to %s was left alone", invitation.inviter, invitation.room_id)
-                continue
-            try:
-                await self._line.join(invitation.room_id)
-            except Rejected as error:
-                log.warning("the invitation of %s cannot be accepted: %s", invitation.inviter, error)
 
     async def _read(self, news: News, since: str) -> list[Incoming]:
         room = self._line.room(news.room_id)

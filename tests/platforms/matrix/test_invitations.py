@@ -1,0 +1,111 @@
+"""Whose invitations are accepted: those of people who may speak, as soon as they may."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.platforms.matrix.people import Desk, Person, until
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.platform import PlatformAccount, Sender
+from talaria.contracts.store import Store
+from talaria.contracts.stores.pairing import PairingRules
+from talaria.contracts.stores.pairing import Person as Paired
+from talaria.core.addresses import Address
+from talaria.gateway.welcome import may_speak
+from talaria.platforms.matrix.opening import open_platform
+from talaria.settings.chats import Access, ChatNetwork
+from talaria.settings.model import Settings
+
+
+class Hall:
+    """Our account as the gateway opens it, with settings that can change while it listens."""
+
+    def __init__(self, desk: Desk, store: Store, folder: Path) -> None:
+        self.settings = Settings()
+        self._store = store
+        self._desk = desk
+        self._folder = folder
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group, AsyncExitStack() as closing:
+            account = PlatformAccount(
+                name="matrix",
+                options={"poll": "PT1S"},
+                secret={
+                    "MATRIX_HOMESERVER": self._desk.settings.homeserver,
+                    "MATRIX_ACCESS_TOKEN": self._desk.account.token,
+                }.get,
+                store=self._store,
+                folder=self._folder,
+                closing=closing,
+                admits=self._admits,
+            )
+            listening = group.create_task(self._listen(account))
+            yield
+            listening.cancel()
+
+    async def _listen(self, account: PlatformAccount) -> None:
+        async with open_platform(account).connect() as arriving:
+            async for _ in arriving:
+                pass
+
+    async def _admits(self, place: Address, sender: Sender) -> bool:
+        now = SystemClock().now()
+        return await self._store.read(lambda tx: may_speak(tx, self.settings, place, sender, now))
+
+
+@pytest.fixture
+def hall(desk: Desk, store: Store, tmp_path: Path) -> Hall:
+    return Hall(desk, store, tmp_path / "matrix")
+
+
+async def test_who_may_speak_may_invite_and_nobody_else(
+    hall: Hall, desk: Desk, alice: Person, carol: Person, store: Store
+) -> None:
+    hall.settings = Settings(access=Access(allowed=(f"matrix:{alice.user_id}",)))
+    strange, known = carol.room_with(desk.user_id), alice.room_with(desk.user_id)
+    async with hall.open():
+        await until(lambda: desk.user_id in alice.members(known))
+        later = alice.room_with(desk.user_id)
+        await until(lambda: desk.user_id in alice.members(later))
+    assert desk.user_id not in carol.members(strange)
+
+
+async def test_an_invitation_is_accepted_when_its_author_is_let_in_later(
+    hall: Hall, desk: Desk, carol: Person, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    early = carol.room_with(desk.user_id)
+    async with hall.open():
+        late = carol.room_with(desk.user_id, is_direct=True)
+        await until(lambda: early in caplog.text and late in caplog.text)
+    assert desk.user_id not in carol.members(early) | carol.members(late)
+    await store.write(lambda tx: tx.pairing.offer(Paired("matrix", carol.user_id), "hash", PairingRules()))
+    await store.write(lambda tx: tx.pairing.approve("matrix", "hash", PairingRules()))
+    async with hall.open():
+        await until(lambda: desk.user_id in carol.members(early))
+        await until(lambda: desk.user_id in carol.members(late))
+
+
+async def test_a_change_of_the_settings_is_noticed_while_it_listens(hall: Hall, desk: Desk, carol: Person) -> None:
+    async with hall.open():
+        room = carol.room_with(desk.user_id)
+        hall.settings = Settings(platforms={"matrix": ChatNetwork(chats=(room,))})
+        await until(lambda: desk.user_id in carol.members(room))
+
+
+async def test_an_invitation_that_was_withdrawn_keeps_nobody_from_listening(
+    hall: Hall, desk: Desk, alice: Person, carol: Person
+) -> None:
+    gone = carol.room_with(desk.user_id, preset="private_chat")
+    async with hall.open():
+        carol.call("POST", f"/rooms/{gone}/kick", {"user_id": desk.user_id})
+        hall.settings = Settings(access=Access(everyone=True))
+        room = alice.room_with(desk.user_id)
+        await until(lambda: desk.user_id in alice.members(room))
+    assert desk.user_id not in carol.members(gone)
