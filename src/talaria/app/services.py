@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # loaded by name, each by the first subcommand that asks for 
     from contextlib import AsyncExitStack
 
     from talaria.cli.command_tree import Command
-    from talaria.cli.services import ModelDesk
+    from talaria.cli.services import ModelDesk, NetworkDesk, StoreCare
     from talaria.cli.setting_up.desk import SetupDesk
     from talaria.commands.house import House
     from talaria.contracts.store import Database
@@ -75,14 +75,10 @@ class ProcessServices:
         opened: AbstractContextManager[Database] = load("talaria.app.stores").open_database(settings, profile)
         return opened
 
-    def check_store(self) -> list[str]:
-        """Look through the whole store and return what is wrong with it, a sentence each."""
-        found: list[str] = load("talaria.app.stores").check_store(self.settings(), self.profile)
-        return found
-
-    def recover_store(self) -> str:
-        """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
-        return str(load("talaria.app.stores").recover_store(self.settings(), self.profile))
+    def store_care(self) -> "StoreCare":
+        """What finds and repairs damage of the store."""
+        care: StoreCare = load("talaria.app.stores").ProfileStoreCare(self.settings(), self.profile)
+        return care
 
     def models(self) -> "ModelDesk":
         """The models of this profile; loads what speaks to providers."""
@@ -100,11 +96,11 @@ class ProcessServices:
         found: tuple[ToolsetState, ...] = load("talaria.app.toolsets").list_toolsets(self.settings())
         return found
 
-    def chat_networks(self) -> list[str]:
-        """The names of the chat networks that are set up."""
+    def networks(self) -> "NetworkDesk":
+        """The chat networks of this profile."""
         secrets = load("talaria.settings.secrets").read_secrets(self.profile, self.environment)
-        networks: list[str] = load("talaria.app.platforms").enabled_platforms(self.settings(), secrets)
-        return networks
+        desk: NetworkDesk = load("talaria.app.networks").ProfileNetworks(self.settings(), secrets, self.profile)
+        return desk
 
     def sandbox_problem(self) -> str:
         """Why commands of the agent cannot run in a sandbox here; empty where they can."""

@@ -66,6 +66,22 @@ def recover_store(settings: Settings, profile: Profile) -> str:
     return str(load("talaria.storage.sqlite.recovery").recover(profile.database_file))
 
 
+class ProfileStoreCare:
+    """Finds and repairs damage of a profile's store."""
+
+    def __init__(self, settings: Settings, profile: Profile) -> None:
+        self._settings = settings
+        self._profile = profile
+
+    def check(self) -> list[str]:
+        """Look through the whole store and return what is wrong with it, a sentence each."""
+        return check_store(self._settings, self._profile)
+
+    def recover(self) -> str:
+        """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
+        return recover_store(self._settings, self._profile)
+
+
 def _opened(settings: Settings, profile: Profile) -> Database:
     database: Database
     if settings.store.url:

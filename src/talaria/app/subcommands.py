@@ -37,6 +37,7 @@ SUBCOMMANDS = (
     Subcommand("Set-up", "config", "Show, change and check the settings", "talaria.cli.config"),
     Subcommand("Set-up", "profile", "List, create, choose and delete profiles", "talaria.cli.profile"),
     Subcommand("Set-up", "pairing", "Let people in who write to the agent in chats", "talaria.cli.pairing"),
+    Subcommand("Set-up", "webhook", "List the routes of webhooks, and try them out", "talaria.cli.webhook"),
     Subcommand("Set-up", "completion", "Print what makes the Tab key work in your shell", "talaria.cli.completion"),
     Subcommand("Care", "doctor", "Check that all is well, and say how to repair what is not", "talaria.cli.doctor"),
     Subcommand("Care", "backup", "Write everything of a profile into one file", "talaria.cli.backup"),

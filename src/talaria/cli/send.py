@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
     """Queue the message, wait for it if asked to, and say what became of it."""
-    networks = services.chat_networks()
+    networks = services.networks().names()
     if not networks:
         raise Refused("No chat network is set up: `talaria setup chat` asks for what one needs.")
     text = _text(arguments)

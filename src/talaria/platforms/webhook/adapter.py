@@ -34,7 +34,7 @@ class Webhooks:
         self.name = settings.name
         self.abilities = _ABILITIES
         self._settings = settings
-        self._routes = Routes(Path(settings.routes).expanduser())
+        self._routes = Routes(settings.folder)
         self._secret = secret
         self._clock = clock or SystemClock()
         self._posting = Posting(settings.posting)

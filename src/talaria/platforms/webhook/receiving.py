@@ -1,7 +1,6 @@
 """Posts as they come in: who may, how much, how often; what is taken is told so when it is stored."""
 
 import asyncio
-import ipaddress
 import logging
 import secrets
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from talaria.platforms.counter import Counter
 from talaria.platforms.webhook.incoming import Unreadable, read_event, translate
 from talaria.platforms.webhook.pace import Turnstile
 from talaria.platforms.webhook.routes import Route, Routes
-from talaria.platforms.webhook.settings import WebhookSettings
+from talaria.platforms.webhook.settings import WebhookSettings, is_loopback
 from talaria.platforms.webhook.signatures import BadSignature, check
 from talaria.platforms.webhook.templates import Event
 
@@ -98,7 +97,7 @@ class Receiving:
             raise _out_of_order(name, str(error)) from error
         if route is None:
             raise Turned(HTTPStatus.NOT_FOUND, "There is no such route.")
-        if route.told.scheme == "none" and not is_loopback(self._settings.host):
+        if route.told.scheme == "none" and not self._settings.is_on_loopback:
             raise _out_of_order(name, f"unsigned posts are taken on loopback only, not on {self._settings.host}")
         return route
 
@@ -131,14 +130,6 @@ class Receiving:
         pause = turnstile.pass_at(now, told.per_minute)
         if pause:
             raise Turned(HTTPStatus.TOO_MANY_REQUESTS, "Events come too fast for this route.", after=pause)
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address means this machine alone."""
-    try:
-        return host.lower() == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _out_of_order(name: str, why: str) -> Turned:

@@ -1,9 +1,15 @@
 """What the webhook adapter has to know."""
 
+import ipaddress
+from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
+
+from talaria.core.errors import Refused
 
 
 class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,3 +29,30 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     reading: timedelta = timedelta(seconds=10)
     patience: timedelta = timedelta(seconds=8)
     posting: timedelta = timedelta(seconds=15)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the routes."""
+        return Path(self.routes).expanduser()
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only this machine can post."""
+        return is_loopback(self.host)
+
+
+def read_settings(name: str, options: Mapping[str, str], folder: Path) -> WebhookSettings:
+    """Return the settings that options describe, with routes in a folder; raises `Refused` with what is wrong."""
+    told = {"routes": str(folder), **options, "name": name}
+    try:
+        return msgspec.convert(told, WebhookSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise Refused(f"An option of platforms.{name} is wrong: {error}.") from error
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or an address means this machine alone."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

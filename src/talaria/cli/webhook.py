@@ -1,0 +1,90 @@
+"""`talaria webhook`: the routes on which programs post events, and what those would become."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from talaria.cli.arguments import completing
+from talaria.cli.services import Services
+from talaria.core.errors import NotFound, Refused
+
+_EPILOG = """\
+A route is a file NAME.toml. `list` shows where those are and what keeps one from
+working; `test` shows what the agent would read of an event, without asking it.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the actions."""
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list the routes, and what is wrong with them")
+    trial = actions.add_parser("test", help="show what an event would become")
+    trial.add_argument("name", metavar="NAME", help="the route")
+    body = trial.add_argument("--body", metavar="FILE", required=True, help="the event; - reads it from the input")
+    completing(body, "files")
+    trial.add_argument(
+        "--header", metavar="HEADER", action="append", default=[], help="a header, such as 'X-GitHub-Event: push'"
+    )
+    for action in (listing, trial):
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Do what was asked and return the exit code."""
+    return _list(arguments, services) if arguments.action == "list" else _test(arguments, services)
+
+
+def _list(arguments: argparse.Namespace, services: Services) -> int:
+    desk = services.networks().webhooks()
+    routes = desk.routes()
+    if arguments.json:
+        services.terminal.json(routes)
+        return 0
+    rows = [(one.name, one.scheme, one.url, one.deliver_to, "ready" * (not one.problem)) for one in routes]
+    services.terminal.table(("ROUTE", "SCHEME", "ADDRESS", "REPLIES TO", "STATE"), rows)
+    for one in routes:
+        if one.problem:
+            services.terminal.note(f"{one.name}: {one.problem}")
+    if not routes and services.terminal.interactive:
+        services.terminal.note(f"There are no routes: each is a file such as {Path(desk.folder, 'github.toml')}.")
+    if routes and "webhook" not in services.networks().names():
+        services.terminal.note("No gateway serves them: `talaria config set platforms.webhook.enabled true`.")
+    return 0
+
+
+def _test(arguments: argparse.Namespace, services: Services) -> int:
+    body, headers = _body(arguments.body), _headers(arguments.header)
+    trial = services.networks().webhooks().try_out(arguments.name, body, headers)
+    if arguments.json:
+        services.terminal.json(trial)
+        return 0
+    if trial.missing:
+        services.terminal.note(f"The event has no {', '.join(trial.missing)}.")
+    if trial.why:
+        services.terminal.note(f"It would not become a turn: {trial.why}.")
+        return 0
+    services.terminal.line(trial.text)
+    where = f"in the conversation `{trial.conversation}`" if trial.conversation else "in the route's own conversation"
+    services.terminal.note(f"This would be said {where}, once for the id {trial.id}.")
+    return 0
+
+
+def _body(source: str) -> bytes:
+    if source == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(source).read_bytes()
+    except OSError as error:
+        raise NotFound(f"{source} cannot be read: {error.strerror}.") from error
+
+
+def _headers(lines: Sequence[str]) -> dict[str, str]:
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise Refused(f"`{line}` is no header: write it such as 'X-GitHub-Event: push'.")
+        headers[name.strip().lower()] = value.strip()
+    return headers
