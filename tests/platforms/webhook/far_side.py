@@ -102,6 +102,12 @@ class WebhookFarSide:
     async def presses(self, at: Address, message_id: str, label: str) -> None:
         raise NotImplementedError
 
+    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
+        raise NotImplementedError
+
+    async def marks(self, at: Address, message_id: str) -> list[str]:
+        raise NotImplementedError
+
     async def redelivers(self) -> bool:
         self._program.say_again()
         return True

@@ -1,0 +1,147 @@
+"""The server of the chat of lines, with Ann at it: the far side of the example."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+from tests.platforms.linechat.linechat import LineChat, LineChatSettings, Said
+
+from talaria.core.addresses import Address
+from talaria.testing.platform_suite import Seen, Trouble
+
+TOKEN = "line-by-line"
+_BEAT = 0.2
+
+
+class LineServer:
+    """Keeps what Ann writes until it is taken, and what is said to her."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Seen] = {}
+        self.trouble: Trouble | None = None
+        self.waiting: dict[str, Said] = {}
+        self._news = asyncio.Event()
+        self._number = 0
+        self._lines: set[asyncio.StreamWriter] = set()
+
+    def say(self, chat: str, text: str) -> None:
+        self._number += 1
+        number = f"m{self._number}"
+        self.waiting[number] = Said("message", id=number, chat=chat, who="ann", text=text)
+        self._news.set()
+
+    def hang_up(self) -> None:
+        for writer in self._lines:
+            writer.transport.abort()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._lines.add(writer)
+        with suppress(OSError):
+            while line := await reader.readline():
+                request: dict[str, Any] = msgspec.json.decode(line)
+                if "receive" in request:
+                    _write(writer, Said("ok"))
+                    await self._feed(reader, writer)
+                else:
+                    await self._answer(writer, request)
+        self._lines.discard(writer)
+        writer.transport.abort()
+
+    async def _answer(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
+        if "login" in request:
+            known = request["login"] == TOKEN and self.trouble != "revoked"
+            _write(writer, Said("ok" if known else "stranger"))
+        elif self.trouble == "slow_down":
+            _write(writer, Said("busy", seconds=3))
+        elif self.trouble == "failing":
+            _write(writer, Said("failed", text="the disk is full"))
+        elif self.trouble != "silent":
+            _write(writer, self._post(request))
+
+    def _post(self, request: dict[str, Any]) -> Said:
+        if request["chat"] != "ann":
+            return Said("refused", text="there is no such chat")
+        made = Seen(message_id=f"p{len(self.seen)}", text=request["say"], reply_to=request["reply_to"])
+        return Said("ok", id=self.seen.setdefault(request["key"], made).message_id)
+
+    async def _feed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Hand over one message after the other, each until it is taken, with beats between."""
+        while True:
+            said = next(iter(self.waiting.values()), Said("beat"))
+            if self.trouble == "deaf":
+                await reader.readline()
+                return
+            _write(writer, said)
+            if said.kind == "message":
+                taken = await reader.readline()
+                if not taken:
+                    return
+                self.waiting.pop(msgspec.json.decode(taken)["got"], None)
+                continue
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BEAT):
+                    await self._news.wait()
+            await writer.drain()
+
+
+class LineFarSide:
+    """What the contract suite wants to know of the other end."""
+
+    def __init__(self, server: LineServer, port: int) -> None:
+        self.platform = LineChat(LineChatSettings(host="127.0.0.1", port=port, token=TOKEN, patience=2.0))
+        self.secret = TOKEN
+        self.private = Address("linechat", "ann")
+        self.group: Address | None = None
+        self.thread: Address | None = None
+        self.nowhere = Address("linechat", "nobody")
+        self._server = server
+
+    async def says(self, at: Address, text: str, *, addressed: bool = True) -> None:
+        self._server.say(at.chat_id, text)
+
+    async def sends_file(self, at: Address, name: str, data: bytes) -> None:
+        raise NotImplementedError
+
+    async def presses(self, at: Address, message_id: str, label: str) -> None:
+        raise NotImplementedError
+
+    async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
+        raise NotImplementedError
+
+    async def marks(self, at: Address, message_id: str) -> list[str]:
+        raise NotImplementedError
+
+    async def redelivers(self) -> bool:
+        return False
+
+    async def seen(self, at: Address) -> list[Seen]:
+        return list(self._server.seen.values())
+
+    async def upset(self, trouble: Trouble) -> bool:
+        if trouble == "cut":
+            self._server.hang_up()
+        else:
+            self._server.trouble = trouble
+        return True
+
+    async def calm(self) -> None:
+        self._server.trouble = None
+
+
+@asynccontextmanager
+async def line_far_side() -> AsyncIterator[LineFarSide]:
+    """Open the server and the adapter."""
+    server = LineServer()
+    async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
+        try:
+            yield LineFarSide(server, listening.sockets[0].getsockname()[1])
+        finally:
+            listening.close()
+            server.hang_up()
+
+
+def _write(writer: asyncio.StreamWriter, said: Said) -> None:
+    writer.write(msgspec.json.encode(said) + b"\n")
