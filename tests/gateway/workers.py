@@ -15,15 +15,26 @@ from talaria.testing.model_server import ModelServer
 LEASE = 1.0
 
 
-def workplace(home: Path, server: ModelServer, network: LoopbackNetwork, url: str = "", more: str = "") -> Program:
-    """Return a program whose gateway serves a network; ``url`` is that of a PostgreSQL store."""
+def workplace(
+    home: Path,
+    server: ModelServer,
+    network: LoopbackNetwork,
+    url: str = "",
+    *,
+    more: str = "",
+    access: str = "everyone = true",
+) -> Program:
+    """Return a program whose gateway serves a network; ``url`` is that of a PostgreSQL store.
+
+    ``access`` and ``more`` are lines for the settings of access and of the gateway.
+    """
     folder = home / "profiles" / "default"
     folder.mkdir(parents=True)
     abilities = msgspec.json.encode(network.platform().abilities).decode()
     store = f'[store]\nurl = "{url}"\n' if url else ""
     (folder / "config.toml").write_text(
         f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
-        f"[access]\neveryone = true\n[gateway]\nlease_seconds = {LEASE}\ndrain_seconds = 5.0\n{more}"
+        f"[access]\n{access}\n[gateway]\nlease_seconds = {LEASE}\ndrain_seconds = 5.0\n{more}"
         f'{store}[platforms.loopback.options]\naddress = "{network.address}"\n'
         f"abilities = '{abilities}'\n"
     )

@@ -20,6 +20,7 @@ from talaria.core.wording import ago
 from talaria.sessions.company import first_error
 from talaria.sessions.ending import Stop, last_ending
 from talaria.sessions.presence import NetworkStatus, WorkerStatus, read_workers
+from talaria.settings.doors import open_doors
 
 _PATIENCE = 60.0
 _LOOK_AGAIN = 0.1
@@ -54,15 +55,18 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
 
 
 def _run(arguments: argparse.Namespace, services: Services) -> int:
+    stop = Stop()
     try:
-        asyncio.run(_serve(services, beside=arguments.worker))
+        asyncio.run(_serve(services, stop, beside=arguments.worker))
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
+    if stop.again:
+        sys.stdout.flush()
+        os.execve(sys.executable, sys.orig_argv, dict(services.environment))  # noqa: S606 (as it was started)
     return 0
 
 
-async def _serve(services: Services, *, beside: bool) -> None:
-    stop = Stop()
+async def _serve(services: Services, stop: Stop, *, beside: bool) -> None:
     loop = asyncio.get_running_loop()
     for number, why in _SIGNALS.items():
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
@@ -135,7 +139,10 @@ def _status(arguments: argparse.Namespace, services: Services) -> int:
         services.terminal.line(
             f"Process {one.pid} on {one.host}, began {ago(one.started, datetime.now(UTC))}, version {one.version}"
         )
-        services.terminal.line(f"{one.rooms} conversations open, {one.turns} turns running")
+        services.terminal.line(
+            f"{one.rooms} conversations open, {one.turns} turns running, {one.waiting} messages wait for a turn,"
+            f" {one.undelivered} replies wait for delivery"
+        )
         if one.address:
             services.terminal.line(f"{one.address}/health, /ready and /metrics tell programs more")
         if one.error:
@@ -143,6 +150,8 @@ def _status(arguments: argparse.Namespace, services: Services) -> int:
         services.terminal.table(
             ("Network", "State", "Since", "Received", "Trouble"), [_row(net) for net in one.networks]
         )
+    for sentence in open_doors(services.settings()):
+        services.terminal.line(services.terminal.styled(sentence, "yellow"))
     _tell_last_ending(services, services.terminal.line)
     return 0
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from talaria.commands.house import House
 from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
 from talaria.core.messages import Image
 from talaria.sessions.seat import Seat
 
@@ -15,11 +16,15 @@ Progress = Literal["off", "new", "all", "verbose"]
 
 
 class Display(Struct, frozen=True, omit_defaults=True):
-    """What a place shows beside replies: tool calls, what a model thinks, a line below each reply."""
+    """What a place shows beside replies: tool calls, what a model thinks, a line below each reply.
+
+    ``streaming`` lets replies grow where people see them, as far as a network can show that.
+    """
 
     progress: Progress = "all"
     reasoning: bool = False
     footer: bool = False
+    streaming: bool = True
 
 
 class Author(Struct, frozen=True):
@@ -81,10 +86,17 @@ class Screen(Protocol):
         """End the program as soon as this command is done."""
 
 
+class Service(Protocol):
+    """What only a gateway has."""
+
+    async def restart(self, session_id: SessionId, asked: Address) -> float:
+        """Begin anew soon, and say there that it is done; returns how many seconds running turns have to end."""
+
+
 class Errand(Struct, frozen=True, kw_only=True):
     """One use of a command: the words behind its name, and everything it may act on.
 
-    ``screen`` is there for commands that work in the terminal only.
+    ``screen`` is there for commands that work in the terminal only, ``service`` for those of chats.
     """
 
     words: str
@@ -94,6 +106,7 @@ class Errand(Struct, frozen=True, kw_only=True):
     commands: "tuple[Command, ...]"
     author: Author = Author()
     screen: Screen | None = None
+    service: Service | None = None
 
 
 Run = Callable[[Errand], Awaitable[None]]

@@ -24,6 +24,7 @@ from talaria.commands import (
     provider,
     queue,
     reasoning,
+    restart,
     resume,
     retry,
     save,
@@ -51,6 +52,7 @@ from talaria.commands.finding import by_category, matching
 
 REGISTRY: tuple[Command, ...] = (
     new.COMMAND,
+    restart.COMMAND,
     resume.COMMAND,
     title.COMMAND,
     sessions.COMMAND,

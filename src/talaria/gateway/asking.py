@@ -9,6 +9,8 @@ from talaria.contracts.platform import Button, Content
 from talaria.core.ids import new_id
 
 _PATIENCE = 300.0
+_PLAIN = "\N{VARIATION SELECTOR-16}"  # what networks put behind some emoji, and others leave out
+_YES, _NO = ("👍", "✅"), ("👎", "❌")
 
 
 class _Open(Struct, frozen=True):
@@ -18,14 +20,14 @@ class _Open(Struct, frozen=True):
 
 
 class Asking:
-    """The open choices of one chat; ``post`` writes into it.
+    """The open choices of one chat; ``post`` writes into it, under a key.
 
     Each is put to somebody, whose word counts, as does that of the owner; where it is put to nobody, the owner's alone.
     """
 
     def __init__(
         self,
-        post: Callable[[Content], Awaitable[None]],
+        post: Callable[[Content, str], Awaitable[None]],
         *,
         buttons: bool,
         patience: float = _PATIENCE,
@@ -59,6 +61,22 @@ class Asking:
             return False
         return (owner or by == found.whom) and _settle(found, int(place))
 
+    @property
+    def waiting(self) -> list[str]:
+        """The keys of what is asked now, oldest first."""
+        return list(self._open)
+
+    def mark(self, key: str, emoji: str, by: str, *, owner: bool = False) -> bool:
+        """Take a mark on a question as its answer: thumbs for the first and the last choice, or its number."""
+        found = self._open.get(key)
+        if found is None or not (owner or by == found.whom):
+            return False
+        sign = emoji.removesuffix(_PLAIN)
+        signs = {**dict.fromkeys(_YES, 0), **dict.fromkeys(_NO, len(found.choices) - 1)}
+        signs |= {f"{place}\N{COMBINING ENCLOSING KEYCAP}": place - 1 for place in range(1, 10)}
+        place = signs.get(sign.replace(_PLAIN, ""))
+        return place is not None and 0 <= place < len(found.choices) and _settle(found, place)
+
     def fits(self, text: str, by: str, *, owner: bool = False) -> bool:
         """Tell whether this may be the answer to an open question."""
         return self._meant(text, by, owner=owner) is not None
@@ -84,7 +102,7 @@ class Asking:
     async def _wait(self, number: str, found: _Open, content: Content) -> int | str | None:
         self._open[number] = found
         try:
-            await self._post(content)
+            await self._post(content, number)
             async with asyncio.timeout(self._patience):
                 return await found.answer
         except TimeoutError:

@@ -78,9 +78,10 @@ class Delivery:
         self._woken.set()
 
     def resume(self) -> None:
-        """Try again: the owner has looked after the account, or the network is back."""
-        self._refused = False
-        self.gate.open()
+        """Try again: the network is back. A pause that it asked for goes on, one for an account it refused does not."""
+        if self._refused:
+            self._refused = False
+            self.gate.open()
         self.wake()
 
     async def is_idle(self) -> bool:

@@ -1,10 +1,13 @@
 """The line below a reply: model, context used, working directory, cost."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
+from talaria.contracts.models import ModelInfo
+from talaria.contracts.turn_log import ModelStep
 from talaria.core.harmless import HARMFUL
 from talaria.core.wording import money
 
@@ -19,6 +22,18 @@ class Runtime(Struct, frozen=True, kw_only=True):
     context_limit: int = 0
     folder: Path | None = None
     cost_microdollars: int = 0
+
+
+def runtime(steps: Sequence[ModelStep], model: str, info: ModelInfo, folder: Path) -> Runtime:
+    """Return what a turn of these model calls was made with; ``model`` is the one that was to answer."""
+    last = steps[-1] if steps else None
+    return Runtime(
+        model=last.model if last else model,
+        context=last.context if last else 0,
+        context_limit=info.context_limit if last and last.context else 0,
+        folder=folder,
+        cost_microdollars=sum(step.usage.cost_microdollars or 0 for step in steps),
+    )
 
 
 def footer(runtime: Runtime) -> str:

@@ -148,7 +148,7 @@ class Intake:
             if admission.over:
                 self._end(admission.over)
             if not admission.item:
-                self._answered(incoming, admission.guest)
+                await self._answered(incoming, admission.guest)
                 return
             key, session_id = admission.guest.key, admission.session_id
             async with self._rooms.using(key, incoming.address, session_id) as room:
@@ -161,11 +161,15 @@ class Intake:
         except Exception:  # a bug keeps one conversation from being opened, and no other
             log.exception("%s: a conversation was not opened", self._name)
 
-    def _answered(self, incoming: Incoming, guest: Guest) -> None:
+    async def _answered(self, incoming: Incoming, guest: Guest) -> None:
         """Take a button or a mark, which never is anything but the answer to a question, however old it is."""
         room = self._rooms.find(guest.key)
-        if room is not None and incoming.button:
+        if room is None:
+            return
+        if incoming.button:
             room.asking.press(incoming.button, incoming.sender.id, owner=guest.is_owner)
+        else:
+            await room.marked(incoming.message_id, incoming.reaction, incoming.sender.id, owner=guest.is_owner)
 
     async def _stir(self, room: Room, incoming: Incoming, admission: Admission) -> None:
         guest, conversation = admission.guest, room.seat.chat.conversation

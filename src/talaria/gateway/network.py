@@ -23,7 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class Network:
-    """Keeps one platform connected. ``take`` keeps what arrives and returns what a stranger is to be told."""
+    """Keeps one platform connected. ``take`` keeps what arrives and returns what a stranger is to be told.
+
+    ``connected`` is called each time that it is there again.
+    """
 
     def __init__(
         self,
@@ -32,8 +35,10 @@ class Network:
         take: Callable[[Incoming], Awaitable[str]],
         *,
         lease: timedelta,
+        connected: Callable[[], None] = lambda: None,
     ) -> None:
         self.platform = platform
+        self._connected = connected
         self._store = store
         self._take = take
         self._lease = lease
@@ -115,6 +120,7 @@ class Network:
         self._enter("connecting", "")
         async with self.platform.connect() as arriving:
             self._enter("connected", "")
+            self._connected()
             async for incoming in arriving:
                 await self._keep(incoming)
                 self._received += 1
@@ -130,6 +136,9 @@ class Network:
                 log.warning("%s: a message waits for the store: %s", self.platform.name, error)
                 await asyncio.sleep(_STORE_PAUSE)
                 continue
+            except Exception:  # a bug costs the message that it meets, and the sender is told; others are heard
+                log.exception("%s: the message %s was not understood", self.platform.name, incoming.external_id)
+                words = TalariaError.public
             self._error = ""
             if words:
                 await self._tell(incoming, words)

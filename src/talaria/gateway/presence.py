@@ -6,6 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from msgspec import structs
+
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
 from talaria.core.errors import LeaseLost, Refused, StoreError
@@ -75,7 +77,9 @@ class Presence:
         return tx.leases.acquire(GATEWAY, self._lease)
 
     def _say(self, tx: Transaction) -> Lease | None:
-        write_worker(tx, self._describe())
+        status = self._describe()
+        undelivered = sum(item.state != "failed" for item in tx.outbox.undelivered())
+        write_worker(tx, structs.replace(status, waiting=tx.inbox.waiting(), undelivered=undelivered))
         try:
             return tx.leases.renew(self._held, self._lease) if self._held else self._acquire(tx)
         except LeaseLost:

@@ -13,17 +13,21 @@ STOPPED = "Stopped."
 
 
 class ReplyFollower:
-    """Implements `Follower`: every end of a turn is told to whoever waits for it; ``wake`` stirs the delivery."""
+    """Implements `Follower`: every end of a turn is told to whoever waits for it; ``wake`` stirs the delivery.
+
+    ``dressed`` returns a reply with what goes along with it and is no part of the transcript.
+    """
 
     resumable: ClassVar = True
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], dressed: Callable[[Transaction, Ending, str], str]) -> None:
         self._wake = wake
+        self._dressed = dressed
 
     def turn_ended(self, tx: Transaction, ending: Ending) -> None:
         """Queue what was said, for the place from which the question came."""
-        text = _words(ending.end)
-        if ending.route is not None and text:
+        if ending.route is not None:
+            text = self._dressed(tx, ending, _words(ending.end))
             content = Content(text=text, reply_to=ending.route.reply_to)
             queue_reply(tx, ending.session_id, ending.turn_id, ending.route, content)
 

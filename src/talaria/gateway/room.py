@@ -7,22 +7,37 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from talaria.commands.command import Author, Command, Display, Errand
+from talaria.commands.command import Author, Command, Display, Errand, Service
 from talaria.commands.house import House
 from talaria.commands.using import use_command
+from talaria.contracts.follower import Ending
 from talaria.contracts.platform import Abilities, Content
 from talaria.contracts.store import Transaction
-from talaria.core.addresses import Address
-from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEvent
+from talaria.core.addresses import Address, Route
+from talaria.core.events import (
+    ApprovalAsked,
+    QuestionAsked,
+    TurnAnswered,
+    TurnBegan,
+    TurnEvent,
+    TurnFailed,
+    TurnOutOfBudget,
+    TurnStopped,
+)
 from talaria.core.ids import SessionId
 from talaria.gateway.asking import Asking
+from talaria.gateway.footer import runtime, with_footer
+from talaria.gateway.marking import AT_WORK, NOTHING, mark
+from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.streaming import Preview, Stage
 from talaria.sessions.answering import answer
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.outgoing import queue_notice
 from talaria.sessions.seat import Seat
+from talaria.sessions.turn_log import model_steps
+from talaria.settings.chats import ChatNetwork
 
 _NOT_HERE = "only the owner of this agent may allow that, who is not in this chat"
 
@@ -38,6 +53,7 @@ class Door(Struct, frozen=True, kw_only=True):
     """What the rooms of one network share: what it can do, how delivery is woken, where replies are seen to grow.
 
     ``is_owner`` tells whether somebody is the owner of this agent; ``None`` as long as nobody is named so.
+    ``manner`` is what the settings say of it.
     """
 
     house: House
@@ -45,6 +61,8 @@ class Door(Struct, frozen=True, kw_only=True):
     wake_delivery: Callable[[], None]
     stage: Stage
     is_owner: Callable[[str], bool | None]
+    manner: Callable[[], ChatNetwork]
+    service: Service | None = None
 
 
 class _Asker(Struct, frozen=True):
@@ -67,15 +85,28 @@ class Room:
         self.key = key
         self.name = address.platform
         self.address: Address = address
-        self.display = Display()
+        self._chosen: Display | None = None
         self.active_at: datetime | None = None
         self._asker = ""
+        self._marked: Route | None = None
         self._moving = asyncio.Lock()
         self._preview: Preview | None = None
         self._door = door
         self._jobs = jobs
         self.asking = Asking(self.post, buttons=door.abilities.buttons)
+        replies = ReplyFollower(door.wake_delivery, self._dressed)
+        wish = structs.replace(wish, followers=(replies, *wish.followers))
         self.seat = Seat(door.house, wish, self._event, jobs, key=key, address=address)
+
+    @property
+    def display(self) -> Display:
+        """What is shown here beside replies: what was chosen here, else what the settings say of the network."""
+        if self._chosen is not None:
+            return self._chosen
+        manner = self._door.manner()
+        return Display(
+            progress=manner.progress, reasoning=manner.reasoning, footer=manner.footer, streaming=manner.streaming
+        )
 
     @property
     def signature(self) -> str:
@@ -89,7 +120,7 @@ class Room:
 
     async def open(self) -> None:
         """Open the conversation that is to be here."""
-        self.display = await self.seat.store.read(self._kept_display)
+        self._chosen = await self.seat.store.read(self._kept_display)
         await self.seat.open()
         self.active_at = datetime.now(UTC)
 
@@ -130,6 +161,7 @@ class Room:
             house=self._door.house,
             commands=commands,
             author=author,
+            service=self._door.service,
         )
         await use_command(text, errand)
 
@@ -137,15 +169,15 @@ class Room:
         """Tell the people here something; the text is Markdown."""
         self._jobs.create_task(self.post(Content(text=text)))
 
-    async def post(self, content: Content) -> None:
-        """Put something into the outbox for this place."""
+    async def post(self, content: Content, key: str = "") -> None:
+        """Put something into the outbox for this place; a key makes it one."""
         session_id = self.seat.session_id
-        await self.seat.store.write(lambda tx: queue_notice(tx, session_id, self.address, content))
+        await self.seat.store.write(lambda tx: queue_notice(tx, session_id, self.address, content, key))
         self._door.wake_delivery()
 
     def change_display(self, display: Display) -> None:
         """Show this much from now on."""
-        self.display = display
+        self._chosen = display
         key, value = self._display_key, _encode(display).decode()
 
         async def keep() -> None:
@@ -160,12 +192,13 @@ class Room:
     def _event(self, event: TurnEvent) -> None:
         self.active_at = datetime.now(UTC)
         if isinstance(event, TurnBegan):
-            self._asker = event.route.user_id if event.route else ""
-            self._begin_preview(event)
+            self._began(event)
         elif self._preview is not None:
             self._preview.event(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self._ask(event)
+        elif isinstance(event, TurnAnswered | TurnStopped | TurnFailed | TurnOutOfBudget):
+            self._mark(NOTHING)
 
     def _ask(self, event: ApprovalAsked | QuestionAsked) -> None:
         """Put a question of the turn to whoever may answer it: approvals are the owner's, where one is named."""
@@ -178,9 +211,25 @@ class Room:
             whom = ""
         self._jobs.create_task(answer(event, questions, _Asker(self.asking, whom)))
 
-    def _begin_preview(self, began: TurnBegan) -> None:
+    def _mark(self, emoji: str) -> None:
+        """Mark the message that is worked on, if that is wanted."""
+        if self._marked is not None:
+            self._jobs.create_task(mark(self._door.stage, self._marked, emoji))
+
+    async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
+        """Take a mark that somebody put on a message: it may answer what is asked there."""
+        keys = self.asking.waiting
+        items = await self.seat.store.read(lambda tx: [tx.outbox.find(key) for key in keys])
+        for item in items:
+            if item is not None and item.reference == message_id:
+                self.asking.mark(item.key, emoji, by, owner=owner)
+
+    def _began(self, began: TurnBegan) -> None:
         """Let the people here see the turn go on."""
         self.end_preview()
+        self._asker = began.route.user_id if began.route else ""
+        self._marked = began.route if self._door.manner().reactions else None
+        self._mark(AT_WORK)
         if began.route is not None and began.route.address.platform == self.name:
             route, session_id = began.route, self.seat.session_id
             self._preview = Preview(self._door.stage, session_id, began.turn_id, route, lambda: self.display)
@@ -190,6 +239,14 @@ class Room:
     def _display_key(self) -> str:
         return f"display:{self.key}"
 
-    def _kept_display(self, tx: Transaction) -> Display:
+    def _kept_display(self, tx: Transaction) -> Display | None:
         entry = tx.state.get(self._display_key)
-        return _decode(entry.value) if entry else self.display
+        return _decode(entry.value) if entry else None
+
+    def _dressed(self, tx: Transaction, ending: Ending, text: str) -> str:
+        """Return a reply with the line below it, where that is wanted."""
+        if not self.display.footer or not isinstance(ending.end, TurnAnswered):
+            return text
+        chat = self.seat.chat
+        steps = model_steps(tx, ending.turn_id)
+        return with_footer(text, runtime(steps, chat.model, chat.info, chat.workspace.folder))

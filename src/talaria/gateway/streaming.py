@@ -28,7 +28,7 @@ class Stage(Struct, frozen=True, kw_only=True):
 
     A reply is shown when it has ``enough`` characters or its turn has run for ``patience`` seconds. ``call`` is the
     time that one call to the network has: less than final texts wait for a preview to end. ``typing`` is how often
-    people are shown that somebody writes. Where nothing can be edited, or ``streaming`` is off, tool calls are told
+    people are shown that somebody writes. Where nothing can be edited, or that is not wanted, tool calls are told
     every ``telling`` seconds at most, and the words come when they are final.
     """
 
@@ -36,7 +36,6 @@ class Stage(Struct, frozen=True, kw_only=True):
     platform: Platform
     gate: Gate
     worker: WorkerId
-    streaming: bool = True
     enough: int = 40
     patience: float = 1.0
     call: float = 5.0
@@ -59,6 +58,7 @@ class Preview:
         self._session_id = session_id
         self._turn_id = turn_id
         self._route = route
+        self._display = display
         self._draft = Draft(display)
         self._shown = Shown(route.address)
         self._texts: list[str] = []
@@ -137,7 +137,7 @@ class Preview:
 
     @property
     def _edits(self) -> bool:
-        return self._stage.streaming and self._platform.abilities.edits
+        return self._display().streaming and self._platform.abilities.edits
 
     async def _advance(self) -> None:
         """Show what is new, and note when to show more."""

@@ -21,9 +21,13 @@ _MARKS = "gateway-*.running"
 
 
 class Stop(asyncio.Event):
-    """Set when a process is to end; ``why`` is what was first said about the reason."""
+    """Set when a process is to end; ``why`` is what was first said about the reason.
+
+    ``again`` says that it is to begin anew then.
+    """
 
     why = ""
+    again = False
 
     def because(self, why: str) -> None:
         """Ask for the end."""

@@ -41,6 +41,7 @@ class CallRecord(Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_call = msgspec.json.Decoder(CallRecord).decode
+_decode_step = msgspec.json.Decoder(ModelStep).decode
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 
@@ -166,6 +167,12 @@ class StoredTurn:
 
 def _is_at_hand(item: InboxItem) -> bool:
     return not read_admitted(item.payload).attachments
+
+
+def model_steps(tx: Transaction, turn_id: TurnId) -> list[ModelStep]:
+    """Return the model calls of a turn, oldest first."""
+    steps = tx.turns.steps(turn_id)
+    return [_decode_step(step.result) for step in steps if step.kind == MODEL and step.result]
 
 
 def _outcome(end: TurnEnd) -> tuple[TurnState, str]:

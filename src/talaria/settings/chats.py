@@ -108,6 +108,24 @@ class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     everyone: Annotated[
         bool, Meta(description="Whether everybody on it may speak, strangers too: you pay for them.", extra=_LIVE)
     ] = False
+    progress: Annotated[
+        Literal["off", "new", "all", "verbose"],
+        Meta(
+            description="Which tool calls are shown: none, the first of a kind, all, or all with their output.",
+            extra=_LIVE,
+        ),
+    ] = "all"
+    reasoning: Annotated[bool, Meta(description="Whether what the model thinks is shown.", extra=_LIVE)] = False
+    streaming: Annotated[
+        bool, Meta(description="Whether replies are seen to grow, where messages can be edited.", extra=_LIVE)
+    ] = True
+    footer: Annotated[
+        bool,
+        Meta(description="Whether a line below each reply tells model, context, folder and cost.", extra=_LIVE),
+    ] = False
+    reactions: Annotated[
+        bool, Meta(description="Whether a message is marked while it is worked on, where that can be.", extra=_LIVE)
+    ] = False
     group_sessions_per_user: Annotated[
         bool, Meta(description="Whether each person in a group has a conversation of their own.", extra=_LIVE)
     ] = True

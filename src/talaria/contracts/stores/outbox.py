@@ -60,5 +60,8 @@ class Outbox(Protocol):
     def fail(self, item_id: int, error: str) -> bool:
         """Give the item up; it stays on record. ``False`` if another worker has taken it over."""
 
+    def find(self, key: str) -> OutboxItem | None:
+        """Return the item of a key, sent or not."""
+
     def undelivered(self, session_id: SessionId | None = None) -> list[OutboxItem]:
         """Return what is not sent yet, failed ones included, oldest first."""

@@ -66,6 +66,11 @@ class InboxTable:
             "UPDATE inbox SET state = 'waiting', turn_id = NULL WHERE turn_id = ? AND state = 'taken'", (turn_id,)
         )
 
+    def waiting(self) -> int:
+        """Return how much waits in all conversations together."""
+        row = self._sql.row("SELECT count(*) FROM inbox WHERE state = 'waiting'")
+        return row[0] if row else 0
+
     def unsettled(self, session_id: SessionId) -> list[InboxItem]:
         """Return what waits and what is being worked on, in order."""
         return _in_order(

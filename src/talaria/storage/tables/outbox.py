@@ -71,6 +71,11 @@ class OutboxTable:
         """Give the item up; it stays on record. ``False`` if another worker has taken it over."""
         return self._settle(item_id, "state = 'failed', error = ?, settled_at = ?", (error, self._sql.now))
 
+    def find(self, key: str) -> OutboxItem | None:
+        """Return the item of a key, sent or not."""
+        row = self._sql.row(f"SELECT {_COLUMNS} FROM outbox WHERE key = ?", (key,))
+        return _item(row) if row else None
+
     def undelivered(self, session_id: SessionId | None = None) -> list[OutboxItem]:
         """Return what is not sent yet, failed ones included, oldest first."""
         where, values = ("AND session_id = ?", (session_id,)) if session_id else ("", ())
