@@ -1,0 +1,151 @@
+"""Hooks of a gateway in a process of its own: told of everything, waited for by nobody."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.app.program import Program
+from tests.app.scripted import scripted_program
+from tests.gateway.test_gateway import running, shown
+from tests.hooks.folders import noted, notes, write_hook
+
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+
+SLOW = """\
+import time
+from pathlib import Path
+
+def handle(event, facts):
+    here = Path(__file__).parent
+    with (here / "begun").open("a") as begun:
+        begun.write(event + "\\n")
+    time.sleep(8)
+    with (here / "done").open("a") as done:
+        done.write(event + "\\n")
+"""
+HOME = "This chat is now my home on loopback: what has no other place to go comes here, and `/handoff loopback` in"
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork() as network:
+        yield network
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
+    return scripted_program(
+        tmp_path,
+        server,
+        '[access]\nowners = ["loopback:ann"]\nallowed = ["loopback:bob"]\n'
+        "[gateway]\nlease_seconds = 1.0\ndrain_seconds = 5.0\n"
+        f'[platforms.loopback.options]\naddress = "{network.address}"\n',
+    )
+
+
+@pytest.fixture
+def profile(program: Program) -> Path:
+    return program.home / "profiles" / "default"
+
+
+async def test_a_hook_of_eight_seconds_holds_up_no_reply_no_command_and_no_end(
+    program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    folder = write_hook(profile / "hooks", "slow", handler=SLOW)
+    quick = write_hook(profile / "hooks", "quick", "events: agent:end\n")
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with running(program) as process:
+        for number in range(3):
+            network.say("ann", f"m{number}")
+            network.say("bob", f"m{number}", sender="bob")
+        await shown(network, "ann", "re: m0", "re: m1", "re: m2")
+        await shown(network, "bob", "re: m0", "re: m1", "re: m2")
+        network.say("ann", "/title Harbour")
+        await shown(network, "ann", "re: m0", "re: m1", "re: m2", "This conversation is now called *Harbour*.")
+        assert len(await noted(quick, "agent:end", times=6)) == 6
+        # At eight seconds for each of these, the first reply would have come after half a minute.
+        assert (folder / "begun").read_text().startswith("gateway:start\n")
+        assert "agent:end" not in (folder / "begun").read_text()
+        process.terminate()
+        assert await process.wait() == 0
+    log = (profile / "logs" / "talaria.log").read_text()
+    assert "hook slow: the program ends before" in log
+
+
+async def test_a_gateway_tells_hooks_of_all_that_happens(
+    program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    folder = write_hook(profile / "hooks", "notes")
+    broken = write_hook(profile / "hooks", "broken", handler="def handle(event, facts:\n")
+    fails = write_hook(profile / "hooks", "fails", handler="def handle(event, facts):\n    raise KeyError(event)\n")
+    async with running(program):
+        network.say("ann", "hello")
+        await shown(network, "ann", "ok")
+        network.say("ann", "/new")
+        (reset,) = await noted(folder, "session:reset")
+    heard = [event for event, _ in notes(folder)]
+    assert heard == [
+        "gateway:start",
+        "session:start",
+        "agent:start",
+        "agent:step",
+        "agent:end",
+        "command:new",
+        "session:start",
+        "session:end",
+        "session:reset",
+    ]
+    facts = [facts for _, facts in notes(folder)]
+    assert (facts[0]["platforms"], facts[0]["profile"]) == ("loopback", "default")
+    for one in facts[1:]:
+        assert (one["platform"], one["chat_id"]) == ("loopback", "ann")
+    assert [one["user_id"] for one in facts[1:6]] == ["ann"] * 5
+    assert (facts[2]["text"], facts[4]["text"]) == ("hello", "ok")
+    assert facts[1]["session_id"] == facts[4]["session_id"] == reset["previous_session_id"]
+    log = (profile / "logs" / "talaria.log").read_text()
+    assert f"{broken / 'handler.py'}, line 1:" in log
+    assert f"hook fails: agent:end: KeyError: 'agent:end' ({fails.name and 'handler.py'}, line 2)" in log
+
+
+async def test_what_boot_md_asks_for_is_done_once_for_each_start(
+    program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    server.answering(lambda received: Say("Good morning." if "BOOT" in received.question else "ok"))
+    async with running(program):
+        network.say("ann", "/sethome")
+        async with asyncio.timeout(15):
+            while not network.shown("ann"):  # noqa: ASYNC110 - people look, nobody rings a bell
+                await asyncio.sleep(0.02)
+    (home,) = network.shown("ann")
+    assert home.startswith(HOME)
+    (profile / "BOOT.md").write_text("BOOT: say good morning.\n")
+    async with running(program):
+        await shown(network, "ann", home, "Good morning.")
+        async with running(program, "--worker"):
+            await workers(program, 2)
+    async with running(program):
+        await shown(network, "ann", home, "Good morning.", "Good morning.")
+    assert len([call for call in server.received if "BOOT: say" in call.question]) == 2
+
+
+async def workers(program: Program, count: int) -> None:
+    """Wait until so many processes serve."""
+    async with asyncio.timeout(20):
+        while (await asyncio.to_thread(program.run, "gateway", "status", "--json")).out.count('"pid"') < count:
+            continue
+
+
+async def test_a_slow_boot_md_holds_nothing_up(
+    program: Program, profile: Path, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    slow = Say("slow " * 1000, pause=0.2)
+    server.answering(lambda received: slow if "BOOT" in received.question else Say("Here I am."))
+    (profile / "BOOT.md").write_text("BOOT: think for long.\n")
+    async with running(program) as process:
+        await server.arrived(1)
+        network.say("ann", "hello")
+        await shown(network, "ann", "Here I am.")
+        process.terminate()
+        assert await process.wait() == 0
