@@ -154,6 +154,7 @@ class Matrix:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncIterator[Incoming]]:
         async with self._line() as line:
+            await line.greet()
             receiver = Receiver(line, await self._who(), self._settings, self._position, self._invitations)
             await receiver.begin()
             async with aclosing(receiver.arriving()) as arriving:

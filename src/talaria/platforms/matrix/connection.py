@@ -115,6 +115,10 @@ class Connection:
             self._client.load_store()
         return login
 
+    async def greet(self) -> None:
+        """Make sure that the homeserver answers and knows us, before it is given long for a long answer."""
+        await self._ask(self._client.whoami())
+
     async def own_name(self) -> str:
         """Return the name that people see."""
         try:

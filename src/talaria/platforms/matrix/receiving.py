@@ -51,8 +51,9 @@ class Receiver:
             else:
                 return
         batch = await self._line.sync("", anew=True)
+        await self._invitations.consider(batch.invitations, self._line.join)
         await self._save(batch.position)
-        self._since, self._first = batch.position, Batch(batch.position, [], batch.invitations)
+        self._since, self._first = batch.position, Batch(batch.position, [], [])
 
     async def arriving(self) -> AsyncGenerator[Incoming, None]:
         """Yield what people do until the connection fails; raises `Unreachable` where nothing moves any more."""
