@@ -1,6 +1,6 @@
 """What commands tell about conversations: lists, finds, history, files, figures."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -8,10 +8,13 @@ import pytest
 from tests.commands.desk import open_desk
 
 from talaria.commands.command import Author
+from talaria.contracts.platform import Content
 from talaria.contracts.stores.inbox import Arrival
 from talaria.core.addresses import Address
 from talaria.core.messages import Usage
 from talaria.sessions.homes import GATEWAY
+from talaria.sessions.sending import Parcel, send_parcel
+from talaria.sessions.session_keys import build_session_key
 from talaria.sessions.transcripts import Transcript
 from talaria.testing.model_server import Ask, ModelServer, Say, Tokens
 
@@ -62,6 +65,25 @@ async def test_history_shows_tools_in_a_line_each(tmp_path: Path) -> None:
         assert "- `← [ ] 1. look`" in shown
         assert shown.endswith("```\ncode\n```")
         assert (await desk.use("/history 1")).startswith("*3 earlier; `/save` writes all of them to a file.*")
+
+
+async def test_what_was_sent_from_elsewhere_is_shown_with_where_it_came_from(tmp_path: Path) -> None:
+    place = Address("loopback", "ann")
+    parcel = Parcel(
+        key="1", address=place, content=Content(text="Dinner at 7."), source="a script", at=datetime.now(UTC)
+    )
+    async with (
+        ModelServer() as server,
+        open_desk(tmp_path, server, chat=place, key=build_session_key(place)) as desk,
+    ):
+        await desk.say("hello")
+        await desk.house.store.write(lambda tx: tx.bindings.bind(desk.seat.key, desk.seat.session_id, place))
+        await desk.house.store.write(lambda tx: send_parcel(tx, parcel))
+        assert (await desk.use("/history 1")).endswith("**Agent, from a script** · just now\n\nDinner at 7.")
+        before = desk.seat.session_id
+        await desk.use("/new")
+        shown = await desk.use(f"/resume {before}")
+        assert shown.endswith("> **You:** hello\n\nok\n\n**Agent, from a script:** Dinner at 7.")
 
 
 async def test_a_long_message_is_cut_with_its_code_closed(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from tests.contracts.speech import said
 from tests.tools.calls import call_from
 
@@ -58,6 +59,15 @@ async def test_messages_around_a_hit_are_read(store: Store) -> None:
     assert [line.split()[0] for line in text.splitlines()[2::2]] == [f"#{number}" for number in range(15, 26)]
     assert (await ask(SessionSearch(store), session=bread)).endswith("#30 assistant: line 30")
     assert "[line] [7]" in await ask(SessionSearch(store), "line 7", session=bread)
+
+
+async def test_what_was_sent_from_elsewhere_is_told_apart(store: Store) -> None:
+    bread = await talk(store, "Bread", "When?")
+    sent = structs.replace(said("Dinner at 7.", "assistant"), author="Agent, from telegram")
+    await store.write(lambda tx: tx.messages.append(bread, [sent]))
+    assert (await ask(SessionSearch(store), session=bread)).endswith(
+        "#1 user: When?\n\n#2 assistant (Agent, from telegram): Dinner at 7."
+    )
 
 
 async def test_recent_conversations_are_listed_without_a_query(store: Store) -> None:

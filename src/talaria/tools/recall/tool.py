@@ -89,4 +89,7 @@ def _line(stored: StoredMessage) -> str:
     text = stored.message.text.strip()
     if len(text) > _LONGEST_MESSAGE:
         text = f"{text[:_LONGEST_MESSAGE]}… [{len(text)} characters]"
-    return f"#{stored.seq} {stored.message.role}: {text or '(no words)'}"
+    message = stored.message
+    # What was sent into a conversation from elsewhere says so in its author; other words of the agent have none.
+    who = f"{message.role} ({message.author})" if message.role == "assistant" and message.author else message.role
+    return f"#{stored.seq} {who}: {text or '(no words)'}"
