@@ -10,9 +10,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from talaria.contracts.platform import Attachment, Platform
-from talaria.core.errors import PlatformError, Rejected
+from talaria.core.errors import PlatformError, Rejected, StoreError
 from talaria.core.messages import File, Image, Message, Part, Text
 from talaria.core.pictures import picture_type
+from talaria.gateway.hearing import Hearing
+from talaria.gateway.stickers import Stickers
 from talaria.sessions.admitted import Packed, named, unpacked, without_files
 
 _AT_ONCE = 4
@@ -32,7 +34,7 @@ class FetchLimits(Struct, frozen=True):
 class Unpacker:
     """Fetches from the networks of one gateway into ``media``, each file into a folder of its own there.
 
-    ``mask`` takes secrets out of what is said about a failure.
+    Voice notes and stickers become words. ``mask`` takes secrets out of what is said about a failure.
     """
 
     def __init__(
@@ -40,11 +42,15 @@ class Unpacker:
         platforms: Mapping[str, Platform],
         media: Path,
         limits: Callable[[], FetchLimits],
+        hearing: Hearing,
+        stickers: Stickers,
         mask: Callable[[str], str] = str,
     ) -> None:
         self._platforms = platforms
         self._media = media
         self._limits = limits
+        self._hearing = hearing
+        self._stickers = stickers
         self._mask = mask
 
     async def unpack(self, packed: Packed) -> Message:
@@ -56,17 +62,20 @@ class Unpacker:
         gate = asyncio.Semaphore(_AT_ONCE)
         place = self._media / packed.session_id
 
-        async def one(number: int, attachment: Attachment) -> Part:
+        async def one(number: int, attachment: Attachment) -> tuple[Part, ...]:
             async with gate:
-                return await self._part(platform, attachment, place / f"{packed.item}-{number}")
+                return await self._parts(platform, attachment, place / f"{packed.item}-{number}")
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(*numbered)) for numbered in enumerate(message.attachments, start=1)]
-        return unpacked(message, *(task.result() for task in tasks))
+        return unpacked(message, *(part for task in tasks for part in task.result()))
 
-    async def _part(self, platform: Platform, attachment: Attachment, folder: Path) -> Part:
+    async def _parts(self, platform: Platform, attachment: Attachment, folder: Path) -> tuple[Part, ...]:
+        """Return what a file is, or a sentence about why it is not there."""
         try:
-            file = await self._fetched(platform, attachment, folder)
+            return await self._taken_in(platform, attachment, folder)
+        except StoreError:
+            raise
         except PlatformError as error:
             log.warning("%s: a file was not fetched: %s", platform.name, error)
             why = self._mask(str(error)).rstrip(".")
@@ -76,9 +85,20 @@ class Unpacker:
         except Exception:  # a bug in an adapter costs one file, and no turn
             log.exception("%s: a file was not fetched", platform.name)
             why = "something went wrong here"
-        else:
-            return await asyncio.to_thread(_recognised, file, attachment)
-        return Text(f"({named(attachment)} came along, and could not be fetched: {why}.)")
+        return (Text(f"({named(attachment)} came along, and could not be fetched: {why}.)"),)
+
+    async def _taken_in(self, platform: Platform, attachment: Attachment, folder: Path) -> tuple[Part, ...]:
+        if attachment.kind == "sticker":
+            known = await self._stickers.known(platform.name, attachment)
+            if known is not None:
+                return (known,)
+        file = await self._fetched(platform, attachment, folder)
+        if attachment.kind == "sticker":
+            return (await self._stickers.described(platform.name, attachment, file),)
+        part = await asyncio.to_thread(_recognised, file, attachment)
+        if attachment.kind == "voice":
+            return await self._hearing.words(file, part.media_type), part
+        return (part,)
 
     async def _fetched(self, platform: Platform, attachment: Attachment, folder: Path) -> Path:
         limits = self._limits()

@@ -51,6 +51,11 @@ def name_models(texts: tuple[str, ...]) -> bool:
     return all(all(text.partition(":")[::2]) for text in texts)
 
 
+def is_voice_service(text: str) -> bool:
+    """Whether ``text`` is empty, ``command``, or names a provider and a model."""
+    return text in {"", "command"} or name_models((text,))
+
+
 def are_ids(texts: tuple[str, ...]) -> bool:
     """Whether each text is an id on a network, as in ``telegram:12345``; the id itself may have colons."""
     return all(_ID.fullmatch(text) for text in texts)

@@ -19,7 +19,7 @@ from talaria.settings.checks import (
     mask_password,
     name_models,
 )
-from talaria.settings.media import Media
+from talaria.settings.media import Media, Voice
 
 TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send")
 _SOME_TOOLSETS = {
@@ -439,6 +439,7 @@ class Settings(Section, frozen=True):
     goals: Goals = Goals()
     gateway: Gateway = Gateway()
     media: Media = Media()
+    voice: Voice = Voice()
     budget: Budget = Budget()
     tools: Tools = Tools()
     surfaces: dict[str, Surface] = {}

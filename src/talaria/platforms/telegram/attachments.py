@@ -55,9 +55,11 @@ def _sticker(sticker: Sticker) -> Attachment:
         ending, media_type = "tgs", "application/x-tgsticker"
     elif sticker.is_video:
         ending, media_type = "webm", "video/webm"
-    # The part that is the same for every bot comes first: whoever describes stickers can know one again by it.
-    name = f"{sticker.file_unique_id}.{ending}"
-    return Attachment(sticker.file_id, "sticker", name, media_type, sticker.file_size or 0)
+    unique_id = sticker.file_unique_id
+    collection = f"from the set {sticker.set_name}" if sticker.set_name else ""
+    hint = " ".join(filter(None, [sticker.emoji, collection]))
+    name = f"{unique_id}.{ending}"
+    return Attachment(sticker.file_id, "sticker", name, media_type, sticker.file_size or 0, unique_id, hint)
 
 
 def _file(file: Animation | Document | Audio | Video | VideoNote) -> Attachment:
