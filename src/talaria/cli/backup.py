@@ -13,7 +13,7 @@ from talaria.core.errors import Refused
 from talaria.settings.files import make_folder, read_file
 
 IDENTITY = "SOUL.md"
-KEPT_FOLDERS = ("commands", "memory", "personalities", "skills")
+KEPT_FOLDERS = ("commands", "memory", "personalities", "platforms/webhook", "skills")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def make_backup(services: Services, path: Path, *, with_secrets: bool) -> Manife
 
 
 def _own_files(folder: Path) -> list[Path]:
-    """Return what a person and their agent have written down: identity, commands, memories, personalities, skills."""
+    """Return what a person and their agent have written down: identity, commands, memories, routes, skills."""
     found = [file for name in KEPT_FOLDERS for file in sorted((folder / name).rglob("*")) if file.is_file()]
     return [folder / IDENTITY, *found]
 

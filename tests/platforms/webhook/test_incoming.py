@@ -158,6 +158,7 @@ def test_secrets_in_headers_are_out_of_reach_of_templates(folder: Path) -> None:
         ({"deliver_to": "ftp://example.org"}, "deliver_to"),
         ({"deliver_to": "http://[::1"}, "deliver_to"),
         ({"scheme": "none", "fenced": False}, "fenced"),
+        ({"task": " /goal"}, "task"),
         ({"secret": ""}, "secret"),
         ({"per_minute": 0}, "per_minute"),
     ],

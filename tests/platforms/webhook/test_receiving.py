@@ -189,6 +189,15 @@ async def test_a_body_that_cannot_be_read_or_breaks_off_is_the_senders_fault(
         writer.write(b"POST /webhooks/hub HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n")
         assert b" 400 " in await reader.readline()
         writer.close()
+        reader, writer = await asyncio.open_connection(host, port)
+        odd = b"host: \xff\r\nwebhook-id: \xff\r\nwebhook-timestamp: \xff\r\nwebhook-signature: v1,\xff\r\n"
+        writer.write(b"POST /webhooks/hub HTTP/1.1\r\n" + odd + b"content-length: 1\r\n\r\n{")
+        assert b" 401 " in await reader.readline()
+        writer.close()
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"POST /webhooks/%ff%0a%00 HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b" 404 " in await reader.readline()
+        writer.close()
         assert await door.post_signed("hub", "m2") == 202
     assert [record for record in caplog.records if record.exc_info] == []
 

@@ -58,7 +58,7 @@ class Receiving:
             self._be_few()
             return await self._receive(self._route(name), request)
         except Turned as turned:
-            log.warning("webhook %s: a post was turned away: %d, %s", name[:64], turned.status, turned)
+            log.warning("webhook %r: a post was turned away: %d, %s", name[:64], turned.status, turned)
             headers = {"retry-after": str(turned.after)} if turned.after else {}
             return _answer(turned.status, {"error": str(turned)}, headers)
         finally:

@@ -128,6 +128,8 @@ def _check(told: RouteFile) -> None:
             raise Refused("`deliver_to` has to be the http or https address that replies are posted to")
     if told.scheme == "none" and not told.fenced:
         raise Refused("`fenced = false` needs a scheme that signs: nobody knows whose words they are")
+    if told.fenced and told.task.lstrip().startswith("/"):
+        raise Refused("`task` cannot be a command: what strangers wrote would become its words")
     if told.scheme != "none" and not told.secret:
         raise Refused("`secret` has to name the secret that posts are signed with")
 
