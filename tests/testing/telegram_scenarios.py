@@ -15,7 +15,7 @@ from talaria.testing.telegram_server import Document, Message, Photo, Sticker, T
 class Heard(Struct, frozen=True, kw_only=True):
     """What a library made of an update."""
 
-    kind: Literal["text", "edit", "button", "reaction", "file", "other"]
+    kind: Literal["text", "edit", "button", "reaction", "file", "move", "other"]
     text: str = ""
     chat_id: int = 0
     message_id: int = 0
@@ -35,12 +35,14 @@ class Library(Protocol):
     slow_down: type[Exception]
     unauthorized: type[Exception]
     conflict: type[Exception]
+    moved: type[Exception]
 
     def polling(self) -> Ears: ...
     def webhook(self, secret: str) -> Ears: ...
     async def who(self, token: str) -> str: ...
     async def poll_once(self) -> None: ...
     def seconds(self, error: Any) -> float: ...
+    def new_place(self, error: Any) -> int: ...
     async def send(
         self,
         chat_id: int,
@@ -225,6 +227,20 @@ class Scenarios:
             await chat.reacts(ada, chat.answers[0], "🎉")
             heard = await next_of(ears, "reaction")
             assert (heard.text, heard.message_id) == ("🎉", chat.answers[0].id)
+
+    async def test_a_group_becomes_a_supergroup(self, server: TelegramServer, library: Library) -> None:
+        ada = server.user("Ada")
+        group = server.group("Family", ada)
+        async with library.polling() as ears:
+            await server.called("getUpdates")
+            large = server.world.upgrade(group, ada)
+            heard = {(await next_of(ears, "move")).text for _ in range(2)}
+            assert heard == {f"to {large.id}", f"from {group.id}"}
+        with pytest.raises(library.moved, match=r"(?i)supergroup|migrated") as refused:
+            await library.send(group.id, "Anybody?")
+        assert library.new_place(refused.value) == large.id
+        await library.send(large.id, "Here you are.")
+        assert [message.text for message in large.answers] == ["Here you are."]
 
     async def test_a_flood_says_how_long_to_wait(self, server: TelegramServer, library: Library) -> None:
         chat = server.private(server.user("Ada"))

@@ -13,6 +13,7 @@ from aiogram.enums import ChatMemberStatus
 from aiogram.exceptions import (
     TelegramBadRequest,
     TelegramConflictError,
+    TelegramMigrateToChat,
     TelegramRetryAfter,
     TelegramUnauthorizedError,
 )
@@ -46,6 +47,7 @@ class Aiogram:
     slow_down: type[Exception] = TelegramRetryAfter
     unauthorized: type[Exception] = TelegramUnauthorizedError
     conflict: type[Exception] = TelegramConflictError
+    moved: type[Exception] = TelegramMigrateToChat
 
     def __init__(self, server: TelegramServer) -> None:
         self._server = server
@@ -91,6 +93,9 @@ class Aiogram:
 
     async def poll_once(self) -> None:
         await self._bot.get_updates(timeout=0)
+
+    def new_place(self, error: Any) -> int:
+        return int(error.migrate_to_chat_id)
 
     def seconds(self, error: Any) -> float:
         return float(error.retry_after)
@@ -204,6 +209,9 @@ def heard_of(update: Update) -> Heard:
     message = update.message or update.edited_message
     if message is None or message.forum_topic_created:
         return Heard(kind="other")
+    if message.migrate_to_chat_id or message.migrate_from_chat_id:
+        to, before = message.migrate_to_chat_id, message.migrate_from_chat_id
+        return Heard(kind="move", text=f"to {to}" if to else f"from {before}")
     file = file_of(message)
     return Heard(
         kind="edit" if update.edited_message else "file" if file else "text",

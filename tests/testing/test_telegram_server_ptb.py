@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import telegram
 from aiohttp import web
-from telegram.error import BadRequest, Conflict, InvalidToken, RetryAfter
+from telegram.error import BadRequest, ChatMigrated, Conflict, InvalidToken, RetryAfter
 from telegram.ext import Application, TypeHandler
 from tests.testing import telegram_scenarios
 from tests.testing.telegram_scenarios import Heard, Library, Scenarios
@@ -25,6 +25,7 @@ class PythonTelegramBot:
     slow_down: type[Exception] = RetryAfter
     unauthorized: type[Exception] = InvalidToken
     conflict: type[Exception] = Conflict
+    moved: type[Exception] = ChatMigrated
 
     def __init__(self, server: TelegramServer) -> None:
         self._server = server
@@ -84,6 +85,9 @@ class PythonTelegramBot:
 
     async def poll_once(self) -> None:
         await self._bot.get_updates(timeout=0)
+
+    def new_place(self, error: Any) -> int:
+        return int(error.new_chat_id)
 
     def seconds(self, error: Any) -> float:
         wait = error.retry_after
@@ -181,6 +185,9 @@ def heard_of(update: telegram.Update) -> Heard:
     message = update.effective_message
     if message is None or message.forum_topic_created:
         return Heard(kind="other")
+    if message.migrate_to_chat_id or message.migrate_from_chat_id:
+        to, before = message.migrate_to_chat_id, message.migrate_from_chat_id
+        return Heard(kind="move", text=f"to {to}" if to else f"from {before}")
     file = message.effective_attachment
     if isinstance(file, tuple):
         file = file[-1]

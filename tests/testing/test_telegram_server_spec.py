@@ -80,6 +80,9 @@ async def test_all_that_people_do_reaches_the_bot_in_the_right_shape(server: Tel
             await chat.removes_bot(ada)
             await chat.readmits_bot(ada)
         await forum.says(ada, "in the topic", thread=topic)
+        large = server.world.upgrade(groups[0], ada)
+        await ask(http, server, "sendMessage", chat_id=groups[0].id, text="Anybody?")
+        assert server.calls[-1].answer["parameters"] == {"migrate_to_chat_id": large.id}
         await ask(http, server, "getUpdates")
     told = {next(key for key in update if key != "update_id") for update in server.calls[-1].answer["result"]}
     assert told == set(kinds)
