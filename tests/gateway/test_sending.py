@@ -21,6 +21,7 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
 
 GROUP = Address("loopback", "-1001", "group")
+_TARGETS = {"tell bob": "loopback:bob", "tell all": "loopback:-1001"}
 
 
 class Mind:
@@ -35,8 +36,8 @@ class Mind:
         if last["role"] == "tool":
             return Say("Sent." if last["content"].startswith("It is on its way") else last["content"])
         command, _, text = received.question.partition(": ")
-        if command == "tell bob":
-            return Say(calls=[Ask("send_message", {"target": "loopback:bob", "text": text})])
+        if command in _TARGETS:
+            return Say(calls=[Ask("send_message", {"target": _TARGETS[command], "text": text})])
         if received.question == "take your time":
             self.asked_by_bob.set()
             await self.release.wait()
@@ -162,6 +163,22 @@ async def test_a_script_sends_to_a_group_and_who_speaks_there_for_the_first_time
         network.say(GROUP, "when?", sender="bob")
         await shown(network, "-1001", "we meet at noon", "ok")
     assert asked(server, "when?") == [("assistant", "we meet at noon"), ("user", "when?")]
+
+
+async def test_the_owner_is_asked_before_others_are_written_to(
+    program: Program, network: LoopbackNetwork, server: ModelServer, mind: Mind
+) -> None:
+    async with running(program):
+        for choice, result in ((-1, "Not allowed: "), (0, "Sent.")):
+            before = len(network.posts)
+            network.say("ann", "tell all: dinner at 7")
+            asked = (await network.posted(before + 1))[-1]
+            assert "tell all" not in asked.text
+            assert "loopback:-1001: dinner at 7" in asked.text
+            assert network.shown("-1001") == []
+            network.press("ann", asked.message_id, asked.buttons[choice].value)
+            await network.until(lambda result=result: network.shown("ann")[-1].startswith(result))  # type: ignore[misc]
+        await shown(network, "-1001", "dinner at 7")
 
 
 async def test_nobody_but_the_owner_makes_the_agent_write_to_others(

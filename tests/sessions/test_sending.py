@@ -151,6 +151,24 @@ async def test_a_turn_that_was_cut_off_goes_on_before_it(place: Place, clock: Se
     assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello", "by the way"]
 
 
+async def test_an_owner_that_dies_behind_its_turn_leaves_it_to_the_next(store: Store) -> None:
+    session_id = await begun(store, ANN)
+
+    async def die_behind(turn: TurnLog) -> TurnEnd:
+        await send(store, "by the way")
+        await agree(turn)
+        raise asyncio.CancelledError
+
+    await admit(store, session_id, "test", "1", said("hello"))
+    with pytest.raises(asyncio.CancelledError):
+        await work_off(store, session_id, die_behind)
+    assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello"]
+    assert await store.write(waiting_sessions) == [session_id]
+    assert await work_off(store, session_id, agree) is None
+    assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello", "by the way"]
+    assert await store.write(waiting_sessions) == []
+
+
 async def test_where_nobody_has_spoken_a_conversation_is_begun_that_is_nobodys(store: Store) -> None:
     await send(store, "welcome")
     session = await store.read(lambda tx: session_at(tx, ANN))
