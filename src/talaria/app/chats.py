@@ -103,6 +103,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         guest=bool(session.owner),
         networks=tuple(load("talaria.app.platforms").enabled_platforms(house.settings, house.secrets)),
         viewer=standing(wish, session),
+        file_limit=wish.file_limit,
     )
     tools, remarks = await _tools(house, bench, wish, jobs, context)
     auxiliary = Auxiliary(ModelCalls(helpers))

@@ -31,6 +31,7 @@ from talaria.tools.output import FullOutputs
 from talaria.tools.recall.meaning import Meaning
 from talaria.tools.recall.tool import SessionSearch
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
+from talaria.tools.send.file import SendFile
 from talaria.tools.send.message import SendMessage
 from talaria.tools.skills.tool import Skills
 from talaria.tools.terminal.processes import Processes
@@ -58,7 +59,8 @@ class Workbench(Struct, frozen=True, kw_only=True):
 
     ``past`` are the conversations from which this one branched off. ``processes`` outlast the tools, if they are given.
     ``guest`` says that the conversation is not one of the agent's owner; ``viewer`` is as whom and before whom it is.
-    ``networks`` are the chat networks that are set up.
+    ``networks`` are the chat networks that are set up; ``file_limit`` is how many bytes a file may have that is sent to
+    this place, ``None`` where it is no chat.
     """
 
     settings: Settings
@@ -74,6 +76,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     processes: Processes | None = None
     guest: bool = False
     networks: tuple[str, ...] = ()
+    file_limit: int | None = None
     viewer: Viewer = Viewer()
 
     @property
@@ -192,11 +195,14 @@ def _vision(bench: Workbench) -> list[Tool]:
 
 
 def _send(bench: Workbench) -> list[Tool]:
-    """Let messages be sent where there is a chat network to send them through."""
+    """Let messages be sent where there is a chat network to send them through, and files where this is a chat."""
     if not bench.networks:
         return []
     courier = load("talaria.sessions.courier").ChatCourier(bench.store, bench.networks)
-    return [SendMessage(courier, guest=bench.guest)]
+    message = SendMessage(courier, guest=bench.guest)
+    if bench.file_limit is None:
+        return [message]
+    return [message, SendFile(courier, bench.profile.media_folder / bench.session_id / "sent", bench.file_limit)]
 
 
 def sandbox_of(bench: Workbench) -> Sandbox | None:
@@ -231,5 +237,5 @@ TOOLSETS: Mapping[str, Toolset] = {
     "planning": Toolset((Todo, Clarify), _planning),
     "code": Toolset((ExecuteCode,), _code),
     "vision": Toolset((Vision,), _vision),
-    "send": Toolset((SendMessage,), _send),
+    "send": Toolset((SendMessage, SendFile), _send),
 }

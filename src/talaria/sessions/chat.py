@@ -20,7 +20,8 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     ``resume`` is an id, a title or a part of one; ``latest`` goes on with the last one of this source. Where nobody
     attends, questions are answered with no at once. ``lasting`` says that the place stays open behind the reply, so
     that a goal may go on there. ``owner`` and ``audience`` are those of a new conversation; ``followers`` hear of its
-    turns as well. ``unpack`` fetches the files of messages. ``context`` is what the front door knows of the place.
+    turns as well. ``unpack`` fetches the files of messages; ``file_limit`` is how many bytes a file may have that is
+    sent here, ``None`` where this is no chat. ``context`` is what the front door knows of the place.
     """
 
     source: str
@@ -38,6 +39,7 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     audience: str = ""
     followers: tuple[Follower, ...] = ()
     unpack: Unpack = leave_packed
+    file_limit: int | None = None
     context: SessionContext = SessionContext()
 
 
