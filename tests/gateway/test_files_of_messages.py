@@ -12,8 +12,9 @@ from tests.gateway.test_gateway import running, shown
 
 from talaria.contracts.platform import Attachment
 from talaria.testing.loopback_platform import Fault, LoopbackNetwork
-from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.telegram_server import Document, Photo, TelegramServer, picture
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.audio import OGG
+from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice, picture
 
 NOTES = Attachment("f1", "document", "notes.txt", "text/plain")
 
@@ -99,3 +100,72 @@ async def test_pictures_and_documents_of_telegram_come_to_the_model(tmp_path: Pa
     assert any(part["type"] == "image_url" for part in first)
     assert any("list.txt" in call.question for call in server.received)
     assert len(chat.answers) == 2
+
+
+async def test_a_file_that_the_agent_sends_comes_to_the_chat_though_it_is_killed(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    folder = program.home / "workspaces" / "default"
+    folder.mkdir(parents=True)
+    (folder / "figures.csv").write_bytes(b"a,b")
+    server.script(
+        Say(calls=[Ask("send_file", {"path": "figures.csv", "caption": "Here."})]), Say("slow " * 100, pause=0.1)
+    )
+    network.upset(Fault("post", "unreachable", times=0))
+    async with running(program) as process:
+        network.say("ann", "send me the figures")
+        await server.arrived(2)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    (folder / "figures.csv").unlink()
+    network.upset()
+    server.script(Say("It is on its way."))
+    async with running(program):
+        await shown(network, "ann", "Here.", "", "It is on its way.")
+    assert [post.files for post in network.posts if post.files] == [("figures.csv",)]
+
+
+async def test_a_voice_note_on_telegram_is_answered_with_one(tmp_path: Path, server: ModelServer) -> None:
+    async with TelegramServer() as telegram:
+        ann = telegram.user("Ann")
+        program = scripted_program(
+            tmp_path,
+            server,
+            f'[access]\nowners = ["telegram:{ann.id}"]\n[voice]\ntranscribe = "mine:hears"\n'
+            'speak = "voice-notes-only"\nspeaker = "mine:speaks"\n'
+            f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n'
+            f'base_file_url = "{telegram.base_file_url}"\n',
+            f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
+        )
+        server.audio.transcript = "What time is it?"
+        server.otherwise(Say("Noon."))
+        chat = telegram.private(ann)
+        async with running(program):
+            await chat.sends(ann, Voice())
+            await chat.wait_until(lambda: len(chat.answers) == 2, within=20)
+    text, spoken = chat.answers
+    assert text.text == "Noon."
+    assert spoken.media is not None
+    assert (spoken.media.kind, spoken.media.file.data) == ("voice", OGG)
+    assert any("[voice note] What time is it?" in call.question for call in server.received)
+
+
+async def test_a_sticker_on_telegram_is_described_once(tmp_path: Path, server: ModelServer) -> None:
+    async with TelegramServer() as telegram:
+        ann = telegram.user("Ann")
+        program = scripted_program(
+            tmp_path,
+            server,
+            f'[access]\nowners = ["telegram:{ann.id}"]\n[models.scripted]\nimages = true\n'
+            f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n'
+            f'base_file_url = "{telegram.base_file_url}"\n',
+            f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
+        )
+        server.answering(lambda call: Say("A cat that waves." if "This is a sticker" in call.question else "ok"))
+        chat = telegram.private(ann)
+        async with running(program):
+            for count in (1, 2):
+                await chat.sends(ann, Sticker("👋"))
+                await chat.wait_until(lambda count=count: len(chat.answers) == count, within=20)  # type: ignore[misc]
+    assert any("[sticker 👋: A cat that waves.]" in call.question for call in server.received)
+    assert sum("This is a sticker" in call.question for call in server.received) == 1

@@ -130,12 +130,12 @@ class Files:
         return next((file for file in self._files.values() if file.path == path), None)
 
     def keep(self, kind: Kind, upload: Upload) -> StoredFile:
-        """Store what was sent and give it an id."""
+        """Store what was sent and give it an id; a sticker that is sent again is the same one."""
         number = len(self._files) + 1
         suffix = PurePosixPath(upload.name).suffix.lower()
         file = StoredFile(
             id=f"Ag{kind[:2].upper()}AC{number:06}{zlib.crc32(upload.data):08x}",
-            unique_id=f"AQAD{zlib.crc32(upload.data):08x}{number}",
+            unique_id=f"AQAD{zlib.crc32(upload.data):08x}{'' if kind == 'sticker' else number}",
             kind=kind,
             path=f"{kind}s/file_{number}{suffix}",
             data=upload.data,
