@@ -106,8 +106,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         file_limit=wish.file_limit,
     )
     tools, remarks = await _tools(house, bench, wish, jobs, context)
-    auxiliary = Auxiliary(ModelCalls(helpers))
-    toolbox = Toolbox(tools)
+    auxiliary, toolbox = Auxiliary(ModelCalls(helpers)), Toolbox(tools)
     prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox, kept))
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain), auxiliary)
     questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
