@@ -15,7 +15,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.core.wording import find_zone
 from talaria.gateway.doorman import Doorman, Guest
-from talaria.gateway.identity import learn_same
+from talaria.sessions.aliases import learn_same
 from talaria.sessions.channels import list_channels
 from talaria.sessions.pairing import approve_code
 from talaria.settings.chats import Access, ChatNetwork, Person

@@ -2,7 +2,8 @@
 
 from talaria.contracts.store import Database
 from talaria.core.addresses import Address
-from talaria.gateway.identity import People, known_ids, learn_same, same_place
+from talaria.gateway.identity import People
+from talaria.sessions.aliases import known_ids, learn_same, same_place
 from talaria.sessions.session_keys import build_session_key
 from talaria.settings.chats import Person
 

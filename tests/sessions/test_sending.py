@@ -15,6 +15,7 @@ from talaria.core.addresses import Address
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Message, Text
+from talaria.sessions.aliases import learn_same
 from talaria.sessions.lane import admit, waiting_sessions, work_off
 from talaria.sessions.outgoing import read_content
 from talaria.sessions.sending import Parcel, send_parcel, tell_news, welcome
@@ -177,6 +178,14 @@ async def test_where_nobody_has_spoken_a_conversation_is_begun_that_is_nobodys(s
     await store.write(lambda tx: welcome(tx, session_at(tx, ANN), ANN, "loopback:bob"))
     assert (await store.read(lambda tx: session_at(tx, ANN))).owner == "loopback:ann"
     assert await transcript(store, session.id) == [("assistant", "welcome")]
+
+
+async def test_somebody_with_several_ids_has_one_conversation(store: Store) -> None:
+    session_id = await begun(store, ANN)
+    await store.write(lambda tx: learn_same(tx, "loopback", "ann", "4915112345"))
+    await send(store, "hello", Address("loopback", "4915112345", "private"))
+    assert await queued(store) == [("4915112345", "hello")]
+    assert await transcript(store, session_id) == [("assistant", "hello")]
 
 
 async def test_the_owner_of_the_agent_takes_over_such_a_conversation_too(store: Store) -> None:

@@ -12,8 +12,8 @@ from talaria.contracts.stores.sessions import Session, SessionChanges, SessionFi
 from talaria.core.addresses import Address, audience_of
 from talaria.core.ids import SessionId
 from talaria.gateway.access import Access, Allowed, Denied
-from talaria.gateway.identity import known_ids, same_place
 from talaria.gateway.reset import policy_of, reset_due, reset_words
+from talaria.sessions.aliases import known_ids, same_place
 from talaria.sessions.channels import note_channel
 from talaria.sessions.pairing import code_words, offer_code
 from talaria.sessions.session_keys import belonging, build_session_key, is_shared, place_of

@@ -6,7 +6,7 @@ from talaria.contracts.platform import Incoming, Sender
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
 from talaria.gateway.access import Access, Allowed
-from talaria.gateway.identity import known_ids
+from talaria.sessions.aliases import known_ids
 from talaria.settings.model import Settings
 
 

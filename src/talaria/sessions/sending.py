@@ -9,9 +9,10 @@ from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.outbox import OutboxItem
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, audience_of
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
+from talaria.sessions.aliases import known_ids
 from talaria.sessions.lane import MIRROR, arrival, record_mirrored
 from talaria.sessions.outgoing import queue_notice
 from talaria.sessions.session_keys import belonging, build_session_key
@@ -52,7 +53,7 @@ def send_parcel(tx: Transaction, parcel: Parcel) -> OutboxItem | None:
 
 def welcome(tx: Transaction, session: Session, place: Address, owner: str) -> Session:
     """Make a conversation that was begun for a parcel the one of whoever speaks there first, and return it."""
-    if session.owner == _nobody(place) and owner != session.owner:
+    if owner != session.owner and session.owner == _nobody(tx, place):
         return tx.sessions.update(session.id, SessionChanges(owner=owner))
     return session
 
@@ -70,9 +71,16 @@ def tell_news(tx: Transaction, session_id: SessionId, place: Address) -> None:
 
 def _conversations(tx: Transaction, place: Address) -> Sequence[SessionId]:
     """Return the conversations of a place: that of all, begun where there is none, then those of its people."""
-    key = build_session_key(place)
+    key = build_session_key(_as_known(tx, place))
     people = [] if place.chat_type == "private" else tx.bindings.under(f"{key}:")[:_MOST_TOLD]
     return list(dict.fromkeys([_conversation(tx, key, place), *(one.session_id for one in people)]))
+
+
+def _as_known(tx: Transaction, place: Address) -> Address:
+    """Return the private chat of somebody under the one id that stands for all of theirs."""
+    if place.chat_type != "private":
+        return place
+    return structs.replace(place, chat_id=known_ids(tx, place.platform, place.chat_id)[0])
 
 
 def _conversation(tx: Transaction, key: str, place: Address) -> SessionId:
@@ -92,15 +100,15 @@ def _bound(tx: Transaction, key: str) -> SessionId | None:
 
 
 def _begin(tx: Transaction, key: str, place: Address) -> SessionId:
-    whose = belonging(place, "", shared=True)
-    made = tx.sessions.create(NewSession(source=place.platform, owner=whose.owner, audience=whose.audience))
+    new = NewSession(source=place.platform, owner=_nobody(tx, place), audience=audience_of(place))
+    made = tx.sessions.create(new)
     tx.bindings.bind(key, made.id, place)
     return made.id
 
 
-def _nobody(place: Address) -> str:
+def _nobody(tx: Transaction, place: Address) -> str:
     """Return whose a conversation is in which nobody has spoken yet: nobody's memory is open to it."""
-    return belonging(place, "", shared=True).owner
+    return belonging(_as_known(tx, place), "", shared=True).owner
 
 
 def _as_said(parcel: Parcel) -> Message:
