@@ -56,6 +56,17 @@ def test_without_the_network_in_the_settings_a_remark_says_so(program: Program) 
     assert program.run("webhook", "list").err == ""
 
 
+def test_the_doctor_tells_of_routes_on_which_nobody_can_be_heard(program: Program) -> None:
+    write_route(folder(program), "hub")
+    assert "webhook" not in program.run("doctor").out
+    settings(program, "[platforms.webhook]\n")
+    assert "The webhook hub cannot be served: The secret WEBHOOK_SECRET is not set." in program.run("doctor").out
+    settings(program, '[platforms.webhook.options]\nport = "many"\n', "WEBHOOK_SECRET=abcdefgh\n")
+    assert "An option of platforms.webhook is wrong" in program.run("doctor").out
+    settings(program, "[platforms.webhook]\n", "WEBHOOK_SECRET=abcdefgh\n")
+    assert "cannot be served" not in program.run("doctor").out
+
+
 def test_an_event_is_tried_out_on_a_template(program: Program) -> None:
     write_route(
         folder(program), "hub", task="Greet them.", template="{{ action }} {{ who }}", conversation="{{ repo.name }}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from talaria.cli.checks.findings import Finding, fault, ok, warning
 from talaria.cli.services import Services
+from talaria.core.errors import Refused
 from talaria.settings.doors import nameless, open_doors
 from talaria.settings.errors import SettingsInvalid
 
@@ -21,5 +22,21 @@ def look_at_access(services: Services) -> Iterator[Finding]:
     opened = list(open_doors(settings))
     for sentence in opened:
         yield warning(sentence, "Switch it off, and let people in one by one: `talaria pairing list`.")
+    yield from _routes(services)
     if not unknown and not opened:
         yield ok("In chats, nobody speaks to the agent but those whom you let in.")
+
+
+def _routes(services: Services) -> Iterator[Finding]:
+    """Report routes of webhooks on which nobody can be heard."""
+    network = services.settings().platforms.get("webhook")
+    if network is None or not network.enabled:
+        return
+    try:
+        routes = services.networks().webhooks().routes()
+    except Refused as error:
+        yield fault(str(error), "`talaria config edit` opens the file.")
+        return
+    for one in routes:
+        if one.problem:
+            yield fault(f"The webhook {one.name} cannot be served: {one.problem}", "`talaria webhook list` shows all.")

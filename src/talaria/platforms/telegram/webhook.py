@@ -72,7 +72,7 @@ class Hook:
         )
 
     async def _receive(self, request: web.Request) -> web.Response:
-        if not hmac.compare_digest(request.headers.get(_HEADER, "").encode(), self._secret.encode()):
+        if not hmac.compare_digest(request.headers.get(_HEADER, "").encode(errors="replace"), self._secret.encode()):
             return web.Response(status=403)
         try:
             raw = msgspec.json.decode(await request.read(), type=dict[str, Any])
