@@ -149,8 +149,8 @@ def _rows(file: Path) -> dict[str, list[list[object]]]:
 
 def test_what_the_person_and_the_agent_have_written_comes_along(program: Program, tmp_path: Path) -> None:
     own = program.home / "profiles" / "default"
-    written = ("SOUL.md", "commands/tea.md", "memory/MEMORY.md", "personalities/duke.md",
-               "platforms/webhook/hub.toml", "skills/tea/SKILL.md")  # fmt: skip
+    written = ("BOOT.md", "SOUL.md", "commands/tea.md", "hooks/tea/HOOK.yaml", "memory/MEMORY.md",
+               "personalities/duke.md", "platforms/webhook/hub.toml", "skills/tea/SKILL.md")  # fmt: skip
     for name in written:
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         (own / name).write_text(f"{name} of mine\n")

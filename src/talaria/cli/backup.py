@@ -12,8 +12,8 @@ from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.errors import Refused
 from talaria.settings.files import make_folder, read_file
 
-IDENTITY = "SOUL.md"
-KEPT_FOLDERS = ("commands", "memory", "personalities", "platforms/webhook", "skills")
+KEPT_FILES = ("BOOT.md", "SOUL.md")
+KEPT_FOLDERS = ("commands", "hooks", "memory", "personalities", "platforms/webhook", "skills")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +61,10 @@ def make_backup(services: Services, path: Path, *, with_secrets: bool) -> Manife
 
 
 def _own_files(folder: Path) -> list[Path]:
-    """Return what a person and their agent have written down: identity, commands, memories, routes, skills."""
+    """Return what a person and their agent have written down: identity, commands, hooks, memories, routes, skills."""
     found = [file for name in KEPT_FOLDERS for file in sorted((folder / name).rglob("*")) if file.is_file()]
-    return [folder / IDENTITY, *found]
+    written = [file for file in found if file.parent.name != "__pycache__"]
+    return [*(folder / name for name in KEPT_FILES), *written]
 
 
 def message_count(tx: Transaction) -> int:
