@@ -88,22 +88,10 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     wish = structs.replace(wish, folder=working_folder(house.profile, wish, session))
     context = structs.replace(wish.context, source=wish.source, session_id=session.id)
     place = await _workplace(house, wish, session, context, stack)
-    bench = Workbench(
-        settings=settings,
-        profile=house.profile,
-        store=store,
-        session_id=session.id,
-        surface=wish.source,
-        folder=wish.folder,
-        closing=stack,
-        model=_info(chain),
+    bench = structs.replace(
+        await _bench(house, wish, session, settings, _info(chain), stack),
         seer=_seer(helpers),
-        past=await store.read(lambda tx: lineage(tx, session)),
         processes=place.processes,
-        guest=bool(session.owner),
-        networks=tuple(load("talaria.app.platforms").enabled_platforms(house.settings, house.secrets)),
-        viewer=standing(wish, session),
-        file_limit=wish.file_limit,
     )
     tools, remarks = await _tools(house, bench, wish, jobs, context)
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers)), Toolbox(tools)
@@ -127,6 +115,27 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         workspace=place.workspace,
         keep_workplace=place.keep,
         notes=(*notes, *remarks, *_sandbox_note(settings)),
+    )
+
+
+async def _bench(
+    house: "House", wish: ChatWish, session: Session, settings: Settings, model: ModelInfo, stack: AsyncExitStack
+) -> Workbench:
+    """Return what tools are made of, as far as the conversation and its place say."""
+    return Workbench(
+        settings=settings,
+        profile=house.profile,
+        store=house.store,
+        session_id=session.id,
+        surface=wish.source,
+        folder=wish.folder,
+        closing=stack,
+        model=model,
+        past=await house.store.read(lambda tx: lineage(tx, session)),
+        guest=bool(session.owner),
+        networks=tuple(load("talaria.app.platforms").enabled_platforms(house.settings, house.secrets)),
+        viewer=standing(wish, session),
+        file_limit=wish.file_limit,
     )
 
 
