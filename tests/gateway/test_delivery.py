@@ -17,6 +17,7 @@ from talaria.contracts.stores.outbox import Outgoing
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import File
+from talaria.sessions.outgoing import OUTBOX
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork, LoopbackPlatform, LoopbackSettings
 
 
@@ -78,6 +79,15 @@ async def test_what_another_process_queued_is_found_without_being_told(store: St
 
 
 @pytest.mark.parametrize("trouble", ["unreachable", "disconnect", "hang"])
+async def test_a_hint_of_another_process_is_heeded(place: Place, store: Store, network: LoopbackNetwork) -> None:
+    other = place.open_store(SystemClock(), "worker-2")
+    async with delivering(store, network.platform(), structs.replace(QUICK, poll=timedelta(hours=1))):
+        await PostOffice(other).reply("t1", "hello")
+        await other.hint(OUTBOX)
+        await PostOffice(store).emptied()
+    await other.close()
+
+
 async def test_what_a_network_did_not_take_is_tried_again_until_it_does(
     store: Store, network: LoopbackNetwork, trouble: str
 ) -> None:

@@ -17,6 +17,7 @@ from talaria.core.errors import BadCredentials, Rejected, SlowDown, StoreError, 
 from talaria.gateway.pacing import Gate, Pace
 from talaria.gateway.placing import Placing
 from talaria.gateway.shown import Shown, forget_shown, read_shown
+from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.unbroken import unbroken
 
 T = TypeVar("T")
@@ -91,12 +92,21 @@ class Delivery:
     async def serve(self) -> None:
         """Deliver until cancelled; calls that are under way then are ended in good order, if they end soon."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._heed())
             while True:
                 self._woken.clear()
                 for item, shown in await self._claimed():
                     self._under_way[item.id] = asyncio.get_running_loop().time()
                     group.create_task(self._see_through(item, shown))
                 await self._pause()
+
+    async def _heed(self) -> None:
+        """Look at the outbox when somebody else has put something in, such as a tool or another process."""
+        async with self._store.heeding(OUTBOX) as rung:
+            while True:
+                await rung.wait()
+                rung.clear()
+                self.wake()
 
     def _undelivered(self, tx: Transaction) -> bool:
         return any(
@@ -115,7 +125,8 @@ class Delivery:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
-            self._refused = self._refused and self.gate.shut_for > 0
+            pass
+        self._refused = self._refused and self.gate.shut_for > 0
 
     async def _claimed(self) -> list[tuple[OutboxItem, Shown | None]]:
         """Mark what is due as being sent and return it, each with the messages that show it already."""

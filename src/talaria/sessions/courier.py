@@ -15,7 +15,7 @@ from talaria.core.messages import File, Image
 from talaria.core.session_context import SessionContext
 from talaria.sessions.channels import Channel, find_target, list_channels
 from talaria.sessions.homes import gateway_alive, read_home
-from talaria.sessions.outgoing import queue_notice
+from talaria.sessions.outgoing import OUTBOX, queue_notice
 from talaria.sessions.sending import Parcel, send_parcel
 
 _SOURCES: Mapping[str, str] = {"cli": "the terminal"}
@@ -32,7 +32,9 @@ class ChatCourier:
     async def send(self, target: str, text: str, call: Call, files: tuple[File | Image, ...] = ()) -> Sent:
         """Queue a message once for each call and content, and record it where it is read."""
         content, now = Content(text=text, files=files), self._clock.now()
-        return await self._store.write(lambda tx: self._send(tx, target, content, call, now))
+        sent = await self._store.write(lambda tx: self._send(tx, target, content, call, now))
+        await self._store.hint(OUTBOX)
+        return sent
 
     async def reachable(self) -> list[Reachable]:
         """Return the chats that are known, those heard from last first."""

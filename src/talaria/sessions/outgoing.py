@@ -9,6 +9,7 @@ from talaria.contracts.stores.outbox import OutboxItem, Outgoing
 from talaria.core.addresses import Address, Route
 from talaria.core.ids import SessionId, TurnId, new_id
 
+OUTBOX = "outbox"  # the topic of hints that something was put in
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Content)
 
