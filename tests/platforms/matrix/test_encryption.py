@@ -10,7 +10,7 @@ import nio
 import pytest
 from tests.platforms.matrix.people import Desk, Person, until
 
-from talaria.contracts.platform import Button, Content
+from talaria.contracts.platform import Button, Content, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.messages import File
 
@@ -92,6 +92,10 @@ async def test_an_encrypted_talk_goes_on_after_a_restart(desk: Desk, alice: Pers
                 "m.reaction",
             )
             assert (await ear.one()).button == "y"
+            await ear.platform.react(MessageRef(heard.address, heard.message_id), "👀")
+            await ear.platform.react(MessageRef(heard.address, heard.message_id), "👍")
+            marks = [one["content"]["m.relates_to"] for one in alice.events(room, "m.reaction") if one["content"]]
+            assert [one["key"] for one in marks if one["event_id"] == heard.message_id] == ["👍"]
             source = shown.source["content"]
             await reader.say(room, {"msgtype": "m.file", "body": "plan.txt", "file": source["file"]})
             attached = await ear.one()

@@ -153,6 +153,31 @@ async def test_an_edit_is_told_as_one(server: TelegramServer) -> None:
     assert second.external_id != first.external_id
 
 
+async def test_an_edit_that_changes_nothing_is_not_told(server: TelegramServer) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    async with arriving(server) as arrivals:
+        message = await chat.says(ann, "hello")
+        await chat.edits(message, "hello")
+        await chat.edits(message, "hello there")
+        await chat.edits(message, "hello there")
+        await chat.edits(message, "hello")
+        told = [await following(arrivals) for _ in range(3)]
+    assert [(one.text, one.edited) for one in told] == [("hello", False), ("hello there", True), ("hello", True)]
+
+
+async def test_an_edit_that_was_not_taken_comes_again(server: TelegramServer, telegram: Telegram) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    message = await chat.says(ann, "helo")
+    await chat.edits(message, "hello")
+    for _ in range(2):
+        async with telegram.connect() as arrivals:
+            while not (edit := await following(arrivals)).edited:
+                pass
+        assert edit.text == "hello"
+
+
 async def test_a_button_that_is_pressed_stops_turning(server: TelegramServer, telegram: Telegram) -> None:
     ann = server.user("Ann")
     group = server.group("Family", ann)

@@ -26,6 +26,20 @@ def test_an_administrator_who_hides_is_the_chat_and_nobody_else() -> None:
     assert (incoming.sender.id, incoming.sender.name) == ("-100", "Family")
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"text": "the same", "edit_date": None},
+        {"location": {"latitude": 1.5, "longitude": 2.5, "live_period": 900}, "edit_date": 1_700_000_100},
+    ],
+)
+def test_changes_that_nobody_made_are_no_edits(fields: dict[str, Any]) -> None:
+    message = {"message_id": 5, "date": 1_700_000_000, "chat": GROUP, "from": ANN, **fields}
+    read = Update.de_json({"update_id": 9, "edited_message": {name: one for name, one in message.items() if one}})
+    assert read is not None
+    assert read_update(read, US) is None
+
+
 def test_other_bots_are_not_heard() -> None:
     assert read_update(update(text="hi", **{"from": {**ANN, "is_bot": True}}), US) is None
 

@@ -19,6 +19,7 @@ from talaria.platforms.telegram.incoming import Account, Arrival, read_updates
 from talaria.platforms.telegram.outgoing import FILE_LIMIT, TEXT_LIMIT, menu, topic_name
 from talaria.platforms.telegram.polling import Polling
 from talaria.platforms.telegram.posting import Posting
+from talaria.platforms.telegram.recalling import Recent
 from talaria.platforms.telegram.refusals import Refusal, our_error
 from talaria.platforms.telegram.settings import TelegramSettings
 from talaria.platforms.telegram.webhook import Hook
@@ -54,6 +55,7 @@ class Telegram:
         self._settings = settings
         self._commands = menu(commands)
         self._shelf = shelf or MemoryShelf()
+        self._recent = Recent()
         self._calls = Calls(settings)
         self._posting = Posting(self._calls, settings)
 
@@ -129,9 +131,10 @@ class Telegram:
         async with aclosing(polling.batches()) as batches:
             async for updates in batches:
                 for arrival in read_updates(updates, account):
-                    if arrival.incoming is not None:
+                    if arrival.incoming is not None and self._recent.is_news(arrival.incoming):
                         await self._answer_callback(arrival)
                         yield arrival.incoming
+                        self._recent.add(arrival.incoming)
                     polling.confirm(arrival.last_update)
 
     async def _handed(self, hook: Hook, account: Account) -> AsyncGenerator[Incoming, None]:
@@ -140,9 +143,10 @@ class Telegram:
         try:
             while True:
                 for arrival in read_updates(await receiving.following(), account):
-                    if arrival.incoming is not None:
+                    if arrival.incoming is not None and self._recent.is_news(arrival.incoming):
                         await self._answer_callback(arrival)
                         yield arrival.incoming
+                        self._recent.add(arrival.incoming)
                     await receiving.confirm(arrival.last_update)
         finally:
             receiving.part()

@@ -89,9 +89,10 @@ def read_update(update: Update, account: Account) -> Incoming | None:
         return _read_move(update.update_id, message, account)
     if message is not None:
         return _read_message(update.update_id, message, account)
-    if edited is not None:
+    # Telegram also tells of changes that nobody made or sees, and of each step of somebody who shares where they are.
+    if edited is not None and edited.edit_date is not None and edited.location is None:
         incoming = _read_message(update.update_id, edited, account)
-        return structs.replace(incoming, edited=True, at=edited.edit_date or edited.date) if incoming else None
+        return structs.replace(incoming, edited=True, at=edited.edit_date) if incoming else None
     return None
 
 
