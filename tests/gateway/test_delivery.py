@@ -72,13 +72,6 @@ async def test_it_goes_out_at_once_when_told(store: Store, network: LoopbackNetw
         await network.posted(1)
 
 
-async def test_what_another_process_queued_is_found_without_being_told(store: Store, network: LoopbackNetwork) -> None:
-    async with delivering(store, network.platform()):
-        await PostOffice(store).reply("t1", "hello")
-        await network.posted(1)
-
-
-@pytest.mark.parametrize("trouble", ["unreachable", "disconnect", "hang"])
 async def test_a_hint_of_another_process_is_heeded(place: Place, store: Store, network: LoopbackNetwork) -> None:
     other = place.open_store(SystemClock(), "worker-2")
     async with delivering(store, network.platform(), structs.replace(QUICK, poll=timedelta(hours=1))):
@@ -88,6 +81,13 @@ async def test_a_hint_of_another_process_is_heeded(place: Place, store: Store, n
     await other.close()
 
 
+async def test_what_another_process_queued_is_found_without_being_told(store: Store, network: LoopbackNetwork) -> None:
+    async with delivering(store, network.platform()):
+        await PostOffice(store).reply("t1", "hello")
+        await network.posted(1)
+
+
+@pytest.mark.parametrize("trouble", ["unreachable", "disconnect", "hang"])
 async def test_what_a_network_did_not_take_is_tried_again_until_it_does(
     store: Store, network: LoopbackNetwork, trouble: str
 ) -> None:
