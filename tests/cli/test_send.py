@@ -37,7 +37,7 @@ def _prepare(tx: Transaction) -> None:
 
 
 def queued(program: Program) -> list[tuple[str, str, str]]:
-    items = read(program, lambda tx: tx.outbox.undelivered())
+    items = read(program, lambda tx: tx.outbox.find())
     return [(one.address.chat_id, one.address.thread_id, read_content(one.payload).text) for one in items]
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from tests.storage.engines import one_by_one
 
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.outbox import OutboxItem, Outgoing
+from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem, Outgoing
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, TurnId
 from talaria.testing.clock import NOON, SettableClock
@@ -44,7 +44,7 @@ def test_a_delivery_waits_with_the_destination_it_was_given(mine: Transaction) -
         attempts=0,
         created_at=NOON,
     )
-    assert mine.outbox.undelivered() == [item]
+    assert mine.outbox.find() == [item]
 
 
 def test_a_key_is_queued_once_even_after_it_was_sent(mine: Transaction, theirs: Transaction) -> None:
@@ -61,7 +61,7 @@ def test_what_is_claimed_is_being_sent_by_one_worker(mine: Transaction, theirs: 
     [item] = mine.outbox.claim("telegram", MINUTE)
     assert (item.state, item.attempts, item.doubtful) == ("sending", 1, False)
     assert claimed(theirs) == claimed(mine) == []
-    assert mine.outbox.undelivered() == [item]
+    assert mine.outbox.find() == [item]
 
 
 def test_only_the_platform_that_asks_is_served(mine: Transaction) -> None:
@@ -94,7 +94,7 @@ def test_what_was_sent_is_delivered(mine: Transaction) -> None:
     [item] = mine.outbox.claim("telegram", MINUTE)
     assert mine.outbox.sent(item.id, "ref")
     assert not mine.outbox.sent(item.id, "ref")
-    assert mine.outbox.undelivered() == []
+    assert mine.outbox.find() == []
 
 
 def test_what_must_wait_comes_again_at_its_time_and_holds_up_its_address(
@@ -117,7 +117,7 @@ def test_what_is_given_up_stays_on_record_and_lets_the_next_go(mine: Transaction
     assert mine.outbox.fail(item.id, "blocked by the user")
     assert claimed(mine) == ["b"]
     clock.advance(2 * MINUTE)
-    assert [(one.key, one.state, one.error) for one in mine.outbox.undelivered()] == [
+    assert [(one.key, one.state, one.error) for one in mine.outbox.find()] == [
         ("a", "failed", "blocked by the user"),
         ("b", "sending", ""),
     ]
@@ -163,7 +163,7 @@ def test_nobody_can_settle_what_nobody_sends(mine: Transaction) -> None:
     item = queue(mine, "a")
     assert not mine.outbox.sent(item.id, "1")
     assert not mine.outbox.fail(item.id, "no")
-    assert [one.state for one in mine.outbox.undelivered()] == ["waiting"]
+    assert [one.state for one in mine.outbox.find()] == ["waiting"]
 
 
 def test_a_slow_sender_that_nobody_replaced_may_still_report(mine: Transaction, clock: SettableClock) -> None:
@@ -176,5 +176,5 @@ def test_a_slow_sender_that_nobody_replaced_may_still_report(mine: Transaction, 
 def test_what_is_undelivered_is_listed_oldest_first_for_all_or_for_one_session(mine: Transaction) -> None:
     for key, session in (("b", ONE), ("a", TWO), ("c", ONE)):
         queue(mine, key, session=session)
-    assert [item.key for item in mine.outbox.undelivered()] == ["b", "a", "c"]
-    assert [item.key for item in mine.outbox.undelivered(ONE)] == ["b", "c"]
+    assert [item.key for item in mine.outbox.find()] == ["b", "a", "c"]
+    assert [item.key for item in mine.outbox.find(OutboxFilter(session_id=ONE))] == ["b", "c"]

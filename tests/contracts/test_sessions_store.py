@@ -7,7 +7,7 @@ from tests.contracts.speech import said, texts
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.outbox import Outgoing
+from talaria.contracts.stores.outbox import OutboxFilter, Outgoing
 from talaria.contracts.stores.responses import ApiRun, StoredResponse
 from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter
 from talaria.core.addresses import Address
@@ -162,7 +162,7 @@ def test_a_deleted_session_is_gone_with_all_that_hung_on_it(mine: Transaction) -
         mine.leases.get(claim.lease.name),
         *mine.turns.find(session),
         *mine.turns.steps(turn),
-        *mine.outbox.undelivered(session),
+        *mine.outbox.find(OutboxFilter(session_id=session)),
         *mine.completions.waiting(),
         mine.state.get(f"goal:{session}"),
         mine.responses.get("r"),

@@ -12,7 +12,7 @@ from tests.storage.engines import Place
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.outbox import Outgoing
+from talaria.contracts.stores.outbox import OutboxFilter, Outgoing
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound, StoreError, StoreUnavailable
@@ -41,7 +41,7 @@ def test_what_spans_subjects_is_kept_together(database: Database, mine: Transact
         tx.turns.end(TurnId("t"), "answered")
 
     database.write(end_of_turn)
-    assert len(mine.messages.load(session)) == len(mine.outbox.undelivered(session)) == 1
+    assert len(mine.messages.load(session)) == len(mine.outbox.find(OutboxFilter(session_id=session))) == 1
 
 
 def test_nothing_is_kept_of_work_that_raises(database: Database, mine: Transaction) -> None:

@@ -46,7 +46,7 @@ class PostOffice(Struct):
 
     async def undelivered(self) -> list[OutboxItem]:
         """Return what is not sent."""
-        return await self.store.read(lambda tx: tx.outbox.undelivered())
+        return await self.store.read(lambda tx: tx.outbox.find())
 
     async def until(self, come_true: Callable[[list[OutboxItem]], bool]) -> list[OutboxItem]:
         """Wait until something is true of what is not sent, and return it."""

@@ -13,6 +13,9 @@ from pathlib import Path
 from msgspec import structs
 
 from talaria.app.house import House, open_house
+from talaria.app.media import MediaDesk, open_media
+from talaria.commands.registry import REGISTRY
+from talaria.commands.using import usable
 from talaria.contracts.follower import Follower
 from talaria.contracts.platform import Platform
 from talaria.core.addresses import Address
@@ -22,15 +25,13 @@ from talaria.gateway.delivery import Delivery
 from talaria.gateway.doorman import Doorman
 from talaria.gateway.intake import Intake
 from talaria.gateway.network import Network
-from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.room import Door, Room
 from talaria.gateway.rooms import Rooms
 from talaria.gateway.shelter import Shelter
 from talaria.gateway.streaming import Stage
-from talaria.gateway.unpacking import FetchLimits, Unpacker
-from talaria.sessions.admitted import Unpack
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.prospect import Prospect
+from talaria.settings.chats import ChatNetwork
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -47,14 +48,23 @@ class SmallGateway:
 
 @asynccontextmanager
 async def served(
-    home: Path, platform: Platform, model: str, *, settings: str = "", follower: Follower | None = None
+    home: Path,
+    platform: Platform,
+    model: str,
+    *,
+    settings: str = "",
+    provider: str = "",
+    follower: Follower | None = None,
 ) -> AsyncIterator[SmallGateway]:
-    """Serve a network while the block runs; ``settings`` are lines for config.toml, ``follower`` hears of turns."""
+    """Serve a network while the block runs; ``follower`` hears of turns.
+
+    ``settings`` are lines for config.toml, which begin in the section of access; ``provider`` those for the model's.
+    """
     profile = Profiles(home).active()
     profile.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     profile.config_file.write_text(
         f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{model}/v1"\n'
-        f"[access]\neveryone = true\n{settings}"
+        f"{provider}[access]\neveryone = true\n{settings}"
     )
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     async with Shelter() as jobs, AsyncExitStack() as stack:
@@ -69,14 +79,13 @@ async def served(
             wake_delivery=delivery.wake,
             stage=stage,
             is_owner=lambda user_id: Access(house.settings).is_owner(platform.name, user_id),
+            manner=lambda: house.settings.platforms.get(platform.name, ChatNetwork()),
         )
-        chosen = house.settings.media
-        limits = FetchLimits(chosen.fetch_seconds, round(chosen.file_megabytes * 1_000_000))
-        unpacker = Unpacker({platform.name: platform}, profile.media_folder, lambda: limits, house.mask)
-        maker = _Maker(door, home, jobs, follower, unpacker.unpack)
+        media = open_media(house, {platform.name: platform}, lambda _: delivery.wake(), stack)
+        maker = _Maker(door, home, jobs, follower, media)
         rooms = Rooms(house.store, worker, maker, maker.prospect, jobs)
         stack.push_async_callback(rooms.close)
-        doorman = Doorman(house.settings, platform.name, (), None)
+        doorman = Doorman(house.settings, platform.name, usable(REGISTRY, terminal=False), None)
         intake = Intake(
             house.store,
             platform.name,
@@ -84,9 +93,12 @@ async def served(
             rooms,
             lambda: house.settings.gateway.busy,
             house.end_workplace,
+            house.hooks,
         )
         serving = [
-            jobs.create_task(Network(platform, house.store, intake.take, lease=_LEASE).serve()),
+            jobs.create_task(
+                Network(platform, house.store, intake.take, lease=_LEASE, meanwhile=intake.meanwhile).serve()
+            ),
             jobs.create_task(delivery.serve()),
         ]
         yield SmallGateway(house, rooms, intake)
@@ -99,13 +111,13 @@ class _Maker:
     """Makes rooms."""
 
     def __init__(
-        self, door: Door, folder: Path, jobs: asyncio.TaskGroup, follower: Follower | None, unpack: Unpack
+        self, door: Door, folder: Path, jobs: asyncio.TaskGroup, follower: Follower | None, media: MediaDesk
     ) -> None:
         self._door = door
         self._folder = folder
         self._jobs = jobs
-        self._unpack = unpack
-        self._more = () if follower is None else (follower,)
+        self._unpack = media.unpacker.unpack
+        self._more = (media.spoken,) if follower is None else (media.spoken, follower)
 
     async def prospect(self, address: Address, session_id: SessionId) -> Prospect:
         return await self._door.house.prospect(structs.replace(self._wish(address.platform), resume=session_id))
@@ -114,5 +126,12 @@ class _Maker:
         return Room(key, address, self._wish(address.platform), self._door, self._jobs)
 
     def _wish(self, platform: str) -> ChatWish:
-        followers = (ReplyFollower(self._door.wake_delivery), *self._more)
-        return ChatWish(source=platform, folder=self._folder, titled=False, followers=followers, unpack=self._unpack)
+        followers = self._more
+        return ChatWish(
+            source=platform,
+            folder=self._folder,
+            titled=False,
+            followers=followers,
+            unpack=self._unpack,
+            file_limit=self._door.abilities.file_limit,
+        )

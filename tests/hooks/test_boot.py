@@ -28,7 +28,7 @@ def boot(desk: Desk) -> Boot:
 
 
 async def queued(desk: Desk) -> list[tuple[str, str]]:
-    waiting = await desk.house.store.read(lambda tx: tx.outbox.undelivered())
+    waiting = await desk.house.store.read(lambda tx: tx.outbox.find())
     return [(one.address.chat_id, one.payload) for one in waiting]
 
 

@@ -64,9 +64,9 @@ def test_whoever_is_let_in_is_told_so_in_their_chat(database: Database) -> None:
     code = database.write(lambda tx: offer_code(tx, ANN, place=place))
     assert code is not None
     assert approved(database, "ABCDEFGH") is None
-    assert database.read(lambda tx: tx.outbox.undelivered()) == []
+    assert database.read(lambda tx: tx.outbox.find()) == []
     assert approved(database, code) is not None
-    (item,) = database.read(lambda tx: tx.outbox.undelivered())
+    (item,) = database.read(lambda tx: tx.outbox.find())
     assert (item.address, read_content(item.payload).text) == (
         place,
         "You have been let in: from now on I answer you here.",

@@ -68,7 +68,7 @@ async def transcript(store: Store, session_id: SessionId) -> list[tuple[str, str
 
 
 async def queued(store: Store) -> list[tuple[str, str]]:
-    items = await store.read(lambda tx: tx.outbox.undelivered())
+    items = await store.read(lambda tx: tx.outbox.find())
     return [(item.address.chat_id, read_content(item.payload).text) for item in items]
 
 

@@ -45,7 +45,7 @@ def tool(store: Store, tmp_path: Path) -> SendFile:
 
 
 async def queued(store: Store) -> list[tuple[str, File | Image]]:
-    items = await store.read(lambda tx: tx.outbox.undelivered())
+    items = await store.read(lambda tx: tx.outbox.find())
     contents = [read_content(item.payload) for item in items]
     return [(content.text, file) for content in contents for file in content.files]
 

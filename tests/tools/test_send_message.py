@@ -55,7 +55,7 @@ def call_here(folder: Path, here: SessionId, number: int = 1, *, owner: str = ""
 
 
 async def queued(store: Store) -> list[tuple[str, str]]:
-    items = await store.read(lambda tx: tx.outbox.undelivered())
+    items = await store.read(lambda tx: tx.outbox.find())
     return [(item.address.chat_id, read_content(item.payload).text) for item in items]
 
 
@@ -94,7 +94,7 @@ async def test_home_and_origin_are_places_too(store: Store, tool: SendMessage, h
 
 async def test_a_thread_is_a_place_of_its_own(store: Store, tool: SendMessage, here: SessionId, tmp_path: Path) -> None:
     await tool.run(SendMessageArguments("telegram:Family:77", "hi"), call_here(tmp_path, here))
-    (item,) = await store.read(lambda tx: tx.outbox.undelivered())
+    (item,) = await store.read(lambda tx: tx.outbox.find())
     assert item.address == Address("telegram", "-100", "thread", "77")
 
 

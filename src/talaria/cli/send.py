@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from talaria.cli.services import Services
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Database, Transaction
-from talaria.contracts.stores.outbox import OutboxItem
+from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem
 from talaria.core.errors import Refused
 from talaria.core.ids import new_id
 from talaria.sessions.channels import find_target
@@ -121,7 +121,7 @@ def _await_delivery(database: Database, receipt: Receipt, item: OutboxItem, seco
 
 
 def _looked_up(tx: Transaction, receipt: Receipt, item: OutboxItem) -> Receipt:
-    found = next((one for one in tx.outbox.undelivered(item.session_id) if one.id == item.id), None)
+    found = next((one for one in tx.outbox.find(OutboxFilter(session_id=item.session_id)) if one.id == item.id), None)
     state: State = "delivered" if found is None else "failed" if found.state == "failed" else "queued"
     return structs.replace(receipt, state=state, error=found.error if found else "", gateway=gateway_alive(tx))
 

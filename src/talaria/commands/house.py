@@ -1,8 +1,6 @@
 """What commands ask of the program as a whole; `app` hands them the real thing."""
 
-from asyncio import TaskGroup
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from datetime import tzinfo
 from pathlib import Path
 from typing import Protocol
@@ -12,15 +10,12 @@ from msgspec import Struct
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.models import Chosen, Listing
 from talaria.contracts.shell import Shell
-from talaria.contracts.store import Store
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import ToolsetState
 from talaria.goals.goal import Allowance
-from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.ending import Stop
-from talaria.sessions.prospect import Prospect
-from talaria.sessions.seat import Emit
+from talaria.sessions.seat import ChatOpener
 
 
 class ModelRack(Protocol):
@@ -100,16 +95,12 @@ class Identity(Struct, frozen=True, kw_only=True):
     log_file: Path
 
 
-class House(Protocol):
-    """The program, as far as commands and front doors need it; implements `ChatOpener`."""
+class House(ChatOpener, Protocol):
+    """The program, as far as commands and front doors need it."""
 
     @property
     def identity(self) -> Identity:
         """Which Talaria this is."""
-
-    @property
-    def store(self) -> Store:
-        """Where conversations are kept."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -156,9 +147,3 @@ class House(Protocol):
 
     async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
-
-    async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
-        """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
-
-    async def prospect(self, wish: ChatWish) -> Prospect:
-        """Return what the agent of this conversation would be, if it were opened now."""

@@ -132,17 +132,18 @@ class Platform(Protocol):
     async def show_typing(self, to: Address) -> None:
         """Show for some seconds that an answer is being written. Called only when ``abilities.typing``."""
 
-    async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Mark a message in place of the mark we put there before; empty takes it away.
-
-        Called only when ``abilities.reactions``.
-        """
-
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file into a folder under a safe name and return where it is."""
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
         """Make a thread for a conversation that moves here; ``None`` where that is not possible."""
+
+
+class MarkingPlatform(Platform, Protocol):
+    """A platform whose ``abilities.reactions`` say that messages can be marked."""
+
+    async def react(self, ref: MessageRef, emoji: str) -> None:
+        """Mark a message in place of the mark we put there before; empty takes it away."""
 
 
 class PlatformAccount(Struct, frozen=True, kw_only=True):

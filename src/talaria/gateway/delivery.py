@@ -109,9 +109,7 @@ class Delivery:
                 self.wake()
 
     def _undelivered(self, tx: Transaction) -> bool:
-        return any(
-            item.address.platform == self._platform.name and item.state != "failed" for item in tx.outbox.undelivered()
-        )
+        return any(item.address.platform == self._platform.name and item.state != "failed" for item in tx.outbox.find())
 
     async def _pause(self) -> None:
         """Wait until woken, or until something is due, or for the next look."""

@@ -1,6 +1,7 @@
 """What arrives from a network: allowed or not, then into the inbox of its conversation, once, and to its room."""
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -8,13 +9,15 @@ from msgspec import Struct, structs
 
 from talaria.commands.command import Author
 from talaria.commands.using import is_command
+from talaria.contracts.hooks import Hooks, NoHooks
 from talaria.contracts.platform import Content, Incoming
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
-from talaria.core.addresses import Route
+from talaria.core.addresses import Address, Route
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId, WorkerId
 from talaria.core.messages import Message, Text
+from talaria.gateway.beginnings import tell_of_beginning
 from talaria.gateway.doorman import Doorman, Guest
 from talaria.gateway.keepers import Letter, keeper_of, topic, write_letter
 from talaria.gateway.moving import move_chat
@@ -30,13 +33,15 @@ log = logging.getLogger(__name__)
 COMMAND = "command"
 _MOMENT = timedelta(seconds=5)
 _NOTHING = SessionId("")
+_KNOWN = 1000
+_STUCK = "My store does not answer at the moment, so that nothing else goes on."
 
 
 class Admission(Struct, frozen=True, kw_only=True):
     """What became of something that arrived: who said it, in which conversation, and who keeps the room of that.
 
     ``item`` is its number in the inbox, ``over`` the conversation that it made the last one of that place, with
-    ``notice`` as the words about that.
+    ``notice`` as the words about that. ``begun`` says that its conversation began with it.
     """
 
     guest: Guest
@@ -45,6 +50,7 @@ class Admission(Struct, frozen=True, kw_only=True):
     item: int = 0
     over: SessionId = _NOTHING
     notice: str = ""
+    begun: bool = False
 
 
 class Intake:
@@ -58,6 +64,7 @@ class Intake:
         rooms: Rooms,
         busy: Callable[[], str],
         end: Callable[[SessionId], object],
+        hooks: Hooks = NoHooks(),  # noqa: B008 (there is nothing in it that could change)
     ) -> None:
         self._store = store
         self._name = name
@@ -65,17 +72,43 @@ class Intake:
         self._rooms = rooms
         self._busy = busy
         self._end = end
+        self._hooks = hooks
+        self._guests: OrderedDict[tuple[Address, str], Guest] = OrderedDict()
 
     async def take(self, incoming: Incoming) -> str:
         """Take one thing in; when this returns it is kept. Returns what a stranger is to be told."""
         admission = await self._store.write(lambda tx: self._admitted(tx, incoming))
         if isinstance(admission, str):
             return admission
+        self._remember(incoming, admission.guest)
+        if admission.begun:
+            tell_of_beginning(self._hooks, incoming, admission.guest.key, admission.session_id, admission.over)
         if admission.keeper != self._rooms.worker:
             await self._store.hint(topic(admission.keeper))
         else:  # Opening a room takes a while; others are heard meanwhile.
             self._rooms.start(self._see_to(incoming, admission))
         return ""
+
+    def meanwhile(self, incoming: Incoming) -> str:
+        """Return what to answer to what cannot wait while the store does not answer: a stop, and how things are.
+
+        Only those are heard who were let in before; it is acted upon as usual when the store is back.
+        """
+        guest = self._guests.get((incoming.address, incoming.sender.id))
+        word = incoming.text.strip().lower()
+        if guest is None or word not in {"/stop", "/status"}:
+            return ""
+        room = self._rooms.find(guest.key)
+        running = room is not None and room.seat.busy
+        if word == "/stop" and room is not None and room.seat.chat.conversation.stop():
+            return f"Stopping. {_STUCK}"
+        return f"{'A turn is running here.' if running else 'Nothing is running here.'} {_STUCK}"
+
+    def _remember(self, incoming: Incoming, guest: Guest) -> None:
+        self._guests[incoming.address, incoming.sender.id] = guest
+        self._guests.move_to_end((incoming.address, incoming.sender.id))
+        while len(self._guests) > _KNOWN:
+            self._guests.popitem(last=False)
 
     async def open(self, letter: Letter) -> None:
         """Act on something that another worker has taken in."""
@@ -108,7 +141,7 @@ class Intake:
     def _kept(self, tx: Transaction, admission: Admission, incoming: Incoming) -> Admission:
         """Put it into the inbox of its conversation, which is begun if there is none; no item for what came before."""
         guest = admission.guest
-        session_id, over, notice = self._session(tx, guest, incoming)
+        begun, session_id, over, notice = self._session(tx, guest, incoming)
         message = Message(
             role="user",
             parts=_words(incoming),
@@ -135,6 +168,7 @@ class Intake:
             item=item.id if item else 0,
             over=over,
             notice=notice,
+            begun=begun,
         )
 
     def _kind(self, incoming: Incoming) -> str:
@@ -177,7 +211,7 @@ class Intake:
             room.show(admission.notice)
         if is_command(incoming.text):
             room.seat.wish = structs.replace(room.seat.wish, owner=guest.owner, audience=guest.audience)
-            author = Author(incoming.sender.name or incoming.sender.id, guest.is_owner)
+            author = Author(incoming.sender.name or incoming.sender.id, guest.is_owner, incoming.sender.id)
             room.start(room.use(incoming.text, author, guest.commands, by=incoming.sender.id))
             return
         if await self._is_answer(room, incoming, admission):
@@ -189,8 +223,8 @@ class Intake:
     async def _is_answer(self, room: Room, incoming: Incoming, admission: Admission) -> bool:
         """Tell whether this was the answer to a question, which then is no message any more."""
         by, owner = incoming.sender.id, admission.guest.is_owner
-        if not room.asking.fits(incoming.text, by, owner=owner):
-            return False
+        if incoming.vouched or not room.asking.fits(incoming.text, by, owner=owner):
+            return False  # what a program sends is news, not an answer
         taken = await self._store.write(lambda tx: _take_back(tx, admission))
         return taken and room.asking.write(incoming.text, by, owner=owner)
 
@@ -203,17 +237,17 @@ class Intake:
         except StoreError as failure:
             log.warning("%s: nobody was told: %s", self._name, failure)
 
-    def _session(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId, SessionId, str]:
-        """Return the conversation of a place, the one that is over with this, and what to say about that."""
-        bound, over, notice = self._bound(tx, guest, incoming)
+    def _session(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[bool, SessionId, SessionId, str]:
+        """Return whether one is begun, the conversation of a place, the one that is over, and what to say of that."""
+        begun, (bound, over, notice) = False, self._bound(tx, guest, incoming)
         if not bound:
             # Whoever else begins one here waits at this row until this is committed, and then finds it.
             lock = tx.leases.acquire(f"place:{guest.key}", _MOMENT)
             bound, over, notice = self._bound(tx, guest, incoming)
-            bound = bound or self._begin(tx, guest, incoming)
+            begun, bound = not bound, bound or self._begin(tx, guest, incoming)
             if lock is not None:
                 tx.leases.release(lock)
-        return bound, over, notice
+        return begun, bound, over, notice
 
     def _bound(self, tx: Transaction, guest: Guest, incoming: Incoming) -> tuple[SessionId, SessionId, str]:
         """Return the conversation of a place; none where another is to begin, and which is over then."""

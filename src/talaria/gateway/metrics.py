@@ -47,7 +47,7 @@ class Pulse:
 
 def count_waiting(tx: Transaction) -> Mapping[str, int]:
     """Return how many replies are still to go out, by network."""
-    return Counter(item.address.platform for item in tx.outbox.undelivered() if item.state != "failed")
+    return Counter(item.address.platform for item in tx.outbox.find() if item.state != "failed")
 
 
 def metrics(gateway: Gateway, pulse: Pulse, waiting: Mapping[str, int] | None) -> str:

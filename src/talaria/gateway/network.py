@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from talaria.contracts.platform import Content, Incoming, Platform
 from talaria.contracts.store import Store, Transaction
@@ -18,6 +19,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 _STEADY = 60.0
 _TELL_SECONDS = 30.0
 _STORE_PAUSE = 1.0
+_AT_ONCE, _PATIENCE = 0.5, 5.0
+_HELD_UP = "My store does not answer. What you wrote waits, and is answered when it does."
 
 log = logging.getLogger(__name__)
 
@@ -25,20 +28,23 @@ log = logging.getLogger(__name__)
 class Network:
     """Keeps one platform connected. ``take`` keeps what arrives and returns what a stranger is to be told.
 
-    ``connected`` is called each time that it is there again.
+    ``connected`` is called each time that it is there again. ``meanwhile`` returns what to answer at once to something
+    for which the store takes its time.
     """
 
     def __init__(
         self,
         platform: Platform,
         store: Store,
-        take: Callable[[Incoming], Awaitable[str]],
+        take: Callable[[Incoming], Coroutine[Any, Any, str]],
         *,
         lease: timedelta,
         connected: Callable[[], None] = lambda: None,
+        meanwhile: Callable[[Incoming], str] = lambda _: "",
     ) -> None:
         self.platform = platform
         self._connected = connected
+        self._meanwhile = meanwhile
         self._store = store
         self._take = take
         self._lease = lease
@@ -130,7 +136,7 @@ class Network:
         """Take something in, however long the store needs to be there: the network is told no sooner."""
         while True:
             try:
-                words = await self._take(incoming)
+                words = await accompanied(self._take(incoming), self._console(incoming))
             except StoreError as error:
                 self._error = str(error)
                 log.warning("%s: a message waits for the store: %s", self.platform.name, error)
@@ -143,6 +149,17 @@ class Network:
             if words:
                 await self._tell(incoming, words)
             return
+
+    async def _console(self, incoming: Incoming) -> None:
+        """Answer what cannot wait for the store; tell anybody else after a while that they have to."""
+        await asyncio.sleep(_AT_ONCE)
+        words = self._meanwhile(incoming)
+        if not words and incoming.addressed:
+            await asyncio.sleep(_PATIENCE)
+            words = _HELD_UP
+        log.warning("%s: the store does not answer; a message waits", self.platform.name)
+        if words:
+            await self._tell(incoming, words)
 
     async def _tell(self, incoming: Incoming, words: str) -> None:
         """Answer somebody who is in no conversation."""

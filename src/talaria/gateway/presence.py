@@ -78,8 +78,9 @@ class Presence:
 
     def _say(self, tx: Transaction) -> Lease | None:
         status = self._describe()
-        undelivered = sum(item.state != "failed" for item in tx.outbox.undelivered())
-        write_worker(tx, structs.replace(status, waiting=tx.inbox.waiting(), undelivered=undelivered))
+        undelivered = sum(item.state != "failed" for item in tx.outbox.find())
+        waiting = sum(item.state == "waiting" for item in tx.inbox.unsettled())
+        write_worker(tx, structs.replace(status, waiting=waiting, undelivered=undelivered))
         try:
             return tx.leases.renew(self._held, self._lease) if self._held else self._acquire(tx)
         except LeaseLost:

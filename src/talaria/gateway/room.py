@@ -15,6 +15,7 @@ from talaria.commands.using import use_command
 from talaria.contracts.follower import Ending
 from talaria.contracts.platform import Abilities, Content
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.core.addresses import Address, Route
 from talaria.core.events import (
     ApprovalAsked,
@@ -219,9 +220,10 @@ class Room:
     async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
         """Take a mark that somebody put on a message: it may answer what is asked there."""
         keys = self.asking.waiting
-        items = await self.seat.store.read(lambda tx: [tx.outbox.find(key) for key in keys])
-        for item in items:
-            if item is not None and item.reference == message_id:
+        wanted = [OutboxFilter(key=key, sent=True) for key in keys]
+        found = await self.seat.store.read(lambda tx: [item for one in wanted for item in tx.outbox.find(one)])
+        for item in found:
+            if item.reference == message_id:
                 self.asking.mark(item.key, emoji, by, owner=owner)
 
     def _began(self, began: TurnBegan) -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from talaria.commands.command import Display
 from talaria.contracts.platform import Content, MessageRef, Platform
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.core.addresses import Route
 from talaria.core.errors import PlatformError, SlowDown, StoreError, Unreachable
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
@@ -227,7 +228,7 @@ class Preview:
             return False
         earlier = [
             item
-            for item in tx.outbox.undelivered(self._session_id)
+            for item in tx.outbox.find(OutboxFilter(session_id=self._session_id))
             if item.state != "failed" and item.address == self._route.address
         ]
         if earlier:

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
 import pytest
 from msgspec import Struct
 
-from talaria.contracts.platform import Abilities, Button, Content, Incoming, MessageRef, Platform
+from talaria.contracts.platform import Abilities, Button, Content, Incoming, MarkingPlatform, MessageRef, Platform
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File
@@ -268,20 +268,20 @@ class MarksSuite:
         ref = await _theirs(far_side)
         marks = []
         for emoji in ("👀", "👍", "👍", "", ""):
-            await far_side.platform.react(ref, emoji)
+            await _marking(far_side).react(ref, emoji)
             marks.append(await far_side.marks(ref.address, ref.message_id))
         assert marks == [["👀"], ["👍"], ["👍"], [], []]
 
     @pytest.mark.parametrize("emoji", ["✅", "❌", "🚀", "❤️", "👩‍👩‍👧"])
     async def test_every_emoji_gives_one_mark(self, far_side: FarSide, emoji: str) -> None:
         ref = await _theirs(far_side)
-        await far_side.platform.react(ref, emoji)
+        await _marking(far_side).react(ref, emoji)
         assert len(await far_side.marks(ref.address, ref.message_id)) == 1
 
     async def test_a_mark_on_a_message_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
         ref = await _theirs(far_side)
         with pytest.raises(Rejected):
-            await far_side.platform.react(MessageRef(ref.address, "987654321"), "👍")
+            await _marking(far_side).react(MessageRef(ref.address, "987654321"), "👍")
 
     async def test_a_mark_of_a_person_is_told_and_says_nothing_else(self, far_side: FarSide) -> None:
         if not far_side.platform.abilities.reactions:
@@ -448,3 +448,7 @@ async def _upset(far_side: FarSide, trouble: Trouble) -> None:
 
 def _place(address: Address) -> tuple[str, str, str]:
     return address.chat_id, address.chat_type, address.thread_id
+
+
+def _marking(far_side: FarSide) -> MarkingPlatform:
+    return cast("MarkingPlatform", far_side.platform)

@@ -63,8 +63,5 @@ class Inbox(Protocol):
     def put_back(self, turn_id: TurnId) -> int:
         """Make what a dead turn had taken wait again, and return how much that was."""
 
-    def waiting(self) -> int:
-        """Return how much waits in all conversations together."""
-
-    def unsettled(self, session_id: SessionId) -> list[InboxItem]:
-        """Return what waits and what is being worked on, in order."""
+    def unsettled(self, session_id: SessionId | None = None) -> list[InboxItem]:
+        """Return what waits and what is being worked on in a conversation, or in all of them, in order."""

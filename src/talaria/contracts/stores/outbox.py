@@ -38,6 +38,17 @@ class OutboxItem(Struct, frozen=True, kw_only=True):
     reference: str | None = None
 
 
+class OutboxFilter(Struct, frozen=True, kw_only=True):
+    """Which items: of a conversation, or the one of a key; ``sent`` lets those be found too that are out."""
+
+    session_id: SessionId | None = None
+    key: str = ""
+    sent: bool = False
+
+
+UNDELIVERED = OutboxFilter()
+
+
 class Outbox(Protocol):
     """One line for each address: an item goes out when those before it have."""
 
@@ -60,8 +71,5 @@ class Outbox(Protocol):
     def fail(self, item_id: int, error: str) -> bool:
         """Give the item up; it stays on record. ``False`` if another worker has taken it over."""
 
-    def find(self, key: str) -> OutboxItem | None:
-        """Return the item of a key, sent or not."""
-
-    def undelivered(self, session_id: SessionId | None = None) -> list[OutboxItem]:
-        """Return what is not sent yet, failed ones included, oldest first."""
+    def find(self, wanted: OutboxFilter = UNDELIVERED) -> list[OutboxItem]:
+        """Return what fits, oldest first: without a filter what is not sent yet, failed ones included."""

@@ -66,16 +66,10 @@ class InboxTable:
             "UPDATE inbox SET state = 'waiting', turn_id = NULL WHERE turn_id = ? AND state = 'taken'", (turn_id,)
         )
 
-    def waiting(self) -> int:
-        """Return how much waits in all conversations together."""
-        row = self._sql.row("SELECT count(*) FROM inbox WHERE state = 'waiting'")
-        return row[0] if row else 0
-
-    def unsettled(self, session_id: SessionId) -> list[InboxItem]:
-        """Return what waits and what is being worked on, in order."""
-        return _in_order(
-            self._sql.rows(f"SELECT {_COLUMNS} FROM inbox WHERE session_id = ? AND state <> 'done'", (session_id,))
-        )
+    def unsettled(self, session_id: SessionId | None = None) -> list[InboxItem]:
+        """Return what waits and what is being worked on in a conversation, or in all of them, in order."""
+        where, values = (" AND session_id = ?", (session_id,)) if session_id else ("", ())
+        return _in_order(self._sql.rows(f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done'{where}", values))
 
     def _unowned(self) -> list[SessionId]:
         rows = self._sql.rows(

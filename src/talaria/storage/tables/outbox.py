@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from talaria.contracts.stores.outbox import OutboxItem, Outgoing
+from talaria.contracts.stores.outbox import UNDELIVERED, OutboxFilter, OutboxItem, Outgoing
 from talaria.core.addresses import Address
-from talaria.core.ids import SessionId, WorkerId, is_gone
+from talaria.core.ids import WorkerId, is_gone
 from talaria.storage.sql import Row, Sql, Value, from_stamp, to_span, to_stamp
 
 _encode = msgspec.json.Encoder().encode
@@ -71,15 +71,15 @@ class OutboxTable:
         """Give the item up; it stays on record. ``False`` if another worker has taken it over."""
         return self._settle(item_id, "state = 'failed', error = ?, settled_at = ?", (error, self._sql.now))
 
-    def find(self, key: str) -> OutboxItem | None:
-        """Return the item of a key, sent or not."""
-        row = self._sql.row(f"SELECT {_COLUMNS} FROM outbox WHERE key = ?", (key,))
-        return _item(row) if row else None
-
-    def undelivered(self, session_id: SessionId | None = None) -> list[OutboxItem]:
-        """Return what is not sent yet, failed ones included, oldest first."""
-        where, values = ("AND session_id = ?", (session_id,)) if session_id else ("", ())
-        rows = self._sql.rows(f"SELECT {_COLUMNS} FROM outbox WHERE state <> 'sent' {where} ORDER BY id", values)
+    def find(self, wanted: OutboxFilter = UNDELIVERED) -> list[OutboxItem]:
+        """Return what fits, oldest first."""
+        values: dict[str, Value] = {}
+        if wanted.session_id:
+            values["session_id = ?"] = wanted.session_id
+        if wanted.key:
+            values["key = ?"] = wanted.key
+        conditions = " AND ".join([*values, *(() if wanted.sent else ("state <> 'sent'",))])
+        rows = self._sql.rows(f"SELECT {_COLUMNS} FROM outbox WHERE {conditions} ORDER BY id", tuple(values.values()))
         return [_item(row) for row in rows]
 
     def _gone_senders(self, platform: str) -> list[WorkerId]:
