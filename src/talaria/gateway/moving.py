@@ -1,5 +1,6 @@
 """A chat that gets another id takes its conversations along."""
 
+import logging
 from typing import get_args
 
 from msgspec import structs
@@ -12,6 +13,8 @@ from talaria.core.addresses import ChatType
 from talaria.sessions.channels import forget_channel, note_channel
 from talaria.sessions.homes import read_home, write_home
 from talaria.sessions.session_keys import belonging, build_key_stem
+
+log = logging.getLogger(__name__)
 
 
 def move_chat(tx: Transaction, moved: Incoming) -> int:
@@ -32,6 +35,13 @@ def move_chat(tx: Transaction, moved: Incoming) -> int:
                 _bind(tx, now + rest, binding, moved)
                 count += 1
     _rename(tx, moved)
+    log.warning(
+        "%s: the chat %s (%s) has the id %s now; settings that name it by its id need that one",
+        moved.address.platform,
+        moved.formerly,
+        moved.chat_name,
+        moved.address.chat_id,
+    )
     return count
 
 

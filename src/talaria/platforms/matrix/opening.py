@@ -27,7 +27,7 @@ def open_platform(account: PlatformAccount) -> Platform:
     given["allowed"] = [one.strip() for one in account.options.get("allowed", "").split(",") if one.strip()]
     given |= {"token": token or "", "password": password or ""}
     if not token and not account.options.get("user"):
-        raise Refused(f"With a password Matrix also needs to know whose: set platforms.{account.name}.options.user.")
+        raise Refused(f"With a password Matrix needs to know whose it is: `user` in platforms.{account.name}.options.")
     try:
         settings = msgspec.convert(given, MatrixSettings, strict=False)
     except msgspec.ValidationError as error:
