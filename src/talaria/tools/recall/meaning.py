@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -13,12 +14,11 @@ _BEGINNING = 500  # characters of each text that are looked at; 400 texts take a
 _BATCH = 16
 
 
-class Meaning:
-    """Compares texts; the weights are loaded at the first comparison and kept."""
+_loading = Lock()
 
-    def __init__(self) -> None:
-        self._model: Any = None
-        self._loading = Lock()
+
+class Meaning:
+    """Compares texts; the weights are loaded at the first comparison, once for all conversations of a process."""
 
     @staticmethod
     def is_installed() -> bool:
@@ -30,15 +30,16 @@ class Meaning:
         return await asyncio.to_thread(self._nearness, query, [text[:_BEGINNING] for text in texts])
 
     def _nearness(self, query: str, texts: list[str]) -> list[float]:
-        with self._loading:
-            self._model = self._model or _load()
+        with _loading:
+            model = _load()
         # Batches are padded to their longest text, so texts of one length go together.
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-        vectors = self._model.embed([query, *(texts[place] or "-" for place in order)], norm=True, batch_size=_BATCH)
+        vectors = model.embed([query, *(texts[place] or "-" for place in order)], norm=True, batch_size=_BATCH)
         near = dict(zip(order, (vectors[1:] @ vectors[0]).tolist(), strict=True))
         return [near[place] for place in range(len(texts))]
 
 
+@cache
 def _load() -> Any:
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
