@@ -1,7 +1,7 @@
 """Put a gateway together: networks, rooms and deliveries over one house."""
 
+import asyncio
 import logging
-from asyncio import TaskGroup
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,9 @@ from pathlib import Path
 
 from msgspec import structs
 
+from talaria.app.gateway_start import do_boot, tell_hooks
 from talaria.app.house import House
+from talaria.app.media import open_media
 from talaria.app.platforms import enabled_platforms, open_platform
 from talaria.commands.custom import load_custom
 from talaria.commands.registry import REGISTRY
@@ -19,18 +21,17 @@ from talaria.core.addresses import Address, audience_of
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.access import Access
+from talaria.gateway.coming_back import Restarting, say_that_it_is_back
 from talaria.gateway.delivery import Delivery
 from talaria.gateway.doorman import Doorman, place_owner
 from talaria.gateway.gateway import Gateway, Line
 from talaria.gateway.health import Health
 from talaria.gateway.intake import Intake
 from talaria.gateway.network import Network
-from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.room import Door, Room
 from talaria.gateway.rooms import Rooms
 from talaria.gateway.shelter import Shelter
 from talaria.gateway.streaming import Stage
-from talaria.gateway.unpacking import FetchLimits, Unpacker
 from talaria.gateway.welcome import may_speak
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.company import first_error
@@ -38,6 +39,10 @@ from talaria.sessions.ending import Stop, begun, ended, marked, take_note, write
 from talaria.sessions.presence import NetworkStatus
 from talaria.sessions.prospect import Prospect
 from talaria.settings.chats import ChatNetwork
+from talaria.settings.errors import SettingsInvalid
+from talaria.settings.watch import SettingsWatch
+
+_LOOK_AT_SETTINGS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +59,8 @@ _NONE = (
 async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
     """Serve every network that is set up until ``stop``; raises `Refused` where that cannot begin."""
     async with Shelter() as jobs, AsyncExitStack() as stack:
-        builder = _Builder(house, jobs, stack)
+        patience = house.settings.gateway.drain_seconds
+        builder = _Builder(house, jobs, stack, Restarting(house.store, stop, patience))
         lines = [builder.line(platform) for platform in builder.platforms()]
         rooms = builder.rooms
         gateway = Gateway(
@@ -64,14 +70,37 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
             rooms,
             missing=builder.missing,
             lease=timedelta(seconds=house.settings.gateway.lease_seconds),
-            patience=timedelta(seconds=house.settings.gateway.drain_seconds),
+            patience=timedelta(seconds=patience),
         )
-        await gateway.presence.claim(beside=beside)
+        first = await gateway.presence.claim(beside=beside)
         stack.push_async_callback(rooms.close)
         health = Health(gateway, house.store, jobs, house.mask)
         await stack.enter_async_context(health.served(house.settings.gateway.port))
         with _last_words(house, gateway, stop):
+            await house.store.write(lambda tx: say_that_it_is_back(tx, house.identity.version))
+            stack.callback(jobs.create_task(_follow_settings(house, gateway)).cancel)
+            tell_hooks(house, rooms.worker, lines)
+            if first:
+                stack.callback(jobs.create_task(do_boot(house, builder.folder, lines, jobs)).cancel)
             await gateway.serve(stop)
+
+
+async def _follow_settings(house: House, gateway: Gateway) -> None:
+    """Take over what is changed in the settings while the gateway runs, as far as that can be; tell the rest."""
+    try:
+        watch = SettingsWatch(house.profile, house.environment)
+    except SettingsInvalid as error:
+        log.warning("changes of the settings are not followed: %s", error)
+        return
+    while True:
+        await asyncio.sleep(_LOOK_AT_SETTINGS)
+        change = watch.poll()
+        if change is None:
+            continue
+        house.settings_rack.current = change.settings
+        for key in (*change.live, *change.restart):
+            log.info("settings: %s", key.sentence)
+        gateway.trouble = "; ".join([*map(str, change.faults), *(key.sentence for key in change.restart)])
 
 
 @contextmanager
@@ -107,14 +136,15 @@ def _last_words(house: House, gateway: Gateway, stop: Stop) -> Iterator[None]:
 class _Builder:
     """Makes the parts of one gateway, all of them over the same house."""
 
-    def __init__(self, house: House, jobs: TaskGroup, closing: AsyncExitStack) -> None:
+    def __init__(self, house: House, jobs: asyncio.TaskGroup, closing: AsyncExitStack, service: Restarting) -> None:
         self._house = house
+        self._service = service
         self._jobs = jobs
         self._closing = closing
         self.missing: list[NetworkStatus] = []
         self._doors: dict[str, Door] = {}
         self._platforms: dict[str, Platform] = {}
-        self._unpacker = Unpacker(self._platforms, house.profile.media_folder, self._fetch_limits, house.mask)
+        self._media = open_media(house, self._platforms, lambda name: self._doors[name].wake_delivery(), closing)
         self._custom = load_custom(house.command_folders)[0]
         settings = house.settings.gateway
         self.rooms = Rooms(
@@ -128,8 +158,8 @@ class _Builder:
         )
         # Not in the profile's own folder: what is there the agent may not touch without asking.
         own = house.profile.folder.parent.parent / "workspaces" / house.profile.name
-        self._folder = Path(settings.folder).expanduser() if settings.folder else own
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder = Path(settings.folder).expanduser() if settings.folder else own
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     def platforms(self) -> Sequence[Platform]:
         """Open every network that is set up; one that cannot be opened is no reason to leave out the others."""
@@ -156,6 +186,8 @@ class _Builder:
             wake_delivery=delivery.wake,
             stage=stage,
             is_owner=lambda user_id: Access(house.settings).is_owner(platform.name, user_id),
+            manner=lambda: house.settings.platforms.get(platform.name, ChatNetwork()),
+            service=self._service,
         )
         commands = usable((*REGISTRY, *self._custom), terminal=False)
         self._platforms[platform.name] = platform
@@ -166,13 +198,18 @@ class _Builder:
             self.rooms,
             lambda: house.settings.gateway.busy,
             house.end_workplace,
+            house.hooks,
         )
         lease = timedelta(seconds=house.settings.gateway.lease_seconds)
-        return Line(Network(platform, house.store, intake.take, lease=lease), delivery, intake)
-
-    def _fetch_limits(self) -> FetchLimits:
-        settings = self._house.settings.media
-        return FetchLimits(settings.fetch_seconds, round(settings.file_megabytes * 1_000_000))
+        network = Network(
+            platform,
+            house.store,
+            intake.take,
+            lease=lease,
+            connected=delivery.resume,
+            meanwhile=intake.meanwhile,
+        )
+        return Line(network, delivery, intake)
 
     def _account(self, name: str) -> PlatformAccount:
         network = self._house.settings.platforms.get(name)
@@ -195,11 +232,12 @@ class _Builder:
     def _wish(self, platform: str) -> ChatWish:
         return ChatWish(
             source=platform,
-            folder=self._folder,
+            folder=self.folder,
             surface=_SURFACE.format(platform=platform),
             lasting=True,
-            followers=(ReplyFollower(self._doors[platform].wake_delivery),),
-            unpack=self._unpacker.unpack,
+            followers=(self._media.spoken,),
+            unpack=self._media.unpacker.unpack,
+            file_limit=self._doors[platform].abilities.file_limit,
         )
 
     async def _prospect(self, address: Address, session_id: SessionId) -> Prospect:
