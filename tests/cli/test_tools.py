@@ -59,7 +59,8 @@ def test_a_toolset_goes_off_and_on_again_and_comments_stay(program: Program) -> 
     off = program.run("tools", "disable", "web", "code")
     assert (off.code, off.out) == (0, "Off now: web_fetch, web_search, execute_code.\n")
     assert str(config(program)) in off.err
-    assert table(program)["tools"] == {"toolsets": ["terminal", "files", "memory", "skills", "planning", "vision", "send"]}
+    left = ["terminal", "files", "memory", "skills", "planning", "vision", "send"]
+    assert table(program)["tools"] == {"toolsets": left}
     assert program.run("tools", "enable", "code", "web").out == "On now: execute_code, web_fetch, web_search.\n"
     assert all(states(program).values())
     assert table(program)["tools"] == {}
