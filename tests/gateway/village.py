@@ -1,0 +1,128 @@
+"""Twenty people in private chats and three groups, what each of them plants there, and who may come to know of it."""
+
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from talaria.core.addresses import Address
+from talaria.testing.model_server import Ask, Received, Say
+
+PEOPLE = tuple(f"p{number:02}" for number in range(20))
+OWNER = PEOPLE[0]
+TOPIC = "otter"  # stands in everything that is planted, so that a search finds it
+
+_SECRET = re.compile(r"sec[0-9a-f]{12}")
+_ORDERS = re.compile(r" do (\[.*\]) now")
+_WHERE = re.compile(r"\[(\w+)@(\w+)\]")
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place; ``apart`` is a group in which each has a conversation of their own, ``shared`` one with a single one."""
+
+    name: str
+    kind: Literal["private", "apart", "shared"]
+    address: Address
+    people: tuple[str, ...]
+
+    @property
+    def chat(self) -> str:
+        return f"{self.address.platform}/{self.address.chat_id}"
+
+
+SPOTS = (
+    *(Spot(f"home{one}", "private", Address("loopback", f"dm-{one}"), (one,)) for one in PEOPLE),
+    Spot("garden", "apart", Address("loopback", "garden", "group"), PEOPLE),
+    Spot("left", "shared", Address("loopback", "forum", "thread", thread_id="t1"), PEOPLE[:10]),
+    Spot("right", "shared", Address("loopback", "forum", "thread", thread_id="t2"), PEOPLE[10:]),
+    Spot("club", "shared", Address("village", "club", "group"), PEOPLE),
+)
+BY_NAME = {spot.name: spot for spot in SPOTS}
+
+
+@dataclass(frozen=True)
+class Plant:
+    """Something secret: who told it where, and how."""
+
+    person: str
+    spot: Spot
+    kind: Literal["said", "noted", "about", "title", "file"]
+    word: str
+
+    @property
+    def is_of_group(self) -> bool:
+        """Whether it is something that the agent noted for everybody in a group."""
+        return self.kind == "noted" and self.spot.kind == "apart"
+
+    def may_be_known_to(self, person: str, spot: Spot) -> bool:
+        """Tell whether it may come up where somebody speaks; what a group notes is for all of it, wherever they are."""
+        own = self.spot.kind != "shared" and (self.person == person or self.is_of_group)
+        match spot.kind:
+            case "private":
+                return own
+            case "apart":
+                return own and self.spot.chat == spot.chat
+            case "shared":
+                return self.spot.chat == spot.chat
+
+
+class Garden:
+    """Everything that was planted."""
+
+    def __init__(self) -> None:
+        self.plants: dict[str, Plant] = {}
+
+    def plant(self, person: str, spot: Spot, kind: Literal["said", "noted", "about", "title", "file"]) -> str:
+        """Return a new secret."""
+        word = f"sec{secrets.token_hex(6)}"
+        self.plants[word] = Plant(person, spot, kind, word)
+        return word
+
+    def of(self, person: str, spot: Spot) -> dict[str, str]:
+        """Return what somebody planted in a place, by how."""
+        return {one.kind: one.word for one in self.plants.values() if (one.person, one.spot) == (person, spot)}
+
+    def foreign(self, text: str, person: str, spot: Spot) -> list[Plant]:
+        """Return what stands in a text that must not be known there."""
+        found = [self.plants[word] for word in words_in(text) if word in self.plants]
+        return [one for one in found if not one.may_be_known_to(person, spot)]
+
+    def foreign_to_all(self, text: str, spots: Iterable[Spot]) -> list[Plant]:
+        """Return what stands in a text that none of those who read it there may know."""
+        readers = [(person, spot) for spot in spots for person in spot.people]
+        found = [self.plants[word] for word in words_in(text) if word in self.plants]
+        return [one for one in found if not any(one.may_be_known_to(*reader) for reader in readers)]
+
+
+def words_in(text: str) -> list[str]:
+    """Return the secrets in a text."""
+    return sorted(set(_SECRET.findall(text)))
+
+
+def order(person: str, spot: Spot, nonce: str, *calls: Ask, words: str = "") -> str:
+    """Return a message that makes the model call these tools and tell what it knows then."""
+    listed = [(call.name, call.arguments) for call in calls]
+    return f"[{person}@{spot.name}] {words} nonce {nonce} do {msgspec.json.encode(listed).decode()} now"
+
+
+def whence(received: Received) -> tuple[str, Spot] | None:
+    """Return whose words a request answers, and where they were said."""
+    found = _WHERE.search(received.question)  # the first one: a request for a title quotes all that came behind it
+    return (found[1], BY_NAME[found[2]]) if found else None
+
+
+def obey(received: Received) -> Say:
+    """Do what the last message asks for, then tell every secret that has come to light."""
+    request = received.json
+    last = request["messages"][-1]["role"]
+    listed = _ORDERS.findall(received.question)
+    if last == "user" and "tools" in request and listed:
+        asked: list[tuple[str, Any]] = msgspec.json.decode(listed[-1])
+        if asked:
+            return Say(calls=[Ask(name, arguments) for name, arguments in asked], chunks=1)
+    nonce = re.findall(r"nonce (\w+)", received.question)
+    return Say(f"done {nonce[-1] if nonce else ''}: {' '.join(words_in(received.body.decode()))}", chunks=1)
