@@ -428,8 +428,10 @@ def test_search_finds_what_no_program_had_time_to_index(program: Program) -> Non
 
 def test_what_a_deleted_session_has_left_in_files_goes_with_it(program: Program) -> None:
     session = converse(program, NewSession(source="cli"), said("hello"))
-    outputs = program.home / "profiles" / "default" / "outputs" / session.id
-    outputs.mkdir(parents=True)
-    (outputs / "1.txt").write_text("long")
+    outputs, media = (program.home / "profiles" / "default" / name / session.id for name in ("outputs", "media"))
+    for folder in (outputs, media):
+        folder.mkdir(parents=True)
+        (folder / "1.txt").write_text("long")
     program.run("sessions", "delete", session.id, "--yes")
     assert not outputs.exists()
+    assert not media.exists()

@@ -1,16 +1,21 @@
 """Files of messages are fetched ahead of their turns: bounded, stoppable, and in nobody else's way."""
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from tests.gateway.small_gateway import SmallGateway, served
 
+from talaria.app.media import open_media
 from talaria.contracts.platform import Abilities, Attachment
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, Route
 from talaria.core.errors import PlatformError
+from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Text
+from talaria.sessions.admitted import Admitted, Packed
 from talaria.sessions.session_keys import build_session_key
 from talaria.settings.profiles import Profiles
+from talaria.testing.clock import NOON
 from talaria.testing.loopback_platform import Fault, LoopbackNetwork, LoopbackPlatform, LoopbackSettings
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.telegram_server import picture
@@ -127,6 +132,20 @@ async def test_a_message_that_interrupts_lets_the_files_come_first(tmp_path: Pat
             first = await asked(gateway, "ann")
     assert [type(part) for part in first.parts] == [Text, File]
     assert [call.question.splitlines()[-1] for call in server.received][-1] == "what is it?"
+
+
+async def test_more_files_than_anybody_looks_at_are_only_counted(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
+        network.say_with_file("ann", NOTES, b"buy milk")
+        await network.posted(1)
+        files = tuple(Attachment("f1", "document", f"{number}.txt") for number in range(23))
+        said = Admitted(role="user", parts=(), at=NOON, route=Route(Address("loopback", "ann")), attachments=files)
+        async with AsyncExitStack() as stack:
+            desk = open_media(gateway.house, {"loopback": network.platform()}, lambda _: None, stack)
+            message = await desk.unpacker.unpack(Packed(SessionId("s"), 1, said))
+    *fetched, note = message.parts
+    assert [part.name for part in fetched if isinstance(part, File)] == [f"{number}.txt" for number in range(20)]
+    assert note == Text("(There were 3 more files, which were not fetched.)")
 
 
 class Careless(LoopbackPlatform):

@@ -110,6 +110,7 @@ class ProcessServices:
         """Remove the files that a deleted session has left behind."""
         outputs = load("talaria.tools.output").FullOutputs(self.profile.outputs_folder)
         outputs.forget(session_id)
+        load("shutil").rmtree(self.profile.media_folder / session_id, ignore_errors=True)
 
     def load_house(self) -> "Callable[[AsyncExitStack], House]":
         """What opens all that conversations share, and closes it with a stack; loading may be left to a thread."""

@@ -18,6 +18,7 @@ from talaria.gateway.stickers import Stickers
 from talaria.sessions.admitted import Packed, named, unpacked, without_files
 
 _AT_ONCE = 4
+_MOST = 20
 _PICTURE_LIMIT = 5_000_000  # bytes; what the usual providers take
 _UNKNOWN = "application/octet-stream"
 
@@ -66,9 +67,11 @@ class Unpacker:
             async with gate:
                 return await self._parts(platform, attachment, place / f"{packed.item}-{number}")
 
+        wanted, rest = message.attachments[:_MOST], message.attachments[_MOST:]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(*numbered)) for numbered in enumerate(message.attachments, start=1)]
-        return unpacked(message, *(part for task in tasks for part in task.result()))
+            tasks = [group.create_task(one(*numbered)) for numbered in enumerate(wanted, start=1)]
+        notes = [Text(f"(There were {len(rest)} more files, which were not fetched.)")] if rest else []
+        return unpacked(message, *(part for task in tasks for part in task.result()), *notes)
 
     async def _parts(self, platform: Platform, attachment: Attachment, folder: Path) -> tuple[Part, ...]:
         """Return what a file is, or a sentence about why it is not there."""
