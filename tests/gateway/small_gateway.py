@@ -83,13 +83,13 @@ async def served(
         )
         media = open_media(house, {platform.name: platform}, lambda _: delivery.wake(), stack)
         maker = _Maker(door, home, jobs, follower, media)
-        rooms = Rooms(house.store, worker, maker, maker.prospect, jobs)
+        rooms = Rooms(house.store, worker, maker, maker.prospect, jobs, cap=house.settings.gateway.rooms)
         stack.push_async_callback(rooms.close)
-        doorman = Doorman(house.settings, platform.name, usable(REGISTRY, terminal=False), None)
+        commands = usable(REGISTRY, terminal=False)
         intake = Intake(
             house.store,
             platform.name,
-            lambda: doorman,
+            lambda: Doorman(house.settings, platform.name, commands, None),
             rooms,
             lambda: house.settings.gateway.busy,
             house.end_workplace,
@@ -131,6 +131,7 @@ class _Maker:
             source=platform,
             folder=self._folder,
             titled=False,
+            lasting=True,
             followers=followers,
             unpack=self._unpack,
             file_limit=self._door.abilities.file_limit,

@@ -25,7 +25,9 @@ async def test_a_conversation_that_cannot_be_opened_keeps_no_other_chat_waiting(
             network.say("bob", "hello", sender="bob")
             await network.until(lambda: network.shown("bob") == ["re: hello"], seconds=0.9)
             assert network.receivers == 1
-    assert network.shown("ann") == ["re: first"]
+            await network.posted(3)
+    first, told = network.shown("ann")
+    assert (first, told.partition(":")[0]) == ("re: first", "What you wrote waits")
 
 
 async def test_a_button_that_nobody_waits_for_is_no_message(tmp_path: Path) -> None:

@@ -230,7 +230,8 @@ class Intake:
 
     async def _tell(self, incoming: Incoming, admission: Admission, error: TalariaError) -> None:
         """Tell a person, once, why they get no answer."""
-        content = Content(text=error.public, reply_to=incoming.message_id)
+        reason = str(error) if admission.guest.is_owner else error.public
+        content = Content(text=f"What you wrote waits: {reason}", reply_to=incoming.message_id)
         address, key = incoming.address, f"trouble:{admission.session_id}:{admission.item}"
         try:
             await self._store.write(lambda tx: queue_notice(tx, admission.session_id, address, content, key))

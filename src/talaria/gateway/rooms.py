@@ -19,7 +19,7 @@ from talaria.sessions.agent_cache import CAP, IDLE, AgentCache
 from talaria.sessions.lane import waiting_sessions
 from talaria.sessions.prospect import Prospect
 
-_LOOK_AGAIN = 1.0
+_LOOK_AGAIN, _LONGEST_PAUSE = 1.0, 60.0
 _OPENING_AT_ONCE = 32
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class Rooms:
         self._jobs = jobs
         self._cache: AgentCache[Room] = AgentCache(jobs, cap=cap, idle=idle)
         self._doorway = asyncio.Semaphore(_OPENING_AT_ONCE)
+        self._failed: dict[SessionId, tuple[int, float]] = {}
         self._closed = False
 
     def __len__(self) -> int:
@@ -111,7 +112,9 @@ class Rooms:
 
     async def take_up(self) -> int:
         """Go on with the conversations that wait for somebody, and return how many those are."""
-        found = await self._store.write(self._places_that_wait)
+        now = asyncio.get_running_loop().time()
+        waiting = await self._store.write(self._places_that_wait)
+        found = [place for place in waiting if self._failed.get(place[0], (0, 0.0))[1] <= now]
         for session_id, key, address in found:
             self.start(self.wake(session_id, key, address))
         return len(found)
@@ -121,8 +124,12 @@ class Rooms:
         try:
             async with self.using(key, address, session_id) as room:
                 room.seat.chat.conversation.wake()
+            self._failed.pop(session_id, None)
         except TalariaError as error:
-            log.warning("session %s: what waits was not taken up: %s", session_id, error)
+            count = self._failed.get(session_id, (0, 0.0))[0] + 1
+            pause = min(2.0**count, _LONGEST_PAUSE)
+            self._failed[session_id] = count, asyncio.get_running_loop().time() + pause
+            log.warning("session %s: what waits is taken up in %.0f s: %s", session_id, pause, error)
 
     async def give_up_lost(self) -> int:
         """Let go of the rooms that others have taken over meanwhile, and return how many those were."""
