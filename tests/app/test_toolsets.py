@@ -8,10 +8,11 @@ import pytest
 from msgspec import structs
 
 from talaria.agent.toolbox import Toolbox
-from talaria.app.toolsets import TOOLSETS, Workbench, list_toolsets, make_tools
+from talaria.app.toolsets import TOOLSETS, Workbench, for_guests, list_toolsets, make_tools
 from talaria.contracts.models import ModelInfo
 from talaria.core.ids import SessionId
 from talaria.settings import model
+from talaria.settings.chats import Access
 from talaria.settings.model import Sandbox, Settings, Tools
 from talaria.settings.profiles import Profile, Profiles
 from talaria.storage.sqlite.store import open_sqlite_store
@@ -55,6 +56,26 @@ async def test_what_is_listed_is_what_is_made(profile: Profile, closing: AsyncEx
     assert [(tool.name, tool.description) for tool in made] == [(tool.name, tool.does) for tool in listed]
     told = {spec.name: spec for spec in Toolbox(made).specs}
     assert all(len(bytes(told[tool.name].parameters)) < tool.bytes for tool in listed)
+
+
+async def test_guests_get_nothing_that_writes_files_or_runs_programs(profile: Profile, closing: AsyncExitStack) -> None:
+    def made(settings: Settings) -> set[str]:
+        return {tool.name for tool in make_tools(structs.replace(bench(profile, closing, settings), guest=True))}
+
+    usual = made(Settings())
+    assert usual == {
+        *("web_fetch", "web_search", "memory", "session_search", "todo", "clarify"),
+        *("read_file", "list_files", "search_files"),
+    }
+    assert made(Settings(access=Access(guest_tools=("code", "write_file")))) == {"execute_code", "write_file"}
+    assert made(Settings(access=Access(guest_tools=("web",)), tools=Tools(disabled=("web_search",)))) == {"web_fetch"}
+
+
+def test_tools_that_are_not_ours_are_for_guests_only_if_they_are_named() -> None:
+    assert not for_guests(Settings(), "notes_read")
+    assert for_guests(Settings(access=Access(guest_tools=("mcp",))), "notes_read")
+    assert for_guests(Settings(access=Access(guest_tools=("notes_read",))), "notes_read")
+    assert not for_guests(Settings(access=Access(guest_tools=("mcp",))), "terminal")
 
 
 async def test_what_is_off_is_not_made(profile: Profile, closing: AsyncExitStack) -> None:

@@ -159,3 +159,40 @@ async def test_a_chat_is_bound_to_what_is_resumed_there(tmp_path: Path) -> None:
         binding = await desk.house.store.read(lambda tx: tx.bindings.get("telegram:9"))
         assert binding is not None
         assert binding.session_id == trains
+
+
+async def test_the_owner_sees_in_a_group_what_was_said_there(tmp_path: Path) -> None:
+    async with ModelServer() as server:
+        async with open_desk(tmp_path, server) as desk:
+            private = await _talk(desk, "Secret plans", "hi there")
+        group = Address("telegram", "9", "group")
+        async with open_desk(tmp_path, server, chat=group, key="group", audience="telegram/9") as desk:
+            await _talk(desk, "Garden plans", "hi garden")
+            listed = await desk.use("/sessions")
+            assert "Garden plans" in listed
+            assert "Secret" not in listed + await desk.use("/search hi") + await desk.use("/resume secret")
+            assert "Secret plans" not in dict(await desk.offers("/resume"))
+            await desk.use(f"/resume {private}")
+            assert desk.seat.session_id == private
+            assert await _audience(desk, private) == "telegram/9"
+        async with open_desk(tmp_path, server) as desk:
+            assert "Garden plans" in await desk.use("/sessions")
+            await desk.use("/resume secret plans")
+            assert await _audience(desk, private) == ""
+
+
+async def test_at_the_terminal_others_are_reached_by_their_whole_id_alone(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        new = NewSession(source="telegram", title="Plans of Ana", owner="ana")
+        hers = await desk.house.store.write(lambda tx: tx.sessions.create(new))
+        assert "Ana" not in await desk.use("/sessions")
+        assert "No conversation is called" in await desk.use("/resume plans of ana")
+        assert "No conversation is called" in await desk.use(f"/resume {hers.id[:12]}")
+        await desk.use(f"/resume {hers.id}")
+        assert desk.seat.session_id == hers.id
+
+
+async def _audience(desk: Desk, session_id: SessionId) -> str:
+    session = await desk.house.store.read(lambda tx: tx.sessions.get(session_id))
+    assert session is not None
+    return session.audience

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.bindings import Binding
+from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.testing.clock import NOON, SettableClock
@@ -57,3 +58,18 @@ def test_a_place_can_be_parted_from_its_session(mine: Transaction) -> None:
     assert not mine.bindings.unbind("key")
     assert mine.bindings.get("key") is None
     assert mine.bindings.of_session(ONE) == []
+
+
+def test_a_session_has_the_audience_of_its_place(mine: Transaction) -> None:
+    session = mine.sessions.create(NewSession(source="cli"))
+
+    def audience(key: str, address: Address) -> str:
+        mine.bindings.bind(key, session.id, address)
+        found = mine.sessions.get(session.id)
+        assert found is not None
+        return found.audience
+
+    assert audience("group", HOME) == "telegram/1"
+    assert audience("private", Address("telegram", "ana")) == "telegram/1"
+    mine.bindings.unbind("group")
+    assert audience("private", Address("telegram", "ana")) == ""

@@ -10,7 +10,7 @@ from tests.contracts.speech import said
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.search import Hit, SearchQuery
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.sessions import NewSession, Viewer
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from talaria.testing.clock import NOON
@@ -35,9 +35,10 @@ def find(request: pytest.FixtureRequest, database: Database) -> Find:
 def tell(database: Database) -> Tell:
     """Starts a session in which some texts are said."""
 
-    def tell(*texts: str, source: str = "cli", owner: str = "") -> SessionId:
+    def tell(*texts: str, source: str = "cli", owner: str = "", audience: str = "") -> SessionId:
         def work(tx: Transaction) -> SessionId:
-            session = tx.sessions.create(NewSession(source=source, owner=owner, title="Talk")).id
+            new = NewSession(source=source, owner=owner, audience=audience, title="Talk")
+            session = tx.sessions.create(new).id
             tx.messages.append(session, [said(text) for text in texts])
             return session
 
@@ -204,6 +205,19 @@ def test_hits_are_filtered_by_session_source_and_owner(tell: Tell, find: Find) -
         "nobody": {three},
         "both": set(),
     }
+
+
+def test_hits_are_filtered_by_who_looks_and_who_reads_along(tell: Tell, find: Find, database: Database) -> None:
+    private = tell("otter", owner="ana")
+    told = tell("otter", owner="ana", audience="telegram/9")
+    tell("otter", owner="ben", audience="telegram/9")
+    tell("otter")
+    for _ in ("indexed later", "indexed"):
+        assert {hit.session_id for hit in find("otter", seen_by=Viewer("ana"))} == {private, told}
+        assert {hit.session_id for hit in find('"otter"', seen_by=Viewer("ana", "telegram/9"))} == {told}
+        assert find("otter", seen_by=Viewer("ana", "telegram/8")) == []
+        assert find("otter", seen_by=Viewer("ana", "telegram/9"), session_id=private) == []
+        database.write(lambda tx: tx.search.catch_up())
 
 
 def test_hits_are_filtered_by_role_and_time(mine: Transaction, tell: Tell, find: Find) -> None:

@@ -9,7 +9,7 @@ from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.inbox import Arrival
 from talaria.contracts.stores.outbox import OutboxFilter, Outgoing
 from talaria.contracts.stores.responses import ApiRun, StoredResponse
-from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter
+from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter, Viewer
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, new_session_id, new_turn_id
@@ -240,6 +240,20 @@ def test_sessions_are_filtered(mine: Transaction, clock: SettableClock) -> None:
         SessionFilter(source="telegram", owner="ana"): ["b"],
     }
     assert {wanted: [one.title for one in mine.sessions.find(wanted)] for wanted in expected} == expected
+
+
+def test_sessions_are_seen_by_whose_they_are_and_before_those_who_heard_them(mine: Transaction) -> None:
+    group = "telegram/9"
+    for owner, audience, title in (("ana", "", "a"), ("ana", group, "b"), ("ben", group, "c"), ("", group, "d")):
+        mine.sessions.create(NewSession(source="cli", title=title, owner=owner, audience=audience))
+    expected = {Viewer("ana"): "ab", Viewer("ana", group): "b", Viewer(): "d", Viewer("ana", "telegram/8"): ""}
+    for viewer, titles in expected.items():
+        found = mine.sessions.find(SessionFilter(seen_by=viewer))
+        assert sorted(one.title for one in found) == list(titles)
+        assert all(mine.sessions.find(SessionFilter(id=one.id, seen_by=viewer)) == [one] for one in found)
+    private = mine.sessions.find(SessionFilter(matching="a"))[0]
+    assert mine.sessions.find(SessionFilter(id=private.id, seen_by=Viewer("ana", group))) == []
+    assert mine.sessions.find(SessionFilter(matching=private.id, seen_by=Viewer("ben"))) == []
 
 
 def test_fifty_sessions_are_listed_unless_all_are_asked_for(mine: Transaction, database: Database) -> None:

@@ -7,10 +7,10 @@ import pytest
 from msgspec import structs
 from tests.gateway.arrivals import ANN, BEN, said
 
-from talaria.contracts.platform import Incoming
-from talaria.contracts.store import Database
+from talaria.contracts.platform import Incoming, Sender
+from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.inbox import Arrival
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.core.wording import find_zone
@@ -34,6 +34,15 @@ class Door:
 
     def admit(self, incoming: Incoming) -> Guest | str:
         return self._database.write(lambda tx: self._doorman().admit(tx, incoming))
+
+    def goes_on(self, session_id: SessionId, incoming: Incoming) -> bool:
+        def work(tx: Transaction) -> bool:
+            session, guest = tx.sessions.get(session_id), self._doorman().admit(tx, incoming)
+            assert session is not None
+            assert isinstance(guest, Guest)
+            return self._doorman().goes_on(tx, session, guest, incoming)
+
+        return self._database.write(work)
 
     def begins_anew(self, session_id: SessionId) -> str:
         return self._database.write(lambda tx: self._doorman().begins_anew(tx, session_id, NOON))
@@ -157,3 +166,36 @@ def test_what_is_still_worked_at_goes_on(door: Door, database: Database, clock: 
     assert door.begins_anew(silent) == ""
     database.write(lambda tx: tx.inbox.settle([item.id]))
     assert door.begins_anew(silent) != ""
+
+
+def begun(database: Database, owner: str) -> SessionId:
+    return database.write(lambda tx: tx.sessions.create(NewSession(source="telegram", owner=owner))).id
+
+
+def test_who_has_no_id_owns_nothing_but_the_chat(database: Database) -> None:
+    door = Door(database, Settings(access=Access(everyone=True, owners=("telegram:1",))))
+    owners = []
+    for chat in ("77", "78"):
+        address = structs.replace(said(BEN).address, chat_id=chat, user_id="")
+        guest = door.admit(structs.replace(said(BEN), address=address, sender=Sender("")))
+        assert isinstance(guest, Guest)
+        assert not guest.is_owner
+        owners.append(guest.owner)
+    assert owners == ["telegram/77", "telegram/78"]
+
+
+def test_another_person_in_a_private_chat_gets_a_conversation_of_their_own(database: Database) -> None:
+    door = Door(database, Settings(access=Access(everyone=True, owners=("telegram:1",))))
+    for owner, anns, bens in (("", True, False), ("telegram:2", False, True), ("telegram:3", False, False)):
+        session_id = begun(database, owner)
+        assert door.goes_on(session_id, said(ANN)) == anns
+        assert door.goes_on(session_id, said(BEN)) == bens
+
+
+def test_who_is_named_later_keeps_what_was_theirs(database: Database) -> None:
+    door = Door(database, Settings(access=Access(everyone=True)))
+    one, two = begun(database, "telegram:2"), begun(database, "telegram:2")
+    door.settings = Settings(access=Access(everyone=True), people={"ben": Person(ids=("telegram:2",))})
+    assert door.goes_on(one, said(BEN))
+    found = database.read(lambda tx: tx.sessions.find(SessionFilter(owner="ben")))
+    assert {session.id for session in found} == {one, two}

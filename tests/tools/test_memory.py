@@ -23,9 +23,9 @@ for number in range(10):
 """
 
 
-async def remember(folder: Path, text: str, *, owner: str = "", book: str = "memory") -> str:
+async def remember(folder: Path, text: str, *, owner: str = "", audience: str = "", book: str = "memory") -> str:
     arguments = MemoryArguments(action="add", text=text, book="user" if book == "user" else "memory")
-    return (await Memory(folder).run(arguments, call_from(folder, owner=owner))).text
+    return (await Memory(folder).run(arguments, call_from(folder, owner=owner, audience=audience))).text
 
 
 async def change(folder: Path, arguments: MemoryArguments) -> str:
@@ -107,6 +107,21 @@ async def test_people_do_not_see_each_others_memory(tmp_path: Path) -> None:
     for owner in owners:
         assert snapshot(tmp_path, Viewer(owner)) == f"## What you noted\nof {owner}"
     assert len({str(path).lower() for path in names_below(tmp_path) if path.name == "MEMORY.md"}) == len(owners) + 1
+
+
+async def test_a_group_has_a_memory_of_its_own_and_of_each_person_what_they_said_there(tmp_path: Path) -> None:
+    group, other = "chat/1", "chat/2"
+    for owner in ("", "chat:1", group):
+        await remember(tmp_path, f"private of {owner}", owner=owner)
+        await remember(tmp_path, f"likes tea, {owner}", owner=owner, audience=group, book="user")
+    await remember(tmp_path, "meets on Mondays", owner="chat:1", audience=group)
+    for owner in ("", "chat:1", "chat:2", group):
+        about = f"\n\n## What you know about the person from this group\nlikes tea, {owner}".rstrip()
+        known = f"## What you noted in this group\nmeets on Mondays{'' if owner == 'chat:2' else about}"
+        assert snapshot(tmp_path, Viewer(owner, group)) == known
+        assert snapshot(tmp_path, Viewer(owner, other)) == ""
+    assert snapshot(tmp_path, Viewer("chat:1")) == "## What you noted\nprivate of chat:1"
+    assert snapshot(tmp_path) == "## What you noted\nprivate of"
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from talaria.tools.recall.meaning import Meaning
 from talaria.tools.recall.tool import SessionSearch, SessionSearchArguments
 
 
-async def talk(store: Store, title: str, *texts: str, owner: str = "") -> SessionId:
+async def talk(store: Store, title: str, *texts: str, owner: str = "", audience: str = "") -> SessionId:
     """Store a conversation of alternating speakers."""
     roles: tuple[Role, Role] = ("user", "assistant")
 
     def write(tx: Transaction) -> SessionId:
-        session = tx.sessions.create(NewSession(source="cli", title=title, owner=owner))
+        session = tx.sessions.create(NewSession(source="cli", title=title, owner=owner, audience=audience))
         tx.messages.append(session.id, [said(text, roles[place % 2]) for place, text in enumerate(texts)])
         return session.id
 
@@ -35,8 +35,11 @@ async def talk(store: Store, title: str, *texts: str, owner: str = "") -> Sessio
     return session_id
 
 
-async def ask(tool: Tool, query: str = "", session: str = "", around: int = 0, owner: str = "") -> str:
-    return (await tool.run(SessionSearchArguments(query, session, around), call_from(Path(), owner=owner))).text
+async def ask(
+    tool: Tool, query: str = "", session: str = "", around: int = 0, owner: str = "", audience: str = ""
+) -> str:
+    call = call_from(Path(), owner=owner, audience=audience)
+    return (await tool.run(SessionSearchArguments(query, session, around), call)).text
 
 
 async def test_hits_are_grouped_by_conversation(store: Store) -> None:
@@ -95,6 +98,20 @@ async def test_people_find_only_their_own(store: Store) -> None:
                 await ask(tool, session=hers, around=around, owner="chat:2")
         assert await ask(tool, "rye", session=hers, owner="chat:2") == "Nothing was found; try other words."
         assert "Hers" not in await ask(tool, "rye")
+
+
+async def test_what_was_said_in_private_is_not_found_where_others_read_along(store: Store) -> None:
+    private = await talk(store, "Private", "the rye secret", owner="chat:1")
+    await talk(store, "In the group", "the rye bread", owner="chat:1", audience="chat/9")
+    for meaning in (None, Meaning()):
+        tool = SessionSearch(store, meaning)
+        for query in ("rye", ""):
+            found = await ask(tool, query, owner="chat:1", audience="chat/9")
+            assert "In the group" in found
+            assert "Private" not in found
+            assert "Private" in await ask(tool, query, owner="chat:1")
+        with pytest.raises(ToolFailed, match="no conversation"):
+            await ask(tool, session=private, owner="chat:1", audience="chat/9")
 
 
 async def test_what_means_the_same_is_found_without_the_words(store: Store) -> None:
