@@ -6,7 +6,6 @@ One process on SQLite, and several workers on one PostgreSQL.
 import asyncio
 import random
 import signal
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,8 @@ from time import perf_counter, time
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
-from bench.measure import Figure, installed
+from bench.gateway_home import prepare_home, start_gateway
+from bench.measure import Figure
 from talaria.contracts.platform import Abilities
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionFilter
@@ -116,7 +114,7 @@ async def ride_out(storm: Storm, home: Path, *, seed: int) -> Damage:
     chance = random.Random(seed)
     async with ModelServer() as server, LoopbackNetwork(storm.abilities) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
-        environment = _prepare(home, storm, server.url, network.address)
+        environment = prepare_home(home, server.url, network.address, storm.abilities, server=storm.server)
         began = perf_counter()
         async with _Workers(environment, storm.workers) as workers, asyncio.TaskGroup() as group:
             writing = group.create_task(_write(network, storm, chance))
@@ -164,10 +162,7 @@ class _Workers:
         self._processes[number] = await self._start()
 
     async def _start(self) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            installed("talaria"), "gateway", "run", *self._words, env=self._environment,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
+        return await start_gateway(self._environment, *self._words)
 
 
 async def _write(network: LoopbackNetwork, storm: Storm, chance: random.Random) -> dict[str, float]:
@@ -181,19 +176,6 @@ async def _write(network: LoopbackNetwork, storm: Storm, chance: random.Random) 
         network.say(chat, text, sender=chat)
         await asyncio.sleep(chance.uniform(0, 2 * pause))
     return said
-
-
-def _prepare(home: Path, storm: Storm, model: str, network: str) -> dict[str, str]:
-    folder = home / "profiles" / "default"
-    folder.mkdir(parents=True)
-    abilities = msgspec.json.encode(storm.abilities).decode()
-    (folder / "config.toml").write_text(
-        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{model}/v1"\n'
-        "[access]\neveryone = true\n[gateway]\nlease_seconds = 1.0\n"
-        f"[platforms.loopback.options]\naddress = \"{network}\"\nabilities = '{abilities}'\n"
-        + (f'[store]\nurl = "{storm.server}"\n' if storm.server else "")
-    )
-    return {"HOME": str(home), "TALARIA_HOME": str(home), "PATH": str(Path(sys.executable).parent)}
 
 
 def _posted(network: LoopbackNetwork) -> list[str]:

@@ -1,0 +1,32 @@
+"""A profile whose gateway serves a chat network on loopback with a scripted model, and that gateway as a process."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+
+from bench.measure import installed
+from talaria.contracts.platform import Abilities
+
+
+def prepare_home(home: Path, model: str, network: str, abilities: Abilities, *, server: str = "") -> dict[str, str]:
+    """Write the settings, and return the environment to run in; ``server`` is the address of a PostgreSQL."""
+    folder = home / "profiles" / "default"
+    folder.mkdir(parents=True)
+    able = msgspec.json.encode(abilities).decode()
+    (folder / "config.toml").write_text(
+        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{model}/v1"\n'
+        '[access]\neveryone = true\nowners = ["loopback:owner"]\n[gateway]\nlease_seconds = 1.0\n'
+        f"[platforms.loopback.options]\naddress = \"{network}\"\nabilities = '{able}'\n"
+        + (f'[store]\nurl = "{server}"\n' if server else "")
+    )
+    return {"HOME": str(home), "TALARIA_HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+
+
+async def start_gateway(environment: dict[str, str], *words: str) -> asyncio.subprocess.Process:
+    """Start a gateway; whoever does so ends it."""
+    return await asyncio.create_subprocess_exec(
+        installed("talaria"), "gateway", "run", *words, env=environment,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
