@@ -114,6 +114,14 @@ async def test_what_was_said_in_private_is_not_found_where_others_read_along(sto
             await ask(tool, session=private, owner="chat:1", audience="chat/9")
 
 
+async def test_the_conversation_that_goes_on_is_read_wherever_it_was_brought(store: Store) -> None:
+    here = await talk(store, "Brought along", "the rye bread")
+    call = call_from(Path(), owner="chat/9", audience="chat/9", session_id=here)
+    for arguments in (SessionSearchArguments(session=here), SessionSearchArguments("rye", here)):
+        assert "Brought along" in (await SessionSearch(store).run(arguments, call)).text
+    assert "Brought" not in (await SessionSearch(store).run(SessionSearchArguments("rye"), call)).text
+
+
 async def test_what_means_the_same_is_found_without_the_words(store: Store) -> None:
     await talk(store, "Deploying", "The deployment happens on Friday.")
     await talk(store, "Dogs", "My dog likes bones.", "Dogs do, mostly the big ones.")

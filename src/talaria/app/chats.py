@@ -205,7 +205,8 @@ def _find(tx: Transaction, wish: ChatWish) -> tuple[Session | None, Preferences]
         return None, Preferences()
     if wish.resume and (exact := tx.sessions.get(SessionId(wish.resume))):
         return exact, read_preferences(tx, exact.id)
-    wanted = SessionFilter(matching=wish.resume, source="" if wish.resume else wish.source, limit=2)
+    source = "" if wish.resume else wish.source
+    wanted = SessionFilter(matching=wish.resume, source=source, owner=wish.owner, limit=2)
     found = tx.sessions.find(wanted)
     if not found:
         raise NotFound("There is no such conversation. `talaria sessions list` shows those there are.")

@@ -41,7 +41,7 @@ class Find(Struct, frozen=True):
 
 
 async def find(
-    store: Store, query: str, viewer: Viewer, *, session_id: SessionId | None, meaning: Meaning | None
+    store: Store, query: str, viewer: Viewer | None, *, session_id: SessionId | None, meaning: Meaning | None
 ) -> list[Find]:
     """Return conversations in which something fits, best first: by words, and by meaning where that is possible."""
     by_words = await store.read(_by_words(query, viewer, session_id))
@@ -51,7 +51,7 @@ async def find(
 
 
 def _by_words(
-    query: str, viewer: Viewer, session_id: SessionId | None
+    query: str, viewer: Viewer | None, session_id: SessionId | None
 ) -> Callable[[Transaction], tuple[list[Passage], list[Passage]]]:
     """Return what has all of the words, and what has some of them."""
 
@@ -67,7 +67,7 @@ def _by_words(
 
 
 async def _by_meaning(
-    store: Store, meaning: Meaning, query: str, viewer: Viewer, session_id: SessionId | None
+    store: Store, meaning: Meaning, query: str, viewer: Viewer | None, session_id: SessionId | None
 ) -> list[Passage]:
     newest = await store.read(lambda tx: _newest(tx, viewer, session_id))
     near = await meaning.nearness(query, [passage.text for passage in newest])
@@ -75,7 +75,7 @@ async def _by_meaning(
     return [_cut(passage) for nearness, passage in ranked[:_HITS] if nearness >= _NEAR]
 
 
-def _newest(tx: Transaction, viewer: Viewer, session_id: SessionId | None) -> list[Passage]:
+def _newest(tx: Transaction, viewer: Viewer | None, session_id: SessionId | None) -> list[Passage]:
     """Return the newest things that people and the agent said."""
     wanted = SessionFilter(id=session_id, seen_by=viewer, archived=None, limit=_SESSIONS_LOOKED_AT)
     sessions = [session.id for session in tx.sessions.find(wanted)]
@@ -100,7 +100,7 @@ def _fused(*rankings: Sequence[Passage]) -> list[Passage]:
     return [passages[place] for place in sorted(scores, key=lambda place: -scores[place])]
 
 
-def _grouped(tx: Transaction, ranked: Iterable[Passage], viewer: Viewer) -> list[Find]:
+def _grouped(tx: Transaction, ranked: Iterable[Passage], viewer: Viewer | None) -> list[Find]:
     """Return the passages by conversation, in the order of the best of each."""
     order: dict[SessionId, int] = {}
     for passage in ranked:

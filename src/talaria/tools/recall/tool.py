@@ -30,7 +30,10 @@ class SessionSearchArguments(Struct, frozen=True):
 
 
 class SessionSearch:
-    """Searches the store; people find only their own conversations, and in a group only those of that group."""
+    """Searches the store; people find only their own conversations, and in a group only those of that group.
+
+    The conversation that is going on may always be read in: a summary refers to what was said in it.
+    """
 
     name = "session_search"
     description = "Find what was said in earlier conversations."
@@ -47,8 +50,8 @@ class SessionSearch:
 
     async def run(self, arguments: SessionSearchArguments, call: Call) -> ToolOutput:
         """Return what fits, messages around a number, or the latest conversations."""
-        viewer = Viewer(call.owner, call.audience)
         session_id = SessionId(arguments.session) if arguments.session else None
+        viewer = None if session_id == call.session_id else Viewer(call.owner, call.audience)
         if session_id is not None and (arguments.around or not arguments.query):
             return ToolOutput(await self._store.read(lambda tx: _read(tx, session_id, viewer, arguments.around)))
         if not arguments.query.strip():
@@ -69,12 +72,12 @@ def _headline(session: Session, here: SessionId) -> str:
     return f"{session.updated_at:%Y-%m-%d} {title} (session {session.id}, {session.message_count} messages{note})"
 
 
-def _recent(tx: Transaction, viewer: Viewer, here: SessionId) -> str:
+def _recent(tx: Transaction, viewer: Viewer | None, here: SessionId) -> str:
     sessions = tx.sessions.find(SessionFilter(seen_by=viewer, limit=_RECENT))
     return "\n".join(_headline(session, here) for session in sessions) or "There are no conversations yet."
 
 
-def _read(tx: Transaction, session_id: SessionId, viewer: Viewer, around: int) -> str:
+def _read(tx: Transaction, session_id: SessionId, viewer: Viewer | None, around: int) -> str:
     found = tx.sessions.find(SessionFilter(id=session_id, seen_by=viewer, archived=None))
     if not found:
         raise ToolFailed(f"there is no conversation {session_id}")
