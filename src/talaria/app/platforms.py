@@ -1,5 +1,6 @@
 """Which chat networks there are, and how each is opened: ours by name, others by entry points."""
 
+from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct
@@ -62,8 +63,10 @@ def open_platform(account: PlatformAccount) -> Platform:
     return cast("_Opens", opening.open_platform)(account)
 
 
-def _others() -> set[str]:
-    return {point.name for point in _entry_points()}
+@cache
+def _others() -> frozenset[str]:
+    # Looking through all that is installed takes milliseconds, and every conversation asks for it.
+    return frozenset(point.name for point in _entry_points())
 
 
 def _other(name: str) -> _Opens:
