@@ -1,5 +1,6 @@
 """The JSON schema of a tool's arguments, as short as a model can do with."""
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from talaria.contracts.tool import Tool
 
 _NOISE = ("title", "default", "$defs")
 _NULL = {"type": "null"}
+_KEPT = 256  # schemas: those of a conversation's tools are those of the next one
 
 
 def describe(tool: Tool) -> ToolSpec:
@@ -17,9 +19,13 @@ def describe(tool: Tool) -> ToolSpec:
 
     The descriptions of fields are for the model; the docstrings of structs and enums are not.
     """
-    schema = msgspec.json.schema(tool.arguments)
-    parameters = _shortened(schema, schema.get("$defs", {}))
-    return ToolSpec(tool.name, tool.description, Raw(msgspec.json.encode(parameters, order="deterministic")))
+    return ToolSpec(tool.name, tool.description, _parameters(tool.arguments))
+
+
+@lru_cache(_KEPT)
+def _parameters(arguments: Any) -> Raw:
+    schema = msgspec.json.schema(arguments)
+    return Raw(msgspec.json.encode(_shortened(schema, schema.get("$defs", {})), order="deterministic"))
 
 
 def _shortened(schema: Any, definitions: dict[str, Any]) -> Any:
