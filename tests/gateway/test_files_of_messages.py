@@ -169,3 +169,30 @@ async def test_a_sticker_on_telegram_is_described_once(tmp_path: Path, server: M
                 await chat.wait_until(lambda count=count: len(chat.answers) == count, within=20)  # type: ignore[misc]
     assert any("[sticker 👋: A cat that waves.]" in call.question for call in server.received)
     assert sum("This is a sticker" in call.question for call in server.received) == 1
+
+
+async def test_killed_while_it_speaks_it_speaks_when_it_is_back(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    program = scripted_program(
+        tmp_path,
+        server,
+        '[access]\nowners = ["loopback:ann"]\n[voice]\nspeak = "always"\nspeaker = "mine:speaks"\n'
+        f'[platforms.loopback.options]\naddress = "{network.address}"\n',
+    )
+    server.audio.open.clear()
+    async with running(program) as process:
+        network.say("ann", "one")
+        await shown(network, "ann", "ok")
+        async with asyncio.timeout(15):
+            while not server.audio.spoken:  # noqa: ASYNC110 - nobody rings a bell
+                await asyncio.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    server.audio.open.set()
+    async with running(program):
+        network.say("ann", "two")
+        async with asyncio.timeout(15):
+            while len(network.shown("ann")) < 4:  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.02)
+    assert sorted(post.files for post in network.posts) == [(), (), ("voice.ogg",), ("voice.ogg",)]
