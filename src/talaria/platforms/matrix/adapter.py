@@ -121,10 +121,10 @@ class Matrix:
             found = await line.event(room, ref.message_id)
             if found is None:
                 raise Rejected("there is no such message in this room")
-            marks = own_marks(await line.reactions(room, ref.message_id), found, line.user_id)
+            marks = own_marks(await line.marks.of(room, ref.message_id), found, line.user_id)
             for event_id, key in marks:
                 if key != emoji:
-                    await line.redact(room, event_id, transaction_id(event_id, "gone"))
+                    await line.marks.take_away(room, event_id, transaction_id(event_id, "gone"))
             if emoji and emoji not in [key for _, key in marks]:
                 mark = reaction_content(ref.message_id, emoji)
                 await line.post(room, "m.reaction", mark, transaction_id(new_id()))

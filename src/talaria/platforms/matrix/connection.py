@@ -5,20 +5,19 @@ from collections.abc import Awaitable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import msgspec
 import nio
 from msgspec import Struct
 from nio.crypto import ENCRYPTION_ENABLED
 
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
-from talaria.platforms.matrix.calls import ask, load
+from talaria.platforms.matrix.calls import ask
 from talaria.platforms.matrix.events import RoomEvent, read_event
 from talaria.platforms.matrix.failures import login_failure
 from talaria.platforms.matrix.incoming import Room
 from talaria.platforms.matrix.invitations import Invitation
 from talaria.platforms.matrix.keeping import Login
+from talaria.platforms.matrix.marks import Marks
 from talaria.platforms.matrix.media import Media
 from talaria.platforms.matrix.recent import RecentEvents
 from talaria.platforms.matrix.settings import MatrixSettings
@@ -28,8 +27,6 @@ log = logging.getLogger(__name__)
 _FIRST_SYNC = timedelta(seconds=120)  # all rooms with all their members can be much
 _TYPES = ["m.room.message", "m.room.encrypted", "m.reaction", "m.sticker", "m.room.member"]
 _STATE = ["m.room.member", "m.room.name", "m.room.canonical_alias", "m.room.encryption"]
-_REACTIONS = 100
-_LARGEST_PAGE = 5_000_000
 _NOTHING: dict[str, object] = {"types": []}
 _FILTER = {
     "presence": _NOTHING,
@@ -59,12 +56,6 @@ class Batch(Struct, frozen=True):
     invitations: list[Invitation]
 
 
-class _Page(Struct, frozen=True):
-    """Some events of many."""
-
-    chunk: list[object] = []
-
-
 class Connection:
     """Speaks to the homeserver through nio. ``folder`` has the keys of encrypted rooms."""
 
@@ -85,6 +76,7 @@ class Connection:
         store = str(folder) if settings.encryption else ""
         self._client = nio.AsyncClient(settings.homeserver, settings.user, store_path=store, config=config)
         self.media = Media(self._client, settings)
+        self.marks = Marks(self._client, settings)
 
     @property
     def user_id(self) -> str:
@@ -201,18 +193,6 @@ class Connection:
         self._recent.add(RoomEvent(type=kind, event_id=event_id, sender=self.user_id, content=content))
         return event_id
 
-    async def reactions(self, room_id: str, event_id: str) -> list[RoomEvent]:
-        """Return the reactions to an event, the latest of them."""
-        address = f"/_matrix/client/v1/rooms/{_quoted(room_id)}/relations/{_quoted(event_id)}/m.annotation/m.reaction"
-        page = await load(
-            self._client, f"{address}?limit={_REACTIONS}", patience=self._settings.patience, limit=_LARGEST_PAGE
-        )
-        return [one for source in _page(page) if (one := read_event(source)) is not None]
-
-    async def redact(self, room_id: str, event_id: str, transaction: str) -> None:
-        """Take an event of ours away."""
-        await self._ask(self._client.room_redact(room_id, event_id, tx_id=transaction))
-
     async def join(self, room_id: str) -> None:
         """Accept an invitation."""
         await self._ask(self._client.join(room_id))
@@ -265,14 +245,3 @@ async def _all(answers: Awaitable[list[Any]]) -> Any:
 
 def _gap(timeline: Any) -> str:
     return (timeline.prev_batch or "") if timeline.limited else ""
-
-
-def _quoted(part: str) -> str:
-    return quote(part, safe="")
-
-
-def _page(body: bytes) -> list[object]:
-    try:
-        return msgspec.json.decode(body, type=_Page).chunk
-    except msgspec.MsgspecError as error:
-        raise Unreachable(f"the homeserver answered with something else than Matrix: {error}") from error

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import PlatformError, Rejected, Unreachable
@@ -37,6 +38,7 @@ class Receiver:
         self._position = position
         self._invitations = invitations
         self._since = ""
+        self._unmarked: dict[str, str] = {}
         self._first = Batch("", [], [])
 
     async def begin(self) -> None:
@@ -65,7 +67,7 @@ class Receiver:
                     yield incoming
             if batch.position != since:
                 await self._save(batch.position)
-                await self._mark_read(batch)
+            await self._mark_read(batch)
             since, began = batch.position, asyncio.get_running_loop().time()
             batch = await self._line.sync(since, anew=False)
             waited = asyncio.get_running_loop().time() - began >= self._settings.poll.total_seconds() / 4
@@ -104,13 +106,15 @@ class Receiver:
         return events
 
     async def _mark_read(self, batch: Batch) -> None:
-        """Show how far we have read; nothing depends on it."""
+        """Show how far we have read; nothing depends on it, and what cannot be shown now is with the next batch."""
         if not self._settings.read_marks:
             return
-        last = [(news.room_id, news.events[-1].event_id) for news in batch.news if news.events]
+        self._unmarked |= {news.room_id: news.events[-1].event_id for news in batch.news if news.events}
         try:
             async with asyncio.timeout(_MARK_SECONDS):
-                for room_id, event_id in last:
-                    await self._line.mark_read(room_id, event_id)
+                for room_id, event_id in list(self._unmarked.items()):
+                    with suppress(Rejected):  # we may have left that room
+                        await self._line.mark_read(room_id, event_id)
+                    del self._unmarked[room_id]
         except (PlatformError, TimeoutError) as error:
-            log.info("%s: how far we have read is not shown: %s", self._me.platform, error)
+            log.info("%s: how far we have read is not shown yet: %s", self._me.platform, error)
