@@ -50,6 +50,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or opened."""
 
 
+class StoreGone(StoreUnavailable):
+    """The file was deleted, moved away or replaced while in use: what is written to it now would be lost."""
+
+
 class StoreCorrupt(StoreError):
     """The file is damaged; `talaria doctor --fix` keeps it aside and recovers what can be read."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from talaria.core.errors import StoreError, StoreUnavailable
+from talaria.core.errors import StoreError, StoreGone, StoreUnavailable
 from talaria.storage.database import ConnectionDatabase, Outcome, Work
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class Crew:
             outcomes = self._orders.perform(database, works)
         except Exception as error:  # noqa: BLE001 (handed to whoever asked for this work)
             outcomes = [Outcome(error=error)] * len(works)
-        if database is not None and any(isinstance(outcome.error, StoreUnavailable) for outcome in outcomes):
+        if database is not None and any(map(_calls_for_another, outcomes)):
             _close(database)
             database = None
         return database, outcomes
@@ -188,6 +188,11 @@ def _settle(settled: list[tuple["asyncio.Future[Any]", Outcome]]) -> None:
             future.set_exception(RuntimeError("work raised StopIteration"))  # which no future can carry
         else:
             future.set_exception(outcome.error)
+
+
+def _calls_for_another(outcome: Outcome) -> bool:
+    """Tell whether a connection is of no use any more; one to a file that is gone may be all that is left of it."""
+    return isinstance(outcome.error, StoreUnavailable) and not isinstance(outcome.error, StoreGone)
 
 
 def _close(database: ConnectionDatabase) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
-from talaria.core.errors import StoreConflict
+from talaria.core.errors import StoreConflict, StoreError
 from talaria.storage.tables.transaction import Tables
 
 T = TypeVar("T")
@@ -71,11 +71,15 @@ class ConnectionDatabase:
         """Run several pieces of work, in order, in one commit where that is possible.
 
         If one of them raises, all are undone and each is run again in a transaction of its own, so that one
-        failure takes nothing else with it.
+        failure takes nothing else with it. A store that lets nobody begin is asked once for all of them.
         """
         if len(works) > 1:
             try:
-                return [Outcome(value) for value in self._together(works)]
+                self.connection.begin(write=True)
+            except StoreError as error:
+                return [Outcome(error=error)] * len(works)
+            try:
+                return [Outcome(value) for value in self._through(works)]
             except Exception:  # noqa: BLE001, S110 (every work is run again alone, and raises there for its owner)
                 pass
         return [self._alone(work) for work in works]
@@ -88,8 +92,8 @@ class ConnectionDatabase:
         """Let go of the store."""
         self.connection.close()
 
-    def _together(self, works: Sequence[Work]) -> list[Any]:
-        self.connection.begin(write=True)
+    def _through(self, works: Sequence[Work]) -> list[Any]:
+        """Do all of it in the transaction that has begun, and end that."""
         try:
             values = [work(self.connection.tables) for work in works]
             self.connection.commit()
@@ -102,7 +106,8 @@ class ConnectionDatabase:
         outcome = Outcome()
         for _ in range(_ATTEMPTS):
             try:
-                return Outcome(self._together([work])[0])
+                self.connection.begin(write=True)
+                return Outcome(self._through([work])[0])
             except StoreConflict as error:
                 outcome = Outcome(error=error)
             except Exception as error:  # noqa: BLE001 (handed to whoever asked for this work)

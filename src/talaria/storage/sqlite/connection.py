@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from talaria.contracts.clock import Clock
+from talaria.core.errors import StoreGone
 from talaria.core.ids import WorkerId
 from talaria.storage.sql import Row, Value, to_stamp
 from talaria.storage.sqlite.errors import translated
+from talaria.storage.sqlite.original import Original
 from talaria.storage.sqlite.search import SqliteArrivals, SqliteSearch
 from talaria.storage.tables.archive import ArchiveTable
 from talaria.storage.tables.transaction import Tables
@@ -16,13 +18,23 @@ _INDEXED_AT_ONCE = 400
 
 
 class SqliteConnection:
-    """Implements `Connection` and is its own `Sql`: one writer at a time needs no locks on rows."""
+    """Implements `Connection` and is its own `Sql`: one writer at a time needs no locks on rows.
+
+    Nothing is written when the file is not the ``original`` any more.
+    """
 
     locked = ""
     skip_locked = ""
 
     def __init__(
-        self, path: str, raw: apsw.Connection, clock: Clock, worker: WorkerId, *, closing: Callable[[], None]
+        self,
+        path: str,
+        raw: apsw.Connection,
+        clock: Clock,
+        worker: WorkerId,
+        *,
+        closing: Callable[[], None],
+        original: Original | None = None,
     ) -> None:
         self.path = path
         self.raw = raw
@@ -30,6 +42,7 @@ class SqliteConnection:
         self.worker = worker
         self._clock = clock
         self._closing = closing
+        self._original = original
         self._writing = True
         arrivals = SqliteArrivals(self, raw.last_insert_rowid)
         archive = ArchiveTable(self, arrivals, columns="SELECT name FROM pragma_table_info(?)")
@@ -37,6 +50,8 @@ class SqliteConnection:
 
     def begin(self, *, write: bool) -> None:
         """Start a transaction; one that writes waits for its turn first."""
+        if write:
+            self._check_original()
         if write != self._writing:
             self.run(f"PRAGMA query_only = {int(not write)}")
             self._writing = write
@@ -50,7 +65,7 @@ class SqliteConnection:
     def rollback(self) -> None:
         """Undo it; a full disk or a failed read may have done so already."""
         if self.raw.in_transaction:
-            self.raw.execute("ROLLBACK")
+            self.run("ROLLBACK")
 
     def tend(self) -> bool:
         """Index a few messages; tell whether there are more."""
@@ -71,6 +86,15 @@ class SqliteConnection:
             raise translated(error, self.path) from error
         finally:
             self._closing()
+
+    def _check_original(self) -> None:
+        if self._original is None:
+            return
+        try:
+            self._original.check()
+        except StoreGone:
+            self._original.rescue(self.raw)
+            raise
 
     def run(self, statement: str, values: Sequence[Value] = ()) -> None:
         """Run a statement whose result does not matter."""

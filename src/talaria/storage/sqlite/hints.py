@@ -12,6 +12,7 @@ from talaria.core.errors import StoreError
 from talaria.storage.hints import Hints
 from talaria.storage.sqlite.errors import translated
 from talaria.storage.sqlite.opening import SqliteOptions
+from talaria.storage.sqlite.original import Original
 from talaria.storage.sqlite.presence import Presence
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ _PAUSE = 1.0
 
 def open_hints(path: Path, options: SqliteOptions) -> Hints:
     """Return the hints of the store in a file."""
-    return Hints(CommitCourier(path), at_least_every=options.look_seconds)
+    return Hints(CommitCourier(path, original=options.original), at_least_every=options.look_seconds)
 
 
 class FileChanges:
@@ -62,8 +63,9 @@ class FileChanges:
 class CommitCourier:
     """Implements `Courier`: carries nothing, since every commit is seen; looks only while somebody attends."""
 
-    def __init__(self, path: Path, *, every: float = _EVERY) -> None:
+    def __init__(self, path: Path, *, every: float = _EVERY, original: Original | None = None) -> None:
         self._path = path
+        self._original = original
         self._every = every
         self._attended: _Attendance | None = None
         self._threads: list[threading.Thread] = []
@@ -94,6 +96,8 @@ class CommitCourier:
     def _serve(self, heard: Callable[[str | None], None], attended: "_Attendance") -> None:
         while attended.lasts:
             try:
+                if self._original is not None:
+                    self._original.check()
                 with closing(FileChanges(self._path)) as changes:
                     while attended.lasts:
                         if changes.look():

@@ -9,23 +9,26 @@ import apsw
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.core.errors import StoreUnavailable
+from talaria.core.errors import StoreGone, StoreUnavailable
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST, check_not_newer, migrations_in
 from talaria.storage.sqlite.connection import SqliteConnection
 from talaria.storage.sqlite.errors import translated
-from talaria.storage.sqlite.presence import Presence
+from talaria.storage.sqlite.original import Original
+from talaria.storage.sqlite.presence import Presence, is_used
 
 APPLICATION_ID = 0x54414C41  # "TALA", as the file command and others can see
 MIGRATIONS = Path(__file__).with_name("migrations")
 _PAUSE = 0.005
+_SURE = 0.2  # seconds: whoever makes the file at this moment has done so by then
 
 
 class SqliteOptions(Struct, frozen=True):
     """How to open a file; ``on_commit`` hears of the log's length and makes the checkpoints, if it is given.
 
-    Who heeds hints is told to look every ``look_seconds`` at least.
+    Who heeds hints is told to look every ``look_seconds`` at least. Where an ``original`` is given, no other file is
+    opened, made or written to.
     """
 
     busy_timeout_seconds: float = 5.0
@@ -33,6 +36,7 @@ class SqliteOptions(Struct, frozen=True):
     clock: Clock = SystemClock()
     worker: WorkerId | None = None
     look_seconds: float = 1.0
+    original: Original | None = None
 
 
 DEFAULTS = SqliteOptions()
@@ -40,7 +44,10 @@ DEFAULTS = SqliteOptions()
 
 def open_sqlite(path: Path, options: SqliteOptions = DEFAULTS) -> ConnectionDatabase:
     """Return the store in a file, created or brought up to date where needed."""
-    create_private(path)
+    if options.original is None:
+        _make(path)
+    else:
+        options.original.check()
     presence = Presence(path)
     try:
         raw = open_raw(path, options)
@@ -48,7 +55,29 @@ def open_sqlite(path: Path, options: SqliteOptions = DEFAULTS) -> ConnectionData
         presence.end()
         raise
     worker = options.worker or new_worker_id()
-    return ConnectionDatabase(SqliteConnection(str(path), raw, options.clock, worker, closing=presence.end))
+    return ConnectionDatabase(
+        SqliteConnection(str(path), raw, options.clock, worker, closing=presence.end, original=options.original)
+    )
+
+
+def _make(path: Path) -> None:
+    """Make the file where there is none, unless somebody still uses one that was taken away."""
+    deadline = time.monotonic() + _SURE
+    while not _is_there(path) and is_used(path):
+        if time.monotonic() > deadline:
+            raise StoreGone(
+                f"{path} is gone, and a process that is running still uses it: `talaria gateway status` tells more."
+                " Put the file back, or end that process first."
+            )
+        time.sleep(_PAUSE)
+    create_private(path)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # whoever makes or opens it tells what is the matter
+        return True
 
 
 def create_private(path: Path) -> None:

@@ -7,6 +7,17 @@ from pathlib import Path
 from talaria.core.errors import Refused, StoreUnavailable
 
 
+def is_used(store: Path) -> bool:
+    """Tell whether anybody holds the lock of a store."""
+    if not Path(f"{store}.lock").exists():
+        return False
+    try:
+        Presence(store, alone=True).end()
+    except Refused:
+        return True
+    return False
+
+
 class Presence:
     """Holds the lock of a store: shared by all who use it, or alone by one who replaces the file."""
 

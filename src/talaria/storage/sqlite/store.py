@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import apsw
 from msgspec import structs
 
+from talaria.core.errors import StoreError
 from talaria.core.ids import new_worker_id
 from talaria.storage.sqlite.opening import DEFAULTS, SqliteOptions, open_raw, open_sqlite
+from talaria.storage.sqlite.original import Original
 from talaria.storage.threaded import ThreadedStore
 
 if TYPE_CHECKING:  # loaded when somebody heeds
@@ -28,7 +30,13 @@ def open_sqlite_store(path: Path, options: SqliteOptions = DEFAULTS, *, readers:
     """Return the store in a file; a file that cannot be used is told at once, not at the first write."""
     options = structs.replace(options, worker=options.worker or new_worker_id())
     open_sqlite(path, options).close()
+    original = Original(path)
+    options = structs.replace(options, original=original)
     checkpoints = _Checkpoints(path, options)
+
+    def end() -> None:
+        checkpoints.stop()
+        original.close()
 
     hooked = structs.replace(options, on_commit=checkpoints.committed)
     return ThreadedStore(
@@ -37,7 +45,7 @@ def open_sqlite_store(path: Path, options: SqliteOptions = DEFAULTS, *, readers:
         readers=readers,
         open_hints=lambda: _open_hints(path, options),
         carries_hints=False,
-        closing=checkpoints.stop,
+        closing=end,
     )
 
 
@@ -85,12 +93,23 @@ class _Checkpoints:
             self._thread.join()
 
     def _serve(self) -> None:
-        raw = open_raw(self._path, self._options)
+        raw: apsw.Connection | None = None
         while self._wanted.wait() and not self._stopping:
             self._wanted.clear()
-            self._moved = _checkpoint(raw)
+            raw = raw or self._opened()
+            self._moved = _checkpoint(raw) if raw else 0
             self._moving = False
-        raw.close()
+        if raw is not None:
+            raw.close(True)
+
+    def _opened(self) -> apsw.Connection | None:
+        try:
+            if self._options.original is not None:
+                self._options.original.check()
+            return open_raw(self._path, self._options)
+        except StoreError as error:
+            log.warning("a checkpoint of the store has to wait: %s", error)
+            return None
 
 
 def _checkpoint(raw: apsw.Connection) -> int:
