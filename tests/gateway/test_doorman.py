@@ -70,6 +70,11 @@ def test_a_stranger_gets_one_code_in_private_and_is_let_in_with_it(door: Door, d
     assert isinstance(door.admit(said(BEN)), str)
 
 
+def test_a_stranger_who_only_marks_a_message_gets_no_code(door: Door) -> None:
+    assert door.admit(structs.replace(said(BEN, ""), reaction="👍")) == ""
+    assert door.admit(said(BEN)) != ""
+
+
 def test_a_stranger_in_a_group_gets_neither_a_code_nor_an_answer(door: Door, database: Database) -> None:
     assert door.admit(said(BEN, chat="-100", kind="group")) == ""
     assert database.read(lambda tx: (tx.pairing.waiting(), list_channels(tx))) == ([], [])

@@ -69,6 +69,8 @@ class Doorman:
                 return self._guest(incoming, ids, owner=owner) if incoming.addressed else ""
             case Denied():
                 return ""
+            case _ if incoming.reaction:
+                return ""  # who only marks a message has not asked for anything
             case _:
                 person = Person(platform=platform, user_id=incoming.sender.id, name=incoming.sender.name)
                 code = offer_code(tx, person, place=incoming.address)
@@ -79,7 +81,7 @@ class Doorman:
         session, policy = tx.sessions.get(session_id), policy_of(self._network)
         if session is None or not session.message_count or tx.inbox.unsettled(session_id):
             return ""
-        reason = reset_due(policy, session.updated_at, now, self._zone)
+        reason = farewell_said(tx, session_id) or reset_due(policy, session.updated_at, now, self._zone)
         return reset_words(reason, policy) if reason else ""
 
     def goes_on(self, tx: Transaction, session: Session, guest: Guest, incoming: Incoming) -> bool:
