@@ -24,6 +24,7 @@ from talaria.gateway.access import Access
 from talaria.gateway.coming_back import Restarting, say_that_it_is_back
 from talaria.gateway.delivery import Delivery
 from talaria.gateway.doorman import Doorman, place_owner
+from talaria.gateway.farewell import Farewells
 from talaria.gateway.gateway import Gateway, Line
 from talaria.gateway.health import Health
 from talaria.gateway.intake import Intake
@@ -79,6 +80,7 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
         with _last_words(house, gateway, stop):
             await house.store.write(lambda tx: say_that_it_is_back(tx, house.identity.version))
             stack.callback(jobs.create_task(_follow_settings(house, gateway)).cancel)
+            stack.callback(jobs.create_task(builder.farewells().serve()).cancel)
             tell_hooks(house, rooms.worker, lines)
             if first:
                 stack.callback(jobs.create_task(do_boot(house, builder.folder, lines, jobs)).cancel)
@@ -210,6 +212,12 @@ class _Builder:
             meanwhile=intake.meanwhile,
         )
         return Line(network, delivery, intake)
+
+    def farewells(self) -> Farewells:
+        """Return what keeps something of conversations that are over."""
+        house = self._house
+        networks, zone = lambda: house.settings.platforms, lambda: house.zone
+        return Farewells(house, self.rooms.worker, self.folder, networks, zone, self._jobs)
 
     def _account(self, name: str) -> PlatformAccount:
         network = self._house.settings.platforms.get(name)

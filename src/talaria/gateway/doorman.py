@@ -12,6 +12,7 @@ from talaria.contracts.stores.sessions import Session, SessionChanges, SessionFi
 from talaria.core.addresses import Address, audience_of
 from talaria.core.ids import SessionId
 from talaria.gateway.access import Access, Allowed, Denied
+from talaria.gateway.farewell import farewell_said
 from talaria.gateway.reset import policy_of, reset_due, reset_words
 from talaria.sessions.aliases import known_ids, same_place
 from talaria.sessions.channels import note_channel

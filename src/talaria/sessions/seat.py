@@ -108,7 +108,7 @@ class Seat:
         prospect = await self.opener.prospect(wish)
         if prospect.signature == self.chat.signature:
             self.chat.conversation.ask_with(prospect.effort)
-            return self.chat
+            return await self._begin(self.chat)
         async with AsyncExitStack() as stack:
             self._chat = chat = await self._opened(wish, stack)
             before, self._stack = self._stack, stack.pop_all()

@@ -39,7 +39,12 @@ def build_session_key(
 
 def build_key_stem(platform: str, chat_type: ChatType, chat_id: str) -> str:
     """Return what the keys of all places in a chat begin with; behind it one ends, or a colon follows."""
-    return ":".join(["agent:main", *map(_escaped, (platform, chat_type, chat_id))])
+    return f"{keys_of(platform)}{_escaped(chat_type)}:{_escaped(chat_id)}"
+
+
+def keys_of(platform: str) -> str:
+    """Return what the keys of all places on a network begin with."""
+    return f"agent:main:{_escaped(platform)}:"
 
 
 def is_shared(source: Address, *, group_sessions_per_user: bool = True, thread_sessions_per_user: bool = False) -> bool:
