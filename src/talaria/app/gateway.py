@@ -9,10 +9,11 @@ from pathlib import Path
 
 from msgspec import structs
 
+from talaria.app.account_locks import hold_account
 from talaria.app.gateway_start import do_boot, tell_hooks
 from talaria.app.house import House
 from talaria.app.media import open_media
-from talaria.app.platforms import enabled_platforms, open_platform
+from talaria.app.platforms import KNOWN, enabled_platforms, open_platform
 from talaria.commands.custom import load_custom
 from talaria.commands.registry import REGISTRY
 from talaria.commands.using import usable
@@ -169,6 +170,7 @@ class _Builder:
         opened = []
         for name in names:
             try:
+                self._hold(name)
                 opened.append(open_platform(self._account(name)))
             except TalariaError as error:
                 log.warning("%s is left out: %s", name, error)
@@ -176,6 +178,15 @@ class _Builder:
         if not opened:
             raise Refused(" ".join(one.error for one in self.missing) or _NONE)
         return opened
+
+    def _hold(self, name: str) -> None:
+        """Be the only gateway on this machine that uses the account of a network."""
+        house = self._house
+        groups = KNOWN[name].secrets if name in KNOWN else ()
+        secrets = [next(filter(None, map(house.secrets.get, group)), "") for group in groups]
+        if secrets:
+            store = house.settings.store.url or str(house.profile.folder)
+            hold_account(house.profile.folder.parent.parent / "locks", name, secrets, store, self._closing)
 
     def line(self, platform: Platform) -> Line:
         """Return a network in both directions."""
