@@ -25,8 +25,8 @@ def hold_account(folder: Path, name: str, secrets: Sequence[str], store: str, st
     if holder != mine:
         fcntl.flock(lock, fcntl.LOCK_UN)
         raise Refused(
-            f"{name}: the gateway of another profile, process {pid.strip()}, uses this account. An account answers in one"
-            " profile at a time: end that one, or give this profile an account of its own."
+            f"{name}: the gateway of another profile, process {pid.strip()}, uses this account. An account answers"
+            " in one profile at a time: end that one, or give this profile an account of its own."
         )
 
 
