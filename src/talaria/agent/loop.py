@@ -18,7 +18,7 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import Effort, ModelReasoning, ModelRequest, ModelText
 from talaria.contracts.turn_log import ModelStep, TurnLog
-from talaria.core.errors import ContextTooLong, MalformedReply, OverBudget, TalariaError
+from talaria.core.errors import ContextTooLong, MalformedReply, OverBudget, StoreError, TalariaError
 from talaria.core.events import (
     ModelCalled,
     Noticed,
@@ -88,6 +88,9 @@ class Agent:
         except asyncio.CancelledError:
             if around.stopped():
                 around.emit(await asyncio.shield(work.cut_off(TurnStopped())))
+            raise
+        except StoreError as error:  # of which not even the end could be kept: it goes on when the store is back
+            log.warning("turn cut off in session %s: %s", turn.session_id, error)
             raise
         except OverBudget as error:
             log.info("session %s: %s", turn.session_id, error)

@@ -334,6 +334,7 @@ def _followed(desk: Desk, bench: Workbench, wish: ChatWish, auxiliary: Auxiliary
     return structs.replace(
         desk,
         unpack=wish.unpack,
+        held_up=wish.held_up,
         followers=(*desk.followers, *wish.followers, goal_follower(bench, desk, auxiliary, lasting=wish.lasting)),
     )
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from talaria.contracts.store import Store
+from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId
 from talaria.gateway.delivery import Delivery
 from talaria.gateway.intake import Intake
@@ -109,8 +110,8 @@ class Gateway:
             async with asyncio.timeout(self._patience):
                 while not await done():  # noqa: ASYNC110 - other processes may be the ones who finish it
                     await asyncio.sleep(_LOOK_AGAIN)
-        except TimeoutError:
-            log.warning("the gateway ends before all is done: %s", otherwise)
+        except (TimeoutError, StoreError) as error:
+            log.warning("the gateway ends before all is done: %s (%s)", otherwise, str(error) or "time is up")
 
     async def _rooms_are_idle(self) -> bool:
         """Tell whether nothing goes on but turns that wait for a person's word."""

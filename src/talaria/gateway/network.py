@@ -13,6 +13,7 @@ from talaria.contracts.stores.leases import Lease
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
 from talaria.core.ids import is_gone, new_id
 from talaria.sessions.company import accompanied
+from talaria.sessions.insisting import HELD_UP
 from talaria.sessions.presence import NetworkState, NetworkStatus
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
@@ -20,7 +21,6 @@ _STEADY = 60.0
 _TELL_SECONDS = 30.0
 _STORE_PAUSE = 1.0
 _AT_ONCE, _PATIENCE = 0.5, 5.0
-_HELD_UP = "My store does not answer. What you wrote waits, and is answered when it does."
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,10 @@ class Network:
                 await self._hold_and_receive()
             except BadCredentials as error:
                 self._enter("refused", str(error))
-            except (PlatformError, StoreError) as error:
+            except StoreError as error:
+                self._enter("waiting", str(error))
+                pause = _FIRST_PAUSE
+            except PlatformError as error:
                 self._enter("waiting", str(error))
             except Exception as error:  # a bug in an adapter takes down its network, for a while, and no other
                 log.exception("%s: the connection failed", self.platform.name)
@@ -114,9 +117,15 @@ class Network:
         return tx.leases.acquire(name, self._lease)
 
     async def _renew(self, lease: Lease) -> None:
+        """Hold on; a store that cannot be used is no reason to leave, as people are to be told of that."""
         while True:
             await asyncio.sleep(self._lease.total_seconds() / 3)
-            await self._store.write(lambda tx: tx.leases.renew(lease, self._lease))
+            try:
+                await self._store.write(lambda tx: tx.leases.renew(lease, self._lease))
+            except LeaseLost:
+                raise
+            except StoreError as error:
+                log.warning("%s: that it is received here was not written: %s", self.platform.name, error)
 
     async def _release(self, lease: Lease) -> None:
         with suppress(TalariaError):
@@ -134,21 +143,22 @@ class Network:
 
     async def _keep(self, incoming: Incoming) -> None:
         """Take something in, however long the store needs to be there: the network is told no sooner."""
+        words = await accompanied(self._taken(incoming), self._console(incoming))
+        self._error = ""
+        if words:
+            await self._tell(incoming, words)
+
+    async def _taken(self, incoming: Incoming) -> str:
         while True:
             try:
-                words = await accompanied(self._take(incoming), self._console(incoming))
+                return await self._take(incoming)
             except StoreError as error:
                 self._error = str(error)
                 log.warning("%s: a message waits for the store: %s", self.platform.name, error)
                 await asyncio.sleep(_STORE_PAUSE)
-                continue
             except Exception:  # a bug costs the message that it meets, and the sender is told; others are heard
                 log.exception("%s: the message %s was not understood", self.platform.name, incoming.external_id)
-                words = TalariaError.public
-            self._error = ""
-            if words:
-                await self._tell(incoming, words)
-            return
+                return TalariaError.public
 
     async def _console(self, incoming: Incoming) -> None:
         """Answer what cannot wait for the store; tell anybody else after a while that they have to."""
@@ -156,8 +166,8 @@ class Network:
         words = self._meanwhile(incoming)
         if not words and incoming.addressed:
             await asyncio.sleep(_PATIENCE)
-            words = _HELD_UP
-        log.warning("%s: the store does not answer; a message waits", self.platform.name)
+            words = HELD_UP
+        log.warning("%s: the store cannot be used; a message waits", self.platform.name)
         if words:
             await self._tell(incoming, words)
 

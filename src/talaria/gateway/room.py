@@ -1,6 +1,7 @@
 """One place on a chat network, with the conversation that is open there."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from talaria.contracts.platform import Abilities, Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.core.addresses import Address, Route
+from talaria.core.errors import PlatformError
 from talaria.core.events import (
     ApprovalAsked,
     QuestionAsked,
@@ -27,20 +29,24 @@ from talaria.core.events import (
     TurnOutOfBudget,
     TurnStopped,
 )
-from talaria.core.ids import SessionId
+from talaria.core.ids import SessionId, new_id
 from talaria.gateway.asking import Asking
 from talaria.gateway.footer import runtime, with_footer
 from talaria.gateway.marking import AT_WORK, NOTHING, mark
+from talaria.gateway.placing import bounded
 from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.streaming import Preview, Stage
 from talaria.sessions.answering import answer
 from talaria.sessions.chat import ChatWish
+from talaria.sessions.insisting import HELD_UP, insist
 from talaria.sessions.outgoing import queue_notice
 from talaria.sessions.seat import Seat
 from talaria.sessions.turn_log import model_steps
 from talaria.settings.chats import ChatNetwork
 
 _NOT_HERE = "only the owner of this agent may allow that, who is not in this chat"
+
+log = logging.getLogger(__name__)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Display).decode
@@ -90,13 +96,14 @@ class Room:
         self.active_at: datetime | None = None
         self._asker = ""
         self._marked: Route | None = None
+        self._excused = False
         self._moving = asyncio.Lock()
         self._preview: Preview | None = None
         self._door = door
         self._jobs = jobs
         self.asking = Asking(self.post, buttons=door.abilities.buttons)
         replies = ReplyFollower(door.wake_delivery, self._dressed)
-        wish = structs.replace(wish, followers=(replies, *wish.followers))
+        wish = structs.replace(wish, followers=(replies, *wish.followers), held_up=self._held_up)
         self.seat = Seat(door.house, wish, self._event, jobs, key=key, address=address)
 
     @property
@@ -172,8 +179,9 @@ class Room:
 
     async def post(self, content: Content, key: str = "") -> None:
         """Put something into the outbox for this place; a key makes it one."""
-        session_id = self.seat.session_id
-        await self.seat.store.write(lambda tx: queue_notice(tx, session_id, self.address, content, key))
+        session_id, key = self.seat.session_id, key or new_id()
+        store = self.seat.store
+        await insist(lambda: store.write(lambda tx: queue_notice(tx, session_id, self.address, content, key)))
         self._door.wake_delivery()
 
     def change_display(self, display: Display) -> None:
@@ -200,6 +208,21 @@ class Room:
             self._ask(event)
         elif isinstance(event, TurnAnswered | TurnStopped | TurnFailed | TurnOutOfBudget):
             self._mark(NOTHING)
+            self._excused = False
+
+    def _held_up(self) -> None:
+        """Tell the people here, once for a turn, that it waits for the store."""
+        if not self._excused:
+            self._excused = True
+            self._jobs.create_task(self._excuse())
+
+    async def _excuse(self) -> None:
+        """Say so past the outbox, into which nothing can be put."""
+        stage = self._door.stage
+        try:
+            await bounded(stage.platform.send(self.address, Content(text=HELD_UP), new_id()), stage.call)
+        except PlatformError as error:
+            log.warning("%s: nobody was told that a turn waits: %s", self.name, error)
 
     def _ask(self, event: ApprovalAsked | QuestionAsked) -> None:
         """Put a question of the turn to whoever may answer it: approvals are the owner's, where one is named."""

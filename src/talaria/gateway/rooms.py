@@ -11,7 +11,7 @@ from msgspec import structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address
-from talaria.core.errors import Refused, TalariaError
+from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, WorkerId
 from talaria.gateway.keepers import is_kept, keep
 from talaria.gateway.room import Room
@@ -94,7 +94,7 @@ class Rooms:
         self._closed = True
         async with asyncio.TaskGroup() as group:
             for room in self._cache.drain():
-                group.create_task(room.close())
+                group.create_task(_closed(room))
 
     def sweep(self) -> int:
         """Let go of the rooms in which nothing has gone on for long, and return how many those were."""
@@ -125,6 +125,8 @@ class Rooms:
             async with self.using(key, address, session_id) as room:
                 room.seat.chat.conversation.wake()
             self._failed.pop(session_id, None)
+        except StoreError as error:
+            log.warning("session %s: what waits has to wait for the store: %s", session_id, error)
         except TalariaError as error:
             count = self._failed.get(session_id, (0, 0.0))[0] + 1
             pause = min(2.0**count, _LONGEST_PAUSE)
@@ -156,3 +158,11 @@ class Rooms:
             if bindings and keep(tx, bindings[0].key, self.worker):
                 found.append((session_id, bindings[0].key, bindings[0].address))
         return found
+
+
+async def _closed(room: Room) -> None:
+    """Close a room; where the store cannot be used, what could not be written is found unfinished at the next start."""
+    try:
+        await room.close()
+    except StoreError as error:
+        log.warning("%s: a room was not closed in good order: %s", room.name, error)

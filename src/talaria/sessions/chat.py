@@ -21,7 +21,8 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     attends, questions are answered with no at once. ``lasting`` says that the place stays open behind the reply, so
     that a goal may go on there. ``owner`` and ``audience`` are those of a new conversation; ``followers`` hear of its
     turns as well. ``unpack`` fetches the files of messages; ``file_limit`` is how many bytes a file may have that is
-    sent here, ``None`` where this is no chat. ``context`` is what the front door knows of the place.
+    sent here, ``None`` where this is no chat. ``held_up`` is called when a turn waits for a store that cannot be used,
+    which it does only where this is given. ``context`` is what the front door knows of the place.
     """
 
     source: str
@@ -40,6 +41,7 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     followers: tuple[Follower, ...] = ()
     unpack: Unpack = leave_packed
     file_limit: int | None = None
+    held_up: Callable[[], None] | None = None
     context: SessionContext = SessionContext()
 
 

@@ -1,6 +1,7 @@
 """One conversation open in this process: what is said in it is worked off, stopped, steered and answered."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
@@ -17,6 +18,7 @@ from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.tool import Person, Workspace
+from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.events import TurnAnswered, TurnBegan, TurnEnd, TurnEvent, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
@@ -31,12 +33,15 @@ from talaria.sessions.worker import Worker
 
 _LAST_WORDS = 5.0
 
+log = logging.getLogger(__name__)
+
 
 class Desk(Struct, frozen=True, kw_only=True):
     """Where the turns of a conversation take place, and under which limits.
 
     ``beforehand`` runs before the first turn, and before the first of another manner; ``followers`` hear of each turn
-    that ends. ``context`` is what is known of the place.
+    that ends. ``context`` is what is known of the place. With ``held_up`` turns wait for a store that refuses to be
+    written to; it is called when they do.
     """
 
     emit: Callable[[TurnEvent], None]
@@ -53,6 +58,7 @@ class Desk(Struct, frozen=True, kw_only=True):
     mask: Callable[[str], str] = str
     context: SessionContext = SessionContext()
     lease: timedelta = LEASE
+    held_up: Callable[[], None] | None = None
 
 
 class Conversation:
@@ -180,14 +186,23 @@ class Conversation:
 
     async def _work_off(self) -> TurnEnd | None:
         with bound(self._context):
-            return await work_off(
-                self._store,
-                self.session_id,
-                self._take_turn,
-                lease=self._desk.lease,
-                finishing=self._finish,
-                unpack=self._unpacking.unpack,
-            )
+            try:
+                return await work_off(
+                    self._store,
+                    self.session_id,
+                    self._take_turn,
+                    lease=self._desk.lease,
+                    finishing=self._finish,
+                    unpack=self._unpacking.unpack,
+                    held_up=self._desk.held_up,
+                )
+            except LeaseLost:
+                raise
+            except StoreError as error:
+                log.warning("what waits has to wait for the store: %s", error)
+                if self._desk.held_up is not None:
+                    self._desk.held_up()
+                raise
 
     def _finish(self, tx: Transaction, ending: Ending) -> None:
         for follower in self._desk.followers:

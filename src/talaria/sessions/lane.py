@@ -1,8 +1,10 @@
 """A conversation at work: what arrives for it is worked off one turn at a time, by one owner."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,12 +15,13 @@ from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.core.addresses import Route
-from talaria.core.errors import Refused
+from talaria.core.errors import LeaseLost, Refused, StoreError
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId, is_gone, new_turn_id
 from talaria.core.messages import Message
 from talaria.sessions.admitted import Admitted, Packed, Unpack, leave_packed, read_admitted, read_message
 from talaria.sessions.company import accompanied
+from talaria.sessions.insisting import insist
 from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
 from talaria.sessions.unbroken import unbroken
 
@@ -36,6 +39,8 @@ class Work(Struct, frozen=True):
     route: Route | None = None
     said: str = ""
 
+
+log = logging.getLogger(__name__)
 
 Next = Work | Packed | None
 Ready = Mapping[int, Message]
@@ -96,13 +101,15 @@ async def work_off(
     lease: timedelta = LEASE,
     finishing: Finishing = nothing_more,
     unpack: Unpack = leave_packed,
+    held_up: Callable[[], None] | None = None,
 ) -> TurnEnd | None:
     """Own the lane of a conversation until nothing waits in it, and return how the last turn ended.
 
     There is a turn for each message that waits, oldest first; one that an earlier owner left unfinished goes on
     before them. ``unpack`` fetches the files of a message before its turn begins. ``finishing`` runs in the transaction
-    that ends a turn. Raises `Refused` while another worker owns the lane: that one works off what waits now. Raises
-    `LeaseLost` as soon as another has taken it over.
+    that ends a turn. With ``held_up`` a store that refuses a step is waited for, and that is called when it takes a
+    while. Raises `Refused` while another worker owns the lane: that one works off what waits now. Raises `LeaseLost` as
+    soon as another has taken it over.
     """
     ready: dict[int, Message] = {}
     begun = store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
@@ -114,8 +121,11 @@ async def work_off(
             if isinstance(work, Packed):
                 ready[work.item] = await accompanied(unpack(work), holding)
             else:
-                end = await accompanied(take_turn(_log(store, claim, work, finishing)), holding)
-            work = await store.write(lambda tx: _begin_or_release(tx, claim, ready))
+                turn = _log(store, claim, work, finishing)
+                turn.held_up = held_up
+                end = await accompanied(take_turn(turn), holding)
+            going_on = partial(store.write, lambda tx: _begin_or_release(tx, claim, ready))
+            work = await (insist(going_on, held_up) if held_up else going_on())
     except BaseException:
         await asyncio.shield(_release(store, claim))
         raise
@@ -123,7 +133,10 @@ async def work_off(
 
 
 async def _release(store: Store, claim: SessionClaim) -> None:
-    await store.write(lambda tx: tx.leases.release(claim.lease))
+    try:
+        await store.write(lambda tx: tx.leases.release(claim.lease))
+    except StoreError as error:
+        log.warning("the lane is free when its lease lapses: %s", error)
 
 
 def _claim_and_begin(tx: Transaction, session_id: SessionId, lease: timedelta) -> tuple[SessionClaim, Next]:
@@ -214,7 +227,15 @@ def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) ->
 
 
 async def _hold(store: Store, claim: SessionClaim, lease: timedelta) -> None:
-    """Renew the lease until cancelled; losing it ends the turn beside it."""
+    """Renew the lease until cancelled; losing it ends the turn beside it.
+
+    Where the store does not let it be renewed the turn goes on: whatever it writes is fenced by the lease.
+    """
     while True:
         await asyncio.sleep(lease.total_seconds() / 3)
-        await store.write(lambda tx: tx.leases.renew(claim.lease, lease))
+        try:
+            await store.write(lambda tx: tx.leases.renew(claim.lease, lease))
+        except LeaseLost:
+            raise
+        except StoreError as error:
+            log.warning("the lease of the lane was not renewed: %s", error)

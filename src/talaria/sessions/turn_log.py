@@ -19,6 +19,7 @@ from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudg
 from talaria.core.ids import TurnId
 from talaria.core.messages import Message, ToolCall, ToolResult
 from talaria.sessions.admitted import read_admitted, read_message
+from talaria.sessions.insisting import insist
 from talaria.sessions.unbroken import unbroken
 
 T = TypeVar("T")
@@ -49,7 +50,8 @@ class StoredTurn:
     """Implements `TurnLog`.
 
     ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all. ``route`` is
-    where its reply goes, ``items`` are what it works off of the inbox, and ``said`` is the text of those.
+    where its reply goes, ``items`` are what it works off of the inbox, and ``said`` is the text of those. With
+    ``held_up`` a store that refuses a step is waited for, and that is called when it takes a while.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class StoredTurn:
         self.route = route
         self.items = items
         self.said = ""
+        self.held_up: Callable[[], None] | None = None
         self._store = store
         self._claim = claim
         self._finishing = finishing
@@ -154,7 +157,10 @@ class StoredTurn:
             for one in (*waiting, work):
                 one(tx)
 
-        await unbroken(self._store.write(all_of_it))
+        if self.held_up is None:
+            await unbroken(self._store.write(all_of_it))
+        else:
+            await insist(lambda: unbroken(self._store.write(all_of_it)), self.held_up)
 
     def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None) -> None:
         if messages:
