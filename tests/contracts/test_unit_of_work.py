@@ -281,6 +281,34 @@ async def test_one_failure_in_a_group_spares_its_neighbours(store: ThreadedStore
     assert keys == [f"{n:02}" for n in range(20) if n % 5 != 2]
 
 
+async def test_one_failure_among_reads_that_wait_together_spares_its_neighbours(store: ThreadedStore) -> None:
+    hold, entered = threading.Event(), threading.Event()
+
+    def slow(_: Transaction) -> None:
+        entered.set()
+        hold.wait()
+
+    def piece(number: int) -> Callable[[Transaction], int]:
+        def work(tx: Transaction) -> int:
+            if number % 5 == 2:
+                tx.state.put("key", "reads may not write, and this undoes the view of all of them on some engines")
+            return len(tx.state.with_prefix(""))
+
+        return work
+
+    await store.write(put("key"))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):  # every reader is busy while the rest queues up
+            group.create_task(store.read(slow))
+        await asyncio.to_thread(entered.wait)
+        works = [asyncio.ensure_future(store.read(piece(n))) for n in range(20)]
+        await asyncio.sleep(0)
+        hold.set()
+        outcomes = await asyncio.gather(*works, return_exceptions=True)
+    found = ["refused" if isinstance(outcome, StoreError) else outcome for outcome in outcomes]
+    assert found == ["refused" if n % 5 == 2 else 1 for n in range(20)]
+
+
 async def test_work_whose_waiter_was_cancelled_is_carried_out_whole(store: ThreadedStore, database: Database) -> None:
     hold, entered = threading.Event(), threading.Event()
 

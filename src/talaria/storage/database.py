@@ -67,6 +67,15 @@ class ConnectionDatabase:
         result: T = self._alone(work).unwrap()
         return result
 
+    def read_all(self, works: Sequence[Work]) -> list[Outcome]:
+        """Run several pieces of work on one view of the store; where one of them raises, each on a view of its own."""
+        if len(works) > 1:
+            try:
+                return self.read(lambda tx: [Outcome(work(tx)) for work in works])
+            except Exception:  # noqa: BLE001, S110 (every work is run again alone, and raises there for its owner)
+                pass
+        return [self._read_alone(work) for work in works]
+
     def write_all(self, works: Sequence[Work]) -> list[Outcome]:
         """Run several pieces of work, in order, in one commit where that is possible.
 
@@ -91,6 +100,12 @@ class ConnectionDatabase:
     def close(self) -> None:
         """Let go of the store."""
         self.connection.close()
+
+    def _read_alone(self, work: Work) -> Outcome:
+        try:
+            return Outcome(self.read(work))
+        except Exception as error:  # noqa: BLE001 (handed to whoever asked for this work)
+            return Outcome(error=error)
 
     def _through(self, works: Sequence[Work]) -> list[Any]:
         """Do all of it in the transaction that has begun, and end that."""

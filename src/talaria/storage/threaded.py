@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # loaded with the first hint
 
 T = TypeVar("T")
 _COMMITTED_AT_ONCE = 256
+_READ_AT_ONCE = 16  # few, as they wait for the longest of them
 
 
 class ThreadedStore:
@@ -33,7 +34,7 @@ class ThreadedStore:
         self._writers = Crew(
             "store-writer", writers, open_database, Orders(_write, at_once=_COMMITTED_AT_ONCE, upkeep=True)
         )
-        self._readers = Crew("store-reader", readers, open_database, Orders(_read))
+        self._readers = Crew("store-reader", readers, open_database, Orders(_read, at_once=_READ_AT_ONCE))
         self._open_hints = open_hints
         self._carries_hints = carries_hints
         self._closing = closing
@@ -91,4 +92,4 @@ def _write(database: ConnectionDatabase, works: list[Work]) -> list[Outcome]:
 
 
 def _read(database: ConnectionDatabase, works: list[Work]) -> list[Outcome]:
-    return [Outcome(database.read(work)) for work in works]
+    return database.read_all(works)
