@@ -84,10 +84,10 @@ async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Pat
         await desk.seat.put()
         await server.arrived()
         assert await desk.use("/handoff") == (
-            "Where to? `/handoff <platform>`, with one of telegram, discord, slack, matrix."
+            "Where to? `/handoff <platform>`, with one of telegram, discord, matrix, slack."
         )
         assert await desk.use("/handoff pigeon") == (
-            "There is no platform `pigeon`; there are telegram, discord, slack, matrix."
+            "There is no platform `pigeon`; there are telegram, discord, matrix, slack."
         )
         assert "`talaria setup`" in await desk.use("/handoff discord")
         assert "`/sethome`" in await desk.use("/handoff Telegram")

@@ -17,6 +17,7 @@ CATCHES_EVERYTHING = {
     "src/talaria/gateway/streaming.py",  # what is shown while a turn runs never fails the turn
     "src/talaria/gateway/unpacking.py",  # a bug in an adapter costs one file, not the turn
     "src/talaria/goals/judge.py",  # a judge that fails never stops the work that it judges
+    "src/talaria/gateway/handoffs.py",  # whoever waits for a handoff is told of a bug too
     "src/talaria/gateway/shelter.py",  # a bug in one conversation must not end the others
     "src/talaria/hooks/boot.py",  # BOOT.md that cannot be done must not end the gateway
     "src/talaria/hooks/line.py",  # whatever a hook of the owner does ends with the hook

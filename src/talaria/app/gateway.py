@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -27,8 +28,10 @@ from talaria.gateway.delivery import Delivery
 from talaria.gateway.doorman import Doorman, place_owner
 from talaria.gateway.farewell import Farewells
 from talaria.gateway.gateway import Gateway, Line
+from talaria.gateway.handoffs import Handoffs
 from talaria.gateway.health import Health
 from talaria.gateway.intake import Intake
+from talaria.gateway.letters import Letters
 from talaria.gateway.network import Network
 from talaria.gateway.room import Door, Room
 from talaria.gateway.rooms import Rooms
@@ -70,10 +73,12 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
             house.identity.version,
             lines,
             rooms,
-            missing=builder.missing,
+            beside=builder.watchers(lines),
             lease=timedelta(seconds=house.settings.gateway.lease_seconds),
             patience=timedelta(seconds=patience),
         )
+        gateway.missing = builder.missing
+        gateway.models = house.models.health
         first = await gateway.presence.claim(beside=beside)
         stack.push_async_callback(rooms.close)
         health = Health(gateway, house.store, jobs, house.mask)
@@ -81,7 +86,6 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
         with _last_words(house, gateway, stop):
             await house.store.write(lambda tx: say_that_it_is_back(tx, house.identity.version))
             stack.callback(jobs.create_task(_follow_settings(house, gateway)).cancel)
-            stack.callback(jobs.create_task(builder.farewells().serve()).cancel)
             tell_hooks(house, rooms.worker, lines)
             if first:
                 stack.callback(jobs.create_task(do_boot(house, builder.folder, lines, jobs)).cancel)
@@ -110,7 +114,7 @@ async def _follow_settings(house: House, gateway: Gateway) -> None:
 def _last_words(house: House, gateway: Gateway, stop: Stop) -> Iterator[None]:
     """See to it that whoever looks for the reason of an end finds it; take note of an end that had no words."""
     folder = house.profile.logs_folder
-    begin = begun(house.identity.version)
+    begin = begun(house.identity.version, gateway.presence.worker, gateway.address)
     why = "it had nothing left to do"
     with ExitStack() as stack:
         try:
@@ -224,11 +228,14 @@ class _Builder:
         )
         return Line(network, delivery, intake)
 
-    def farewells(self) -> Farewells:
-        """Return what keeps something of conversations that are over."""
-        house = self._house
+    def watchers(self, lines: Sequence[Line]) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        """Return what goes on beside the networks."""
+        house, rooms = self._house, self.rooms
         networks, zone = lambda: house.settings.platforms, lambda: house.zone
-        return Farewells(house, self.rooms.worker, self.folder, networks, zone, self._jobs)
+        letters = Letters(house.store, rooms, {line.network.platform.name: line.intake for line in lines})
+        handoffs = Handoffs(house.store, rooms, self._platforms, networks)
+        farewells = Farewells(house, rooms.worker, self.folder, networks, zone, self._jobs)
+        return [letters.serve, handoffs.serve, farewells.serve]
 
     def _account(self, name: str) -> PlatformAccount:
         network = self._house.settings.platforms.get(name)

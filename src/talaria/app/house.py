@@ -36,13 +36,6 @@ from talaria.settings.profiles import Profile
 from talaria.settings.secrets import Secrets
 from talaria.tools.output import masking
 
-_PLATFORM_SECRETS = {
-    "telegram": (("TELEGRAM_BOT_TOKEN",),),
-    "discord": (("DISCORD_BOT_TOKEN",),),
-    "slack": (("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)),
-    "matrix": (("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")),
-}
-
 
 class House(Struct, frozen=True, kw_only=True):
     """Implements `commands.House`; ``notes`` are sentences about the opening that the person should read."""
@@ -73,10 +66,8 @@ class House(Struct, frozen=True, kw_only=True):
     @property
     def platforms(self) -> Mapping[str, bool]:
         """The networks that are known, and whether each is configured."""
-        return {
-            name: all(any(map(self.secrets.get, group)) for group in needed)
-            for name, needed in _PLATFORM_SECRETS.items()
-        }
+        known: Mapping[str, bool] = load("talaria.app.platforms").known_platforms(self.settings, self.secrets)
+        return known
 
     @property
     def zone(self) -> tzinfo | None:

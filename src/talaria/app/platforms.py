@@ -33,7 +33,9 @@ class Known(Struct, frozen=True):
 
 KNOWN = {
     "telegram": Known((("TELEGRAM_BOT_TOKEN",),), "telegram"),
+    "discord": Known((("DISCORD_BOT_TOKEN",),), "discord"),
     "matrix": Known((("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")), "matrix"),
+    "slack": Known((("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack"),
     "webhook": Known(),
 }
 
@@ -48,6 +50,12 @@ def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
     named = [name for name in settings.platforms if (not KNOWN[name].secrets if name in KNOWN else name in _others())]
     off = {name for name, network in settings.platforms.items() if not network.enabled}
     return [name for name in (*ours, *named) if name not in off]
+
+
+def known_platforms(settings: Settings, secrets: Secrets) -> dict[str, bool]:
+    """Return the networks on which somebody can be reached, and whether each is set up."""
+    ours = {name: known.is_set_up(secrets) for name, known in KNOWN.items() if known.secrets}
+    return ours | dict.fromkeys(enabled_platforms(settings, secrets), True)
 
 
 def open_platform(account: PlatformAccount) -> Platform:

@@ -9,7 +9,7 @@ from talaria.commands.conversations import handle_of
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.handoffs import HandoffState, HandoffStatus
 from talaria.core.errors import Refused
-from talaria.sessions.homes import gateway_alive, read_home
+from talaria.sessions.homes import HANDOFFS, gateway_alive, read_home
 
 _NEVER = HandoffState(state="failed", platform=None, error="the conversation is not there any more")
 
@@ -49,6 +49,7 @@ class Handoff:
         await seat.store.read(lambda tx: _refuse(tx, errand, platform))
         if not await seat.store.write(lambda tx: tx.handoffs.request_handoff(session_id, platform)):
             raise Refused("This conversation is being handed over already: wait for that to end.")
+        await seat.store.hint(HANDOFFS)
         errand.place.show(f"Handing over to {platform} …")
         try:
             end = await self._wait(errand)

@@ -3,21 +3,22 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 
+from talaria.agent.model_health import ModelHealth, ModelState
 from talaria.contracts.store import Store
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId
 from talaria.gateway.delivery import Delivery
 from talaria.gateway.intake import Intake
-from talaria.gateway.letters import Letters
 from talaria.gateway.network import Network
 from talaria.gateway.presence import Presence
 from talaria.gateway.rooms import Rooms
-from talaria.sessions.presence import NetworkStatus, WorkerStatus
+from talaria.sessions.presence import ModelStatus, NetworkStatus, WorkerStatus
 
 _LOOK_AGAIN = 0.05
 
@@ -33,7 +34,10 @@ class Line(Struct, frozen=True):
 
 
 class Gateway:
-    """Runs until told to stop, then lets turns end and replies go out, for as long as ``patience`` lasts."""
+    """Runs until told to stop, then lets turns end and replies go out, for as long as ``patience`` lasts.
+
+    ``beside`` are what else goes on until then. ``missing`` are the networks that could not be opened.
+    """
 
     def __init__(
         self,
@@ -42,19 +46,20 @@ class Gateway:
         lines: Sequence[Line],
         rooms: Rooms,
         *,
-        missing: Sequence[NetworkStatus] = (),
+        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         lease: timedelta,
         patience: timedelta,
     ) -> None:
         self.lines = lines
         self._rooms = rooms
-        self._letters = Letters(store, rooms, {line.network.platform.name: line.intake for line in lines})
-        self._missing = missing
+        self._beside = beside
+        self.missing: Sequence[NetworkStatus] = ()
         self._patience = patience.total_seconds()
         self._version = version
         self.started = datetime.now(UTC)
         self.address = ""
         self.trouble = ""
+        self.models = ModelHealth()
         self.stopping = False
         self.turns_at_stop = 0
         self._cut_off: tuple[SessionId, ...] = ()
@@ -65,8 +70,7 @@ class Gateway:
         """Serve until ``stop`` is set."""
         async with asyncio.TaskGroup() as group:
             receiving = [group.create_task(line.network.serve()) for line in self.lines]
-            receiving.append(group.create_task(self._rooms.serve()))
-            receiving.append(group.create_task(self._letters.serve()))
+            receiving += [group.create_task(serve()) for serve in (self._rooms.serve, *self._beside)]
             delivering = [group.create_task(line.delivery.serve()) for line in self.lines]
             delivering.append(group.create_task(self.presence.serve()))
             await stop.wait()
@@ -91,10 +95,11 @@ class Gateway:
             version=self._version,
             lease=self._lease.total_seconds(),
             address=self.address,
-            networks=(*(line.network.status for line in self.lines), *self._missing),
+            networks=(*(line.network.status for line in self.lines), *self.missing),
             rooms=len(self._rooms),
             turns=len(self._rooms.busy),
-            error=self.trouble,
+            error=" ".join(filter(None, (self.trouble, self.presence.trouble))),
+            models=tuple(_model_status(one) for one in self.models.states if one.error),
         )
 
     @property
@@ -122,3 +127,7 @@ class Gateway:
             if line.network.status.state == "connected" and not await line.delivery.is_idle():
                 return False
         return True
+
+
+def _model_status(state: ModelState) -> ModelStatus:
+    return ModelStatus(name=state.model, error=state.error, since=state.since, failures=state.failures)

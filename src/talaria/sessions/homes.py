@@ -8,6 +8,7 @@ from talaria.core.addresses import Address
 from talaria.core.ids import is_gone
 
 GATEWAY = "gateway"
+HANDOFFS = "handoffs"  # the topic of hints that somebody asks for one
 
 
 class Home(Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,167 @@
+"""Conversations that are to go on in a chat: claimed by one worker, given a thread, bound there, and told to go on."""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct, structs
+
+from talaria.contracts.platform import Platform
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.handoffs import PendingHandoff
+from talaria.core.addresses import Address, Route
+from talaria.core.errors import PlatformError, Rejected, StoreError, TalariaError
+from talaria.core.ids import SessionId
+from talaria.core.messages import Message, Text
+from talaria.gateway.keepers import keep
+from talaria.gateway.placing import bounded
+from talaria.gateway.rooms import Rooms
+from talaria.sessions.homes import HANDOFFS, Home, read_home
+from talaria.sessions.lane import arrival
+from talaria.sessions.session_keys import build_session_key
+from talaria.settings.chats import ChatNetwork
+
+SOURCE = "handoff"
+_CALL = 15.0
+_CLAIM = timedelta(seconds=3 * _CALL)
+_NAMELESS = "A conversation"
+_TOLD = (
+    "This is not from the person: they have moved this conversation here, to {platform}, from where it was before. You"
+    " have all of it. Say in one or two sentences where things stand, and go on when they write."
+)
+
+log = logging.getLogger(__name__)
+
+
+class HandoffLost(TalariaError):
+    """Whoever asked for it gave up meanwhile, or another worker has taken it over."""
+
+
+class Destination(Struct, frozen=True):
+    """Where a conversation goes on: the address, and the key that the person's next message there will build."""
+
+    address: Address
+    key: str
+
+
+class Handoffs:
+    """Takes conversations to the networks of one worker; ``networks`` are their settings as they are now."""
+
+    def __init__(
+        self,
+        store: Store,
+        rooms: Rooms,
+        platforms: Mapping[str, Platform],
+        networks: Callable[[], Mapping[str, ChatNetwork]],
+    ) -> None:
+        self._store = store
+        self._rooms = rooms
+        self._platforms = platforms
+        self._networks = networks
+        self._under_way: set[SessionId] = set()
+
+    async def serve(self) -> None:
+        """Take up requests as they come, side by side, until cancelled."""
+        async with self._store.heeding(HANDOFFS) as rung:
+            while True:
+                rung.clear()
+                try:
+                    await self.look()
+                except StoreError as error:
+                    log.warning("handoffs wait: %s", error)
+                await rung.wait()
+
+    async def look(self) -> int:
+        """Begin with all that wait, those too whose worker died on the way; return how many those are."""
+        waiting = await self._store.read(_waiting)
+        ours = [one for one in waiting if one.platform in self._platforms and one.session_id not in self._under_way]
+        for one in ours:
+            self._under_way.add(one.session_id)
+            self._rooms.start(self._take(one))
+        return len(ours)
+
+    async def _take(self, asked: PendingHandoff) -> None:
+        try:
+            if await self._store.write(lambda tx: tx.handoffs.claim_handoff(asked.session_id, _CLAIM)):
+                await self._move(asked)
+        except StoreError as error:
+            log.warning("session %s: its handoff waits: %s", asked.session_id, error)
+        finally:
+            self._under_way.discard(asked.session_id)
+
+    async def _move(self, asked: PendingHandoff) -> None:
+        """Take a conversation that is ours to take; on any failure say why, and leave everything as it was."""
+        try:
+            destination = await self._destination(asked)
+            await self._store.write(lambda tx: self._bind(tx, asked, destination))
+        except HandoffLost:
+            log.info("session %s: its handoff was called off", asked.session_id)
+        except StoreError:
+            raise
+        except TalariaError as error:
+            await self._fail(asked, str(error))
+        except Exception as error:  # whoever waits for it is told of a bug too
+            await self._fail(asked, f"{type(error).__name__}: {error}")
+            raise
+        else:
+            await self._rooms.wake(asked.session_id, destination.key, destination.address)
+
+    async def _fail(self, asked: PendingHandoff, reason: str) -> None:
+        log.warning("session %s: it was not handed over to %s: %s", asked.session_id, asked.platform, reason)
+        await self._store.write(lambda tx: tx.handoffs.fail_handoff(asked.session_id, reason))
+
+    async def _destination(self, asked: PendingHandoff) -> Destination:
+        """Return where it goes: a thread of its own where there can be one, else the home channel itself."""
+        home = await self._store.read(lambda tx: read_home(tx, asked.platform))
+        if home is None:
+            raise Rejected(f"no home channel is set on {asked.platform}: type `/sethome` in the chat that is to be it")
+        platform = self._platforms[asked.platform]
+        thread = await self._thread(platform, home, asked)
+        address = home.address
+        if thread:
+            kind = "private" if address.chat_type == "private" else "thread"
+            address = structs.replace(address, thread_id=thread, chat_type=kind)
+        if platform.abilities.typing:  # whoever looks there sees that something comes; a chat that is gone says so
+            await bounded(platform.show_typing(address), _CALL)
+        network = self._networks().get(asked.platform, ChatNetwork())
+        key = build_session_key(
+            address,
+            group_sessions_per_user=network.group_sessions_per_user,
+            thread_sessions_per_user=network.thread_sessions_per_user,
+        )
+        return Destination(address, key)
+
+    async def _thread(self, platform: Platform, home: Home, asked: PendingHandoff) -> str:
+        """Return the thread that an earlier worker made for this, or a new one; empty where there can be none."""
+        key = f"handoff:{asked.session_id}"
+        made = await self._store.read(lambda tx: tx.state.get(key))
+        if made is not None:
+            return made.value
+        try:
+            name = asked.title or _NAMELESS
+            thread = await bounded(platform.create_handoff_thread(home.address.chat_id, name), _CALL) or ""
+        except PlatformError as error:
+            log.info("session %s: no thread on %s: %s", asked.session_id, asked.platform, error)
+            thread = ""
+        await self._store.write(lambda tx: tx.state.put(key, thread))
+        return thread
+
+    def _bind(self, tx: Transaction, asked: PendingHandoff, destination: Destination) -> None:
+        """Move it: the claim, the place and what is to be said there change together, or nothing does."""
+        session_id = asked.session_id
+        if not tx.handoffs.complete_handoff(session_id):
+            raise HandoffLost("The handoff was called off.")
+        for binding in tx.bindings.of_session(session_id):
+            tx.bindings.unbind(binding.key)
+        tx.bindings.bind(destination.key, session_id, destination.address)
+        keep(tx, destination.key, self._rooms.worker)
+        now = datetime.now(UTC)
+        words = Text(_TOLD.format(platform=asked.platform))
+        message = Message(role="user", parts=(words,), at=now, author="system")
+        moved = f"{session_id}:{now.isoformat()}"
+        tx.inbox.add(arrival(session_id, SOURCE, moved, message, route=Route(destination.address)))
+        tx.state.delete(f"handoff:{session_id}")
+
+
+def _waiting(tx: Transaction) -> list[PendingHandoff]:
+    return [*tx.handoffs.list_pending_handoffs(), *tx.handoffs.list_lapsed_handoffs()]

@@ -1,0 +1,155 @@
+"""A conversation goes on in a chat: with all of it, in a thread of its own, at the key that the next message builds."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from tests.app.program import Program
+from tests.gateway.workers import worker, workplace
+
+from talaria.contracts.platform import Abilities
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.bindings import Binding
+from talaria.contracts.stores.handoffs import HandoffState
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.core.messages import Message, Text, ToolCall, ToolResult
+from talaria.sessions.homes import Home, write_home
+from talaria.storage.sqlite.opening import open_sqlite
+from talaria.testing.clock import NOON
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+T = TypeVar("T")
+OWNED = 'owners = ["loopback:ann"]'
+THREADS = Abilities(text_limit=4096, threads=True, typing=True, idempotent=True)
+PLAIN = Abilities(text_limit=4096, idempotent=True)
+TOLD = "they have moved this conversation"
+
+
+def answer(received: Received) -> Say:
+    return Say("We were at the second plank.") if TOLD in received.question else Say(f"re: {received.question}")
+
+
+class Terminal:
+    """The store, as whoever asks for a handoff has it open."""
+
+    def __init__(self, program: Program) -> None:
+        self._file = program.home / "profiles" / "default" / "talaria.db"
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        return await asyncio.to_thread(self._write, work)
+
+    async def state(self, session_id: SessionId) -> HandoffState:
+        found = await self.write(lambda tx: tx.handoffs.get_handoff_state(session_id))
+        assert found is not None
+        return found
+
+    async def until_over(self, session_id: SessionId) -> HandoffState:
+        async with asyncio.timeout(30):
+            while (found := await self.state(session_id))["state"] in ("pending", "running"):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        return found
+
+    def _write(self, work: Callable[[Transaction], T]) -> T:
+        database = open_sqlite(self._file)
+        try:
+            return database.write(work)
+        finally:
+            database.close()
+
+
+def begun(tx: Transaction, title: str = "The boat") -> SessionId:
+    """Return a conversation of a terminal, with a tool call in it."""
+    session_id = tx.sessions.create(NewSession(source="cli", title=title)).id
+    call = ToolCall("c1", "list_files", "{}")
+    tx.messages.append(
+        session_id,
+        [
+            Message(role="user", parts=(Text("Build a boat."),), at=NOON),
+            Message(role="assistant", parts=(Text("I look first."), call), at=NOON),
+            Message(role="tool", parts=(ToolResult("c1", "two planks"),), at=NOON),
+            Message(role="assistant", parts=(Text("There are two planks."),), at=NOON),
+        ],
+    )
+    return session_id
+
+
+def asked(tx: Transaction, home: Address, title: str = "The boat") -> SessionId:
+    write_home(tx, Home(home, "home"))
+    session_id = begun(tx, title)
+    assert tx.handoffs.request_handoff(session_id, "loopback")
+    return session_id
+
+
+@pytest.fixture(params=[THREADS, PLAIN], ids=["threads", "no-threads"])
+async def network(request: pytest.FixtureRequest) -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(request.param) as network:
+        yield network
+
+
+@pytest.mark.parametrize(
+    "home",
+    [Address("loopback", "ann"), Address("loopback", "crew", "group", user_id="ann")],
+    ids=["private", "group"],
+)
+async def test_it_goes_on_there_with_all_that_was_said(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, home: Address
+) -> None:
+    server.answering(answer)
+    program = workplace(tmp_path, server, network, access=OWNED)
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        terminal = Terminal(program)
+        session_id = await terminal.write(lambda tx: asked(tx, home))
+        assert (await terminal.until_over(session_id))["state"] == "completed"
+        (binding,) = await terminal.write(lambda tx: tx.bindings.of_session(session_id))
+        place = binding.address
+        assert bool(place.thread_id) == network.platform().abilities.threads
+        await network.until(lambda: bool(network.shown(place.chat_id, place.thread_id)), seconds=20)
+        network.say(place, "and now?", sender="ann")
+        await network.until(lambda: "re: and now?" in network.shown(place.chat_id, place.thread_id), seconds=20)
+    assert network.shown(place.chat_id, place.thread_id) == ["We were at the second plank.", "re: and now?"]
+    roles = [message["role"] for message in server.received[-1].json["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user", "assistant", "user"]
+
+
+async def test_a_hundred_requests_and_three_gateways_move_each_once(tmp_path: Path, server: ModelServer) -> None:
+    server.answering(answer)
+    async with LoopbackNetwork(THREADS) as network, AsyncExitStack() as stack:
+        program = workplace(tmp_path, server, network, access=OWNED)
+        for _ in range(3):
+            await stack.enter_async_context(worker(program))
+        await network.until(lambda: network.receivers == 3, seconds=30)
+        terminal = Terminal(program)
+        home = Address("loopback", "crew", "group", user_id="ann")
+        sessions = await terminal.write(lambda tx: [asked(tx, home, f"boat {number}") for number in range(100)])
+        for session_id in sessions:
+            assert (await terminal.until_over(session_id))["state"] == "completed"
+        places = [binding.address for one in sessions for binding in await terminal.write(of(one))]
+        assert len({place.thread_id for place in places}) == 100
+        await network.until(lambda: len(network.posts) >= 100, seconds=60)
+        assert all(len(network.shown("crew", place.thread_id)) == 1 for place in places)
+
+
+def of(session_id: SessionId) -> Callable[[Transaction], list[Binding]]:
+    return lambda tx: tx.bindings.of_session(session_id)
+
+
+async def test_where_no_home_is_set_it_fails_with_the_reason(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(PLAIN) as network:
+        program = workplace(tmp_path, server, network, access=OWNED)
+        async with worker(program):
+            await network.until(lambda: network.receivers == 1, seconds=20)
+            terminal = Terminal(program)
+            session_id = await terminal.write(begun)
+            assert await terminal.write(lambda tx: tx.handoffs.request_handoff(session_id, "loopback"))
+            over = await terminal.until_over(session_id)
+            assert over["state"] == "failed"
+            assert "/sethome" in (over["error"] or "")
+            assert await terminal.write(of(session_id)) == []
