@@ -32,7 +32,7 @@ from talaria.providers.http import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
 from talaria.sessions.lane import admit, work_off
-from talaria.sessions.prefix import BREAK, Prefix, find_prefix, keep_prefix
+from talaria.sessions.prefix import BREAK, Prefix, keep_prefix, prefix_to_use, read_prefix
 from talaria.sessions.summaries import StoredSummaries
 from talaria.storage.sqlite.opening import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
@@ -181,7 +181,8 @@ class History:
         digest = hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest()
         tiers = Tiers(memory=f"entry {self._memory}", surface=f"Today is {self._clock.now():%A}.")
         wanted = Prefix(instructions(tiers), digest, self._model)
-        kept = await find_prefix(self._store, self._session_id, wanted)
+        found = await self._store.read(lambda tx: read_prefix(tx, self._session_id))
+        kept = prefix_to_use(found, wanted, lambda: wanted.instructions)
         await keep_prefix(self._store, self._session_id, kept)
         info = ModelInfo(name=self._model, context_limit=3_000)
         window = Window(info, StoredSummaries(self._store, self._session_id), Auxiliary(self._calls(SCRIBE)))

@@ -6,7 +6,7 @@ import pytest
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId
-from talaria.sessions.prefix import BREAK, Prefix, find_prefix, keep_prefix
+from talaria.sessions.prefix import BREAK, Prefix, keep_prefix, prefix_to_use, read_prefix
 
 FIRST = Prefix(instructions="Be brief.", tools="t1", model="m1")
 
@@ -18,7 +18,8 @@ async def session_id(store: Store) -> SessionId:
 
 async def use(store: Store, session_id: SessionId, wanted: Prefix) -> str:
     """Take a turn with this prefix, as the program does, and return the instructions that it was given."""
-    found = await find_prefix(store, session_id, wanted)
+    kept = await store.read(lambda tx: read_prefix(tx, session_id))
+    found = prefix_to_use(kept, wanted, lambda: wanted.instructions)
     await keep_prefix(store, session_id, found)
     return found.instructions
 
@@ -70,6 +71,17 @@ async def test_conversations_do_not_share_their_prefix(store: Store, session_id:
 
 async def test_a_conversation_that_is_only_looked_at_changes_nothing(store: Store, session_id: SessionId) -> None:
     await use(store, session_id, FIRST)
-    await find_prefix(store, session_id, msgspec.structs.replace(FIRST, model="m2"))
+    kept = await store.read(lambda tx: read_prefix(tx, session_id))
+    other = msgspec.structs.replace(FIRST, instructions="", model="m2")
+    assert prefix_to_use(kept, other, lambda: "Be kind.").instructions == "Be kind."
     assert await use(store, session_id, FIRST) == "Be brief."
     assert await reasons(store, session_id) == []
+
+
+async def test_instructions_are_made_only_where_they_are_used(store: Store, session_id: SessionId) -> None:
+    def never() -> str:
+        raise AssertionError
+
+    await use(store, session_id, FIRST)
+    kept = await store.read(lambda tx: read_prefix(tx, session_id))
+    assert prefix_to_use(kept, msgspec.structs.replace(FIRST, instructions=""), never) == FIRST

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from talaria.agent.approval.grants import Grant, allow_listed
 from talaria.agent.approval.policy import ApprovalPolicy
@@ -44,7 +44,7 @@ from talaria.sessions.budget import StoredBudget
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.conversation import Conversation, Desk
 from talaria.sessions.preferences import Preferences, read_preferences
-from talaria.sessions.prefix import Prefix, find_prefix, keep_prefix
+from talaria.sessions.prefix import Prefix, keep_prefix, prefix_to_use, read_prefix
 from talaria.sessions.prospect import AgentParts, Prospect
 from talaria.sessions.questions import Questions
 from talaria.sessions.seat import Emit
@@ -78,24 +78,26 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     Only its workplace stays, if the chat was told to keep that.
     """
     store, models = house.store, house.models
-    found, kept = await store.read(lambda tx: _find(tx, wish))
+    found = await store.read(lambda tx: _found(tx, wish))
+    kept = found.preferences
     settings = _with_choices(house.settings, kept, wish.model)
     chosen = await models.chosen(settings.model)
     chain, helpers = models.chain(chosen), models.auxiliary(chosen)
     notes = await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits)) if chosen.limits else []
-    session = found or await _new_session(store, wish, chosen.model)
+    session = found.session or await _new_session(store, wish, chosen.model)
     signature = _signature(house, settings, chosen, kept, wish)
     wish = structs.replace(wish, folder=working_folder(house.profile, wish, session))
     context = structs.replace(wish.context, source=wish.source, session_id=session.id)
-    place = await _workplace(house, wish, session, context, stack)
+    place = _workplace(house, wish, session, context, stack, found.workspace)
     bench = structs.replace(
-        await _bench(house, wish, session, settings, _info(chain), stack),
+        _bench(house, wish, session, settings, _info(chain), stack),
+        past=found.past,
         seer=_seer(helpers),
         processes=place.processes,
     )
     tools, remarks = await _tools(house, bench, wish, jobs, context)
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers)), Toolbox(tools)
-    prefix = await find_prefix(store, session.id, _prefix(bench, wish, toolbox, kept))
+    prefix = _prefix(bench, wish, toolbox, found)
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain), auxiliary)
     questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
@@ -118,7 +120,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     )
 
 
-async def _bench(
+def _bench(
     house: "House", wish: ChatWish, session: Session, settings: Settings, model: ModelInfo, stack: AsyncExitStack
 ) -> Workbench:
     """Return what tools are made of, as far as the conversation and its place say."""
@@ -131,7 +133,6 @@ async def _bench(
         folder=wish.folder,
         closing=stack,
         model=model,
-        past=await house.store.read(lambda tx: lineage(tx, session)),
         guest=bool(session.owner),
         networks=tuple(load("talaria.app.platforms").enabled_platforms(house.settings, house.secrets)),
         viewer=standing(wish, session),
@@ -215,6 +216,30 @@ def _find(tx: Transaction, wish: ChatWish) -> tuple[Session | None, Preferences]
     return found[0], read_preferences(tx, found[0].id)
 
 
+class _Found(Struct, frozen=True):
+    """What is kept of the conversation to go on with; nothing where a new one is wanted."""
+
+    session: Session | None = None
+    preferences: Preferences = Preferences()
+    past: tuple[SessionId, ...] = ()
+    workspace: str = ""
+    prefix: Prefix | None = None
+
+
+def _found(tx: Transaction, wish: ChatWish) -> _Found:
+    session, preferences = _find(tx, wish)
+    if session is None:
+        return _Found()
+    workspace = tx.state.get(f"workspace:{session.id}")
+    return _Found(
+        session,
+        preferences,
+        lineage(tx, session),
+        workspace.value if workspace else "",
+        read_prefix(tx, session.id),
+    )
+
+
 async def _tools(
     house: "House", bench: Workbench, wish: ChatWish, jobs: TaskGroup, context: SessionContext
 ) -> tuple[Sequence[Tool], Sequence[str]]:
@@ -231,14 +256,16 @@ async def _tools(
     return [*own, *wanted], notes
 
 
-def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox, kept: Preferences) -> Prefix:
-    return Prefix(
-        instructions(_tiers(bench, wish, kept.personality)),
-        hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
-        bench.model.name,
-        _manner(bench.settings, bench.settings.model.effort, kept.personality),
-        bench.viewer.audience,
+def _prefix(bench: Workbench, wish: ChatWish, toolbox: Toolbox, found: _Found) -> Prefix:
+    personality = found.preferences.personality
+    wanted = Prefix(
+        instructions="",
+        tools=hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
+        model=bench.model.name,
+        manner=_manner(bench.settings, bench.settings.model.effort, personality),
+        audience=bench.viewer.audience,
     )
+    return prefix_to_use(found.prefix, wanted, lambda: instructions(_tiers(bench, wish, personality)))
 
 
 def _manner(settings: Settings, effort: Effort, personality: str) -> str:
@@ -281,15 +308,14 @@ def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
     )
 
 
-async def _workplace(
-    house: "House", wish: ChatWish, session: Session, context: SessionContext, stack: AsyncExitStack
+def _workplace(
+    house: "House", wish: ChatWish, session: Session, context: SessionContext, stack: AsyncExitStack, kept: str
 ) -> Workplace:
     """Return where the conversation works: as it was left in this process, else as the store remembers it."""
     session_id = session.id
     workspace = LocalWorkspace(wish.folder, house.environment, secrets=[secret.name for secret in KNOWN_SECRETS])
-    kept = await house.store.read(lambda tx: tx.state.get(f"workspace:{session_id}"))
-    if kept is not None:
-        workspace.restore(kept.value)
+    if kept:
+        workspace.restore(kept)
     if session.owner and not workspace.folder.is_relative_to(wish.folder):
         workspace.move_to(wish.folder)
     place = house.workplaces.enter(session_id, workspace, variables(context))

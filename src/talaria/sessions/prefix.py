@@ -1,7 +1,9 @@
 """The fixed part of a conversation's requests, kept so that it stays the same, and why it ever changed."""
 
+from collections.abc import Callable
+
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.core.ids import SessionId
@@ -28,20 +30,28 @@ class Prefix(Struct, frozen=True):
 _decode = msgspec.json.Decoder(Prefix).decode
 
 
-async def find_prefix(store: Store, session_id: SessionId, wanted: Prefix) -> Prefix:
-    """Return the prefix to use: that of the conversation's first turn, whatever the instructions would be today.
+def read_prefix(tx: Transaction, session_id: SessionId) -> Prefix | None:
+    """Return the prefix that the last turn of a conversation used, if there was one."""
+    entry = tx.state.get(f"prefix:{session_id}")
+    return _decode(entry.value) if entry else None
 
-    Another model, other tools or another manner change the prefix anyway, so that then the new one is taken.
+
+def prefix_to_use(kept: Prefix | None, wanted: Prefix, instructions: Callable[[], str]) -> Prefix:
+    """Return the prefix of the conversation's first turn, whatever the instructions would be today.
+
+    Another model, other tools or another manner change the prefix anyway, so that then the wanted one is taken, with
+    instructions that are made now.
     """
-    kept = await store.read(lambda tx: _kept(tx, session_id))
-    return wanted if kept is None or _difference(kept, wanted) else kept
+    if kept is not None and not _difference(kept, wanted):
+        return kept
+    return structs.replace(wanted, instructions=instructions())
 
 
 async def keep_prefix(store: Store, session_id: SessionId, used: Prefix) -> None:
     """Keep the prefix that a turn is about to use, and record why it is another one than before, if it is."""
 
     def work(tx: Transaction) -> None:
-        kept = _kept(tx, session_id)
+        kept = read_prefix(tx, session_id)
         if kept == used:
             return
         if kept is not None:
@@ -49,11 +59,6 @@ async def keep_prefix(store: Store, session_id: SessionId, used: Prefix) -> None
         tx.state.put(f"prefix:{session_id}", _encode(used).decode())
 
     await store.write(work)
-
-
-def _kept(tx: Transaction, session_id: SessionId) -> Prefix | None:
-    entry = tx.state.get(f"prefix:{session_id}")
-    return _decode(entry.value) if entry else None
 
 
 def _difference(kept: Prefix, wanted: Prefix) -> str:
