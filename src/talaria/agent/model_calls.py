@@ -90,7 +90,8 @@ class ModelCalls:
     """Calls the first model of a chain, and the next ones when it cannot answer.
 
     What a person has already read is never said again: a reply that breaks off is continued, by the same model or by
-    the next one, and the whole reply joins the pieces.
+    the next one, and the whole reply joins the pieces. ``heard`` learns of every answer and of every failure that is
+    the model's own; each call begins with the first model, whatever became of the one before.
     """
 
     def __init__(
@@ -98,12 +99,14 @@ class ModelCalls:
         chain: Sequence[ModelChoice],
         patience: Patience | None = None,
         chance: Callable[[], float] = random.random,
+        heard: Callable[[ModelChoice, ProviderError | None], None] = lambda _choice, _error: None,
     ) -> None:
         if not chain:
             raise ValueError("a chain has at least one model")
         self._chain = tuple(chain)
         self._patience = patience or Patience()
         self._chance = chance
+        self._heard = heard
 
     @property
     def first(self) -> ModelChoice:
@@ -124,8 +127,11 @@ class ModelCalls:
                     async with aclosing(call.ask(choice)) as events:
                         async for event in events:
                             yield event
+                    self._heard(choice, None)
                     return
                 except ProviderError as error:
+                    if _reaction(error) is not Reaction.END:
+                        self._heard(choice, error)
                     wait = self._wait_after(error, attempt, call.seconds_left())
                     if wait is None and (is_last or _reaction(error) is Reaction.END or call.seconds_left() <= 0):
                         raise

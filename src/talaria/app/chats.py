@@ -96,9 +96,9 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         processes=place.processes,
     )
     tools, remarks = await _tools(house, bench, wish, jobs, context)
-    auxiliary, toolbox = Auxiliary(ModelCalls(helpers)), Toolbox(tools)
+    auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), Toolbox(tools)
     prefix = _prefix(bench, wish, toolbox, found)
-    agent = _agent(bench, prefix, toolbox, ModelCalls(chain), auxiliary)
+    agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
     questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
     keep = _keeping(bench, agent, prefix, kept.personality)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from talaria.agent.keys import PooledProvider
 from talaria.agent.model_calls import ModelChoice
+from talaria.agent.model_health import ModelHealth
 from talaria.app.subcommands import load
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.models import Chosen, Listing, ModelInfo, Usable
@@ -56,7 +57,10 @@ _NOTHING_USABLE = (
 
 
 class Models:
-    """The models of one profile. Providers are opened when first needed and belong to this object."""
+    """The models of one profile. Providers are opened when first needed and belong to this object.
+
+    ``health`` is how those that were asked are doing.
+    """
 
     def __init__(self, settings: Settings, secrets: Secrets, cache: Path) -> None:
         self._settings = settings
@@ -68,6 +72,7 @@ class Models:
         self._opened: dict[str, Provider] = {}
         self._local: list[LocalServer] | None = None
         self._listed: tuple[datetime, Listing] | None = None
+        self.health = ModelHealth()
 
     async def chosen(self, wanted: Model | None = None) -> Chosen:
         """Return the model that answers: that of the settings, else of the first key, of a local server, our own.

@@ -75,7 +75,7 @@ class ProviderError(TalariaError):
 class ProviderBusy(ProviderError):
     """The provider asked us to wait; the call is repeated after ``retry_after``."""
 
-    public = "The model is busy. I will try again shortly."
+    public = "The model is busy. Try again in a while: `/retry` asks the same once more."
 
     def __init__(self, message: str, *, retry_after: timedelta) -> None:
         super().__init__(message)
@@ -85,19 +85,19 @@ class ProviderBusy(ProviderError):
 class ProviderOverloaded(ProviderError):
     """The provider failed on its side; the call may be repeated, or another model asked."""
 
-    public = "The model's provider has trouble. I will try again shortly."
+    public = "The model's provider has trouble. Try again in a while: `/retry` asks the same once more."
 
 
 class ProviderUnreachable(ProviderError):
     """The network failed, or nothing came for too long; the call may be repeated."""
 
-    public = "I cannot reach the model's provider right now."
+    public = "I cannot reach the model's provider. Try again in a while: `/retry` asks the same once more."
 
 
 class MalformedReply(ProviderError):
     """What came back is not what the protocol says; the call may be repeated."""
 
-    public = "The model's answer could not be read."
+    public = "The model's answer could not be read. `/retry` asks the same once more."
 
 
 class ContextTooLong(ProviderError):

@@ -10,13 +10,15 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import TalariaError
 from talaria.gateway.gateway import Gateway
 from talaria.gateway.metrics import CONTENT_TYPE, Pulse, count_waiting, metrics
+from talaria.gateway.presence import count_work
 from talaria.sessions.homes import GATEWAY
+from talaria.sessions.presence import encode_worker
 
 T = TypeVar("T")
 _HERE = "127.0.0.1"
@@ -91,7 +93,9 @@ class Health:
                 return self._ready()
             case "/metrics":
                 return self._metrics()
-        return _problem(HTTPStatus.NOT_FOUND, "There are /health, /ready and /metrics.")
+            case "/status":
+                return self._status()
+        return _problem(HTTPStatus.NOT_FOUND, "There are /health, /ready, /metrics and /status.")
 
     async def readiness(self) -> Readiness:
         """Ask whether a message that comes now would be answered. A network that another worker holds counts."""
@@ -101,7 +105,9 @@ class Health:
         networks = [line.network.status for line in self._gateway.lines]
         if not any(one.state in {"connected", "elsewhere"} for one in networks):
             reasons += [self._mask(f"{one.name}: {one.state}. {one.error}".rstrip()) for one in networks]
-        if await self._ask(lambda tx: [tx.leases.get(GATEWAY)]) is None:
+        if trouble := self._gateway.presence.trouble:
+            reasons.append(self._mask(trouble))
+        elif await self._ask(lambda tx: [tx.leases.get(GATEWAY)]) is None:
             reasons.append(f"The store does not answer within {_STORE_SECONDS:.0f} s.")
         return Readiness(not reasons, tuple(reasons))
 
@@ -141,6 +147,13 @@ class Health:
     async def _metrics(self) -> Answer:
         waiting = await self._ask(count_waiting)
         return Answer(HTTPStatus.OK, metrics(self._gateway, self._pulse, waiting), CONTENT_TYPE)
+
+    async def _status(self) -> Answer:
+        """Say what `talaria gateway status` shows, also when it cannot be written into the store."""
+        status, counts = self._gateway.status(), await self._ask(count_work)
+        waiting, undelivered = counts or (0, 0)
+        told = encode_worker(structs.replace(status, waiting=waiting, undelivered=undelivered))
+        return Answer(HTTPStatus.OK, self._mask(told) + "\n")
 
     async def _ask(self, work: Callable[[Transaction], T]) -> T | None:
         """Return what the store says; ``None`` when it does not in time."""

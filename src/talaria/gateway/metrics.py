@@ -53,6 +53,9 @@ def count_waiting(tx: Transaction) -> Mapping[str, int]:
 def metrics(gateway: Gateway, pulse: Pulse, waiting: Mapping[str, int] | None) -> str:
     """Return all figures; ``waiting`` is `count_waiting`, or ``None`` where the store does not answer."""
     status = gateway.status()
+    store_up = waiting is not None and not gateway.presence.trouble
+    up = [(_label("model", one.model), int(not one.error)) for one in gateway.models.states]
+    failures = [(_label("model", one.model), one.failures) for one in gateway.models.states]
     networks = [(line.network.status, line.delivery.status) for line in gateway.lines]
     text = [
         _family("talaria_build_info", "gauge", "The version that runs.", [(_label("version", status.version), 1)]),
@@ -62,7 +65,9 @@ def metrics(gateway: Gateway, pulse: Pulse, waiting: Mapping[str, int] | None) -
         _single("talaria_event_loop_lag_max_seconds", "gauge", "The same, at worst in the last minute.", pulse.worst),
         _single("talaria_rooms_open", "gauge", "Conversations that are kept open.", status.rooms),
         _single("talaria_turns_running", "gauge", "Turns that run.", status.turns),
-        _single("talaria_store_up", "gauge", "Whether the store answers.", int(waiting is not None)),
+        _single("talaria_store_up", "gauge", "Whether the store answers and can be written to.", int(store_up)),
+        _family("talaria_model_up", "gauge", "Whether a model answered when it was last asked.", up),
+        _family("talaria_model_failures_total", "counter", "Calls that a model did not answer.", failures),
     ]
     for name, kind, about, values in (
         (

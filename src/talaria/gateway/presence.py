@@ -16,6 +16,7 @@ from talaria.sessions.homes import GATEWAY
 from talaria.sessions.presence import WorkerStatus, forget_worker, write_worker
 
 _PACE = 2.0
+_PATIENCE = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +36,21 @@ class Presence:
         lapsed: Callable[[], Awaitable[object]],
     ) -> None:
         self._store = store
-        self._worker = worker
+        self.worker = worker
         self._describe = describe
         self._lease = lease
         self._lapsed = lapsed
         self._held: Lease | None = None
+        self._asked: float | None = None
+        self._error = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot be said at the moment: what is wrong with the store; empty where nothing is."""
+        if self._error:
+            return self._error
+        late = self._asked is not None and time.monotonic() - self._asked > _PATIENCE
+        return f"The store does not answer within {_PATIENCE:.0f} s." if late else ""
 
     async def claim(self, *, beside: bool) -> bool:
         """Be the gateway of this store, or another worker of it; raises `Refused` where there is one already.
@@ -60,12 +71,16 @@ class Presence:
         try:
             while True:
                 try:
+                    self._asked = time.monotonic()
                     self._held = await self._store.write(self._say)
+                    self._error = ""
                     before, said = said, time.monotonic()
                     if said - before > self._lease.total_seconds():
                         await self._lapsed()
                 except StoreError as error:
+                    self._error = str(error)
                     log.warning("the gateway's state was not written: %s", error)
+                self._asked = None
                 await asyncio.sleep(min(_PACE, self._lease.total_seconds() / 3))
         finally:
             await asyncio.shield(self._leave())
@@ -78,8 +93,7 @@ class Presence:
 
     def _say(self, tx: Transaction) -> Lease | None:
         status = self._describe()
-        undelivered = sum(item.state != "failed" for item in tx.outbox.find())
-        waiting = sum(item.state == "waiting" for item in tx.inbox.unsettled())
+        waiting, undelivered = count_work(tx)
         write_worker(tx, structs.replace(status, waiting=waiting, undelivered=undelivered))
         try:
             return tx.leases.renew(self._held, self._lease) if self._held else self._acquire(tx)
@@ -88,7 +102,7 @@ class Presence:
 
     async def _leave(self) -> None:
         def work(tx: Transaction) -> None:
-            forget_worker(tx, self._worker)
+            forget_worker(tx, self.worker)
             if self._held is not None:
                 tx.leases.release(self._held)
 
@@ -96,3 +110,9 @@ class Presence:
             await self._store.write(work)
         except StoreError as error:
             log.warning("the gateway's end was not written: %s", error)
+
+
+def count_work(tx: Transaction) -> tuple[int, int]:
+    """Return how many messages wait for a turn, and how many replies for their delivery."""
+    waiting = sum(item.state == "waiting" for item in tx.inbox.unsettled())
+    return waiting, sum(item.state != "failed" for item in tx.outbox.find())

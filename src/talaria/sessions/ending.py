@@ -38,13 +38,16 @@ class Stop(asyncio.Event):
 class Ending(Struct, frozen=True, kw_only=True):
     """The end of one process. Without ``why`` it had no time to say anything, and nobody knows when it was.
 
-    ``turns`` ran when it was asked to end; ``unfinished`` are the conversations in which one was cut off.
+    ``turns`` ran when it was asked to end; ``unfinished`` are the conversations in which one was cut off. While it
+    lives, ``address`` is where to ask it how it is doing.
     """
 
     pid: int
     started: datetime
     version: str = ""
     started_by: str = ""
+    worker: str = ""
+    address: str = ""
     at: datetime | None = None
     why: str = ""
     turns: int = 0
@@ -67,9 +70,16 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Ending).decode
 
 
-def begun(version: str) -> Ending:
+def begun(version: str, worker: str = "", address: str = "") -> Ending:
     """Return what is known of the end of this process at its beginning."""
-    return Ending(pid=os.getpid(), started=datetime.now(UTC), version=version, started_by=_parent())
+    return Ending(
+        pid=os.getpid(),
+        started=datetime.now(UTC),
+        version=version,
+        started_by=_parent(),
+        worker=worker,
+        address=address,
+    )
 
 
 def ended(begin: Ending, why: str, turns: int, unfinished: tuple[str, ...]) -> Ending:
@@ -119,6 +129,17 @@ def last_ending(folder: Path) -> Ending | None:
     if said is not None:
         found.append(said)
     return max(found, key=lambda one: one.at or one.started, default=None)
+
+
+def still_running(folder: Path) -> list[Ending]:
+    """Return the processes of this machine that have left their mark in a folder and live, oldest first."""
+    found = []
+    for mark in folder.glob(_MARKS):
+        with suppress(OSError):
+            begin = _read(mark)
+            if begin is not None and _is_held(mark):
+                found.append(begin)
+    return sorted(found, key=lambda one: one.started)
 
 
 def take_note(folder: Path) -> Ending | None:

@@ -25,8 +25,20 @@ class NetworkStatus(Struct, frozen=True, kw_only=True):
     last_received: datetime | None = None
 
 
+class ModelStatus(Struct, frozen=True, kw_only=True):
+    """A model that did not answer when it was last asked; ``failures`` are all since the process began."""
+
+    name: str
+    error: str
+    since: datetime | None = None
+    failures: int = 0
+
+
 class WorkerStatus(Struct, frozen=True, kw_only=True):
-    """One gateway process, as it last said of itself; ``lease`` is for how many seconds that counts."""
+    """One gateway process, as it last said of itself; ``lease`` is for how many seconds that counts.
+
+    ``models`` are those that cannot answer.
+    """
 
     worker: WorkerId
     pid: int
@@ -37,6 +49,7 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     lease: float = 20.0
     address: str = ""
     networks: tuple[NetworkStatus, ...] = ()
+    models: tuple[ModelStatus, ...] = ()
     rooms: int = 0
     turns: int = 0
     waiting: int = 0
@@ -48,9 +61,19 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(WorkerStatus).decode
 
 
+def encode_worker(status: WorkerStatus) -> str:
+    """Return what a process says of itself, for another one that asks."""
+    return _encode(status).decode()
+
+
+def decode_worker(text: str | bytes) -> WorkerStatus:
+    """Return what a process says of itself, or raise `msgspec.DecodeError`."""
+    return _decode(text)
+
+
 def write_worker(tx: Transaction, status: WorkerStatus) -> None:
     """Keep how a process is doing."""
-    tx.state.put(_NOTES + status.worker, _encode(status).decode())
+    tx.state.put(_NOTES + status.worker, encode_worker(status))
 
 
 def forget_worker(tx: Transaction, worker: WorkerId) -> None:
