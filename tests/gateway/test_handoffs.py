@@ -22,7 +22,8 @@ from talaria.sessions.homes import Home, write_home
 from talaria.storage.sqlite.opening import open_sqlite
 from talaria.testing.clock import NOON
 from talaria.testing.loopback_platform import LoopbackNetwork
-from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.loopback_platform.wire import Fault
+from talaria.testing.model_server import ModelServer, Say, Silence
 from talaria.testing.model_server.received import Received
 
 T = TypeVar("T")
@@ -153,3 +154,42 @@ async def test_where_no_home_is_set_it_fails_with_the_reason(tmp_path: Path, ser
             assert over["state"] == "failed"
             assert "/sethome" in (over["error"] or "")
             assert await terminal.write(of(session_id)) == []
+
+
+async def test_killed_at_any_step_it_ends_in_one_place_with_one_reply(tmp_path: Path, server: ModelServer) -> None:
+    """The network holds up the making of the thread, then the sign that something comes, then the model its answer."""
+    server.answering(answer)
+    async with LoopbackNetwork(THREADS) as network:
+        program = workplace(tmp_path, server, network, access=OWNED)
+        terminal = Terminal(program)
+        async with worker(program):
+            await network.until(lambda: network.receivers == 1, seconds=20)
+        session_id = await terminal.write(lambda tx: asked(tx, Address("loopback", "ann")))
+        for deed in ("thread", "typing"):
+            network.upset(Fault(deed, "delay", times=0, seconds=3600))
+            async with worker(program) as process:
+                await until_running(terminal, session_id)
+                process.kill()
+                await process.wait()
+            network.upset()
+        server.script(Silence(after=0))
+        async with worker(program) as process:
+            assert (await terminal.until_over(session_id))["state"] == "completed"
+            async with asyncio.timeout(20):
+                await server.arrived(1)
+            process.kill()
+            await process.wait()
+        async with worker(program):
+            (binding,) = await terminal.write(of(session_id))
+            place = binding.address
+            await network.until(lambda: bool(network.shown(place.chat_id, place.thread_id)), seconds=20)
+            network.say(place, "and now?", sender="ann")
+            await network.until(lambda: "re: and now?" in network.shown(place.chat_id, place.thread_id), seconds=20)
+    assert network.shown(place.chat_id, place.thread_id) == ["We were at the second plank.", "re: and now?"]
+    assert (await terminal.state(session_id))["state"] == "completed"
+
+
+async def until_running(terminal: Terminal, session_id: SessionId) -> None:
+    async with asyncio.timeout(20):
+        while (await terminal.state(session_id))["state"] != "running":  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

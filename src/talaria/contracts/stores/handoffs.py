@@ -47,7 +47,7 @@ class HandoffWork(Protocol):
         """Return the pending ones, oldest request first."""
 
     def list_lapsed_handoffs(self) -> list[PendingHandoff]:
-        """Return those whose claimer let the claim lapse, oldest request first."""
+        """Return those whose claimer is surely dead, or let the claim lapse, oldest request first."""
 
     def claim_handoff(self, session_id: SessionId, life: timedelta = CLAIM_LIFE) -> bool:
         """Take a pending or lapsed one: of any number of claimers exactly one gets ``True``."""

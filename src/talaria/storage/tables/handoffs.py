@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from talaria.contracts.stores.handoffs import CLAIM_LIFE, HandoffState, PendingHandoff
-from talaria.core.ids import SessionId
+from talaria.core.ids import SessionId, WorkerId, is_gone
 from talaria.storage.sql import Sql, Value, to_span
 
 _REASON_LIMIT = 500
@@ -41,17 +41,19 @@ class HandoffsTable:
         return self._list("handoff_state = 'pending'")
 
     def list_lapsed_handoffs(self) -> list[PendingHandoff]:
-        """Return those whose claimer let the claim lapse, oldest request first."""
-        return self._list("handoff_state = 'running' AND handoff_claimed_until <= ?", self._sql.now)
+        """Return those whose claimer is dead or let the claim lapse, oldest request first."""
+        return self._list(f"handoff_state = 'running' AND {self._lapsed(gone := self._gone())}", self._sql.now, *gone)
 
     def claim_handoff(self, session_id: SessionId, life: timedelta = CLAIM_LIFE) -> bool:
         """Take a pending or lapsed one: of any number of claimers exactly one gets ``True``."""
+        gone = self._gone()
         return self._move(
             session_id,
             "handoff_state = 'running', handoff_claimed_by = ?, handoff_claimed_until = ?",
             (self._sql.worker, self._sql.now + to_span(life)),
-            "(handoff_state = 'pending' OR (handoff_state = 'running' AND handoff_claimed_until <= ?))",
+            f"(handoff_state = 'pending' OR (handoff_state = 'running' AND {self._lapsed(gone)}))",
             self._sql.now,
+            *gone,
         )
 
     def complete_handoff(self, session_id: SessionId) -> bool:
@@ -72,6 +74,15 @@ class HandoffsTable:
             "(handoff_state = 'pending' OR (handoff_state = 'running' AND handoff_claimed_by = ?))",
             self._sql.worker,
         )
+
+    def _gone(self) -> list[WorkerId]:
+        """Return the claimers that are surely dead."""
+        rows = self._sql.rows("SELECT DISTINCT handoff_claimed_by FROM sessions WHERE handoff_state = 'running'")
+        return [worker for (worker,) in rows if is_gone(worker)]
+
+    def _lapsed(self, gone: list[WorkerId]) -> str:
+        theirs = f" OR handoff_claimed_by IN ({', '.join('?' * len(gone))})" if gone else ""
+        return f"(handoff_claimed_until <= ?{theirs})"
 
     def _fail(self, session_id: SessionId, reason: str, condition: str, *values: Value) -> bool:
         failed = "handoff_state = 'failed', handoff_error = ?"
