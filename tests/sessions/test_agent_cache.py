@@ -74,6 +74,9 @@ class House:
 
         return await self.cache.get(key, signature, build)
 
+    async def never(self) -> Kept:
+        raise AssertionError
+
     @property
     def keys(self) -> list[str]:
         return [agent.name for agent in self.built if self.cache.find(agent.name) is agent]
@@ -147,6 +150,12 @@ async def test_another_signature_releases_the_old_one_softly_and_builds_anew() -
         assert new is not old
         assert len(house.cache) == 1
     assert (old.fate, new.fate) == (["released"], [])
+
+
+async def test_without_a_signature_any_agent_will_do() -> None:
+    async with cache_of() as house:
+        old = await house.get("a", "one")
+        assert await house.cache.get("a", None, house.never) is old
 
 
 async def test_an_agent_that_cannot_be_built_leaves_nothing_behind() -> None:

@@ -71,15 +71,21 @@ class Rooms:
     @asynccontextmanager
     async def using(self, key: str, address: Address, session_id: SessionId) -> AsyncIterator[Room]:
         """Lend the room of a place, with this conversation open in it: within the block nobody closes it."""
-        prospect = await self._prospect(address, session_id)
-        found = self._cache.find(key)
-        # What is at work goes on with the agent that it has; another one is built when it rests.
-        signature = found.signature if found is not None and found.is_busy else prospect.signature
+        prospect = await self._prospect(address, session_id) if key in self._cache else None
+        signature = self._wanted(key, prospect)
         async with self._cache.using(key, signature, lambda: self._opened(key, address, session_id)) as room:
             await room.be_at(session_id)
-            if room.signature == prospect.signature:
+            if prospect is not None and room.signature == prospect.signature:
                 room.seat.chat.conversation.ask_with(prospect.effort)
             yield room
+
+    def _wanted(self, key: str, prospect: Prospect | None) -> str | None:
+        """Return what the agent has to be made of; ``None`` where it is built now, by whomever."""
+        found = self._cache.find(key)
+        # What is at work goes on with the agent that it has; another one is built when it rests.
+        if found is not None and found.is_busy:
+            return found.signature
+        return prospect.signature if prospect is not None else None
 
     def end(self, key: str) -> bool:
         """Close a room and end what its conversation has started; ``False`` where none is open."""

@@ -98,16 +98,17 @@ class AgentCache(Generic[T]):
         entry = self._entries.get(key)
         return entry.agent if entry else None
 
-    async def get(self, key: str, signature: str, build: Callable[[], Awaitable[T]]) -> T:
+    async def get(self, key: str, signature: str | None, build: Callable[[], Awaitable[T]]) -> T:
         """Return the agent of a session, the same as before where it has this signature, else one that is built now.
 
-        Between this and the beginning of a turn it may be evicted; `using` prevents that.
+        Without a signature any will do. Between this and the beginning of a turn it may be evicted; `using` prevents
+        that.
         """
         async with self.using(key, signature, build) as agent:
             return agent
 
     @asynccontextmanager
-    async def using(self, key: str, signature: str, build: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
+    async def using(self, key: str, signature: str | None, build: Callable[[], Awaitable[T]]) -> AsyncIterator[T]:
         """Lend the agent of a session for a turn: within the block it counts as busy."""
         entry = await self._entry(key, signature, build)
         try:
@@ -151,12 +152,12 @@ class AgentCache(Generic[T]):
         self._retired.clear()
         return agents
 
-    async def _entry(self, key: str, signature: str, build: Callable[[], Awaitable[T]]) -> _Entry[T]:
+    async def _entry(self, key: str, signature: str | None, build: Callable[[], Awaitable[T]]) -> _Entry[T]:
         """Return the entry with one more user; one session's building holds up nobody else."""
         with self._site(key) as site:
             async with site.lock:
                 entry = self._entries.get(key)
-                if entry is not None and entry.agent.signature == signature:
+                if entry is not None and signature in (None, entry.agent.signature):
                     self._entries.move_to_end(key)
                     entry.users += 1
                     return entry
