@@ -1,5 +1,6 @@
 """The log of a profile: a file of its own, readable by its owner only, with secrets masked."""
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -39,7 +40,7 @@ def open_log(profile: Profile, level: str, mask: Callable[[str], str], style: Lo
     path = profile.logs_folder / LOG_NAME
     try:
         _make_room(path)
-        handler = logging.StreamHandler(os.fdopen(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a"))
+        handler = _LogFile(path)
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be written: {error.strerror}.") from error
     handler.setFormatter(_Structured(mask) if style == "json" else _Masked(mask))
@@ -53,9 +54,51 @@ def open_log(profile: Profile, level: str, mask: Callable[[str], str], style: Lo
 def close_log(handler: logging.Handler) -> None:
     """Let go of the log."""
     logging.getLogger("talaria").removeHandler(handler)
-    if isinstance(handler, logging.StreamHandler):
-        handler.stream.close()
     handler.close()
+
+
+class _LogFile(logging.Handler):
+    """Appends lines to a file. On a full disk they are lost, and nobody is bothered: how many is told afterwards."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        self._lost = 0
+        self._torn = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+            self._tell_of_lost(record)
+            self._append(line)
+        except OSError:
+            self._lost += 1
+        except (TypeError, ValueError):  # a record that cannot be formatted is told on the standard error, as usual
+            self.handleError(record)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        super().close()
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _tell_of_lost(self, record: logging.LogRecord) -> None:
+        if self._lost:
+            told = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None, "args": ()})
+            told.name, told.levelno, told.levelname = __name__, logging.WARNING, "WARNING"
+            told.msg = f"{self._lost} lines before this one could not be written"
+            self._append(self.format(told))
+            self._lost = 0
+
+    def _append(self, line: str) -> None:
+        data = f"{line}\n".encode(errors="backslashreplace")
+        if self._torn:
+            data = b"\n" + data
+        written = os.write(self._descriptor, data)
+        self._torn = written < len(data)
+        if self._torn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class _Masked(logging.Formatter):

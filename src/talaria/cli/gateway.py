@@ -12,14 +12,15 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+from talaria.cli.gateway_processes import find_processes
 from talaria.cli.service_files import Program, ServiceFile, install, service_file, uninstall
 from talaria.cli.services import Services
-from talaria.core.errors import Refused
+from talaria.core.errors import Refused, StoreUnavailable
 from talaria.core.ids import is_gone
 from talaria.core.wording import ago
 from talaria.sessions.company import first_error
 from talaria.sessions.ending import Stop, last_ending
-from talaria.sessions.presence import NetworkStatus, WorkerStatus, read_workers
+from talaria.sessions.presence import ModelStatus, NetworkStatus, WorkerStatus
 from talaria.settings.doors import open_doors
 
 _PATIENCE = 60.0
@@ -127,7 +128,9 @@ def _restart(arguments: argparse.Namespace, services: Services) -> int:
 
 
 def _status(arguments: argparse.Namespace, services: Services) -> int:
-    workers = _workers(services)
+    workers, trouble = find_processes(services)
+    if trouble and not workers:
+        raise StoreUnavailable(trouble)
     if arguments.json:
         services.terminal.json(workers)
         return 0 if workers else 1
@@ -144,13 +147,14 @@ def _status(arguments: argparse.Namespace, services: Services) -> int:
             f" {one.undelivered} replies wait for delivery"
         )
         if one.address:
-            services.terminal.line(f"{one.address}/health, /ready and /metrics tell programs more")
-        if one.error:
-            services.terminal.line(services.terminal.styled(one.error, "yellow"))
+            services.terminal.line(f"{one.address}/health, /ready, /metrics and /status tell programs more")
+        for sentence in (one.error, *map(_about_model, one.models)):
+            if sentence:
+                services.terminal.line(services.terminal.styled(sentence, "yellow"))
         services.terminal.table(
             ("Network", "State", "Since", "Received", "Trouble"), [_row(net) for net in one.networks]
         )
-    for sentence in open_doors(services.settings()):
+    for sentence in (*([trouble] if trouble else []), *open_doors(services.settings())):
         services.terminal.line(services.terminal.styled(sentence, "yellow"))
     _tell_last_ending(services, services.terminal.line)
     return 0
@@ -190,8 +194,15 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], int]] = {
 
 
 def _workers(services: Services) -> list[WorkerStatus]:
-    with services.open_database() as database:
-        return database.read(read_workers)
+    workers, trouble = find_processes(services)
+    if trouble and not workers:
+        raise StoreUnavailable(trouble)
+    return workers
+
+
+def _about_model(model: ModelStatus) -> str:
+    since = ago(model.since, datetime.now(UTC)) if model.since else "just now"
+    return f"The model {model.name} does not answer, first {since}: {model.error}"
 
 
 def _tell_last_ending(services: Services, tell: Callable[[str], None]) -> None:

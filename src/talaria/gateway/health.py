@@ -152,8 +152,15 @@ class Health:
         """Say what `talaria gateway status` shows, also when it cannot be written into the store."""
         status, counts = self._gateway.status(), await self._ask(count_work)
         waiting, undelivered = counts or (0, 0)
-        told = encode_worker(structs.replace(status, waiting=waiting, undelivered=undelivered))
-        return Answer(HTTPStatus.OK, self._mask(told) + "\n")
+        told = structs.replace(
+            status,
+            waiting=waiting,
+            undelivered=undelivered,
+            error=self._mask(status.error),
+            networks=tuple(structs.replace(one, error=self._mask(one.error)) for one in status.networks),
+            models=tuple(structs.replace(one, error=self._mask(one.error)) for one in status.models),
+        )
+        return Answer(HTTPStatus.OK, encode_worker(told) + "\n")
 
     async def _ask(self, work: Callable[[Transaction], T]) -> T | None:
         """Return what the store says; ``None`` when it does not in time."""
