@@ -10,15 +10,17 @@ from bench.measure import installed
 from talaria.contracts.platform import Abilities
 
 
-def prepare_home(home: Path, model: str, network: str, abilities: Abilities, *, server: str = "") -> dict[str, str]:
+def prepare_home(
+    home: Path, model: str, network: str, abilities: Abilities, *, server: str = "", lease: float = 1.0
+) -> dict[str, str]:
     """Write the settings, and return the environment to run in; ``server`` is the address of a PostgreSQL."""
     folder = home / "profiles" / "default"
     folder.mkdir(parents=True)
     able = msgspec.json.encode(abilities).decode()
     (folder / "config.toml").write_text(
         f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{model}/v1"\n'
-        '[access]\neveryone = true\nowners = ["loopback:owner"]\n[gateway]\nlease_seconds = 1.0\n'
-        f"[platforms.loopback.options]\naddress = \"{network}\"\nabilities = '{able}'\n"
+        '[access]\neveryone = true\nowners = ["loopback:owner"]\n[gateway]\n'
+        f"lease_seconds = {lease}\n[platforms.loopback.options]\naddress = \"{network}\"\nabilities = '{able}'\n"
         + (f'[store]\nurl = "{server}"\n' if server else "")
     )
     return {"HOME": str(home), "TALARIA_HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from time import clock_gettime, perf_counter
+from time import perf_counter
 from typing import TypeVar
 
 from bench import peer_hermes
-from bench.measure import SOURCE, Figure, byte_code_environment, installed
+from bench.measure import SOURCE, Figure, byte_code_environment, cpu_seconds, installed
 from talaria.testing.screen import Screen, open_screen
 
 NAME = "prompt"
@@ -144,7 +144,7 @@ async def _start_once(program: Prompt) -> Start:
         await _await_prompt(screen, program)
         await screen.type(_KEY)
         await screen.wait_until(lambda: _KEY in screen.cursor_line, wanted="the key")
-        wall, cpu = screen.changed_at - begun, _cpu_seconds(screen)
+        wall, cpu = screen.changed_at - begun, cpu_seconds(screen.process.pid)
         await screen.press("backspace")
         await screen.wait_until(lambda: _KEY not in screen.cursor_line, wanted="no key")
         return Start(wall, cpu, max(await _type(screen, program, _FIRST_SECONDS)))
@@ -211,12 +211,6 @@ async def _await_prompt(screen: Screen, program: Prompt) -> None:
         seconds=60,
         wanted="a prompt",
     )
-
-
-def _cpu_seconds(screen: Screen) -> float:
-    """Return the time that the processors have spent on a program so far."""
-    # How Linux numbers the clock of another process: see clock_getcpuclockid(3).
-    return clock_gettime(~screen.process.pid << 3 | 2)
 
 
 @contextmanager
