@@ -96,9 +96,17 @@ class _LogFile(logging.Handler):
         if self._torn:
             data = b"\n" + data
         written = os.write(self._descriptor, data)
-        self._torn = written < len(data)
-        if self._torn:
+        self._torn = False
+        if written < len(data):
+            self._take_back(written)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _take_back(self, written: int) -> None:
+        """Take back a part of a line, unless another process has written behind it."""
+        end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
+        self._torn = os.fstat(self._descriptor).st_size != end
+        if not self._torn:
+            os.ftruncate(self._descriptor, end - written)
 
 
 class _Masked(logging.Formatter):

@@ -1,0 +1,124 @@
+"""A real gateway whose surroundings fail: its disk, its store, its model, its network."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.app.program import TALARIA, Outcome, Program
+
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+
+SECRET = "sesame-open-4711-0815"
+HELD_UP = "My store cannot be used at the moment. What you wrote waits, and is answered when it can."
+
+
+@dataclass
+class Scene:
+    """A profile with a model and a chat network; everybody may speak there."""
+
+    home: Path
+    server: ModelServer
+    network: LoopbackNetwork
+
+    def __post_init__(self) -> None:
+        self.program = Program(self.home)
+        self.folder = self.home / "profiles" / "default"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "talaria.db"
+
+    def settle(self, *, model: str = "", store: str = "", more: str = "") -> None:
+        """Write the settings; the secret is the key of the model, so that it is known as one."""
+        self.folder.mkdir(mode=0o700, parents=True)
+        (self.folder / "config.toml").write_text(
+            f'[model]\nprovider = "mine"\nname = "scripted"\n{model}'
+            f'[providers.mine]\nbase_url = "{self.server.url}/v1"\nkey = "MINE_KEY"\n'
+            f'{more}[log]\nformat = "json"\n[access]\neveryone = true\nowners = ["loopback:ann"]\n'
+            f"[gateway]\nlease_seconds = 1.0\ndrain_seconds = 5.0\n[store]\nbusy_timeout_seconds = 0.3\n{store}"
+            f'[platforms.loopback.options]\naddress = "{self.network.address}"\n'
+        )
+        (self.folder / ".env").write_text(f"MINE_KEY={SECRET}\n")
+        for name in ("config.toml", ".env"):
+            (self.folder / name).chmod(0o600)
+        self.server.answering(lambda received: Say(f"re: {received.question}"))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run a gateway; it has to live until the end of the block, and to end then as it should."""
+        process = await asyncio.create_subprocess_exec(
+            *(TALARIA, "gateway", "run"),
+            env=self.program.environment(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            await self.network.until(lambda: self.network.receivers > 0, seconds=30)
+            yield process
+            assert process.returncode is None
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            async with asyncio.timeout(30):
+                _, said = await process.communicate()
+        assert process.returncode == 0, said.decode()
+        assert "Traceback" not in said.decode()
+
+    async def run(self, *words: str) -> Outcome:
+        return await asyncio.to_thread(self.program.run, *words)
+
+    async def status(self) -> dict[str, Any]:
+        told = await self.run("gateway", "status", "--json")
+        assert told.code == 0, told.err
+        (one,) = json.loads(told.out)
+        found: dict[str, Any] = one
+        return found
+
+    async def until_status(self, suits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Ask for the status until it suits."""
+        deadline = time.monotonic() + 30
+        while not suits(status := await self.status()):
+            assert time.monotonic() < deadline, status
+        return status
+
+    async def get(self, address: str, path: str) -> tuple[int, str]:
+        """Ask the gateway itself."""
+        host, _, port = address.removeprefix("http://").partition(":")
+        async with asyncio.timeout(10):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            answer = (await reader.read()).decode()
+            writer.close()
+        return int(answer.split()[1]), answer.partition("\r\n\r\n")[2]
+
+    async def shown(self, chat: str, *texts: str, seconds: float = 40) -> None:
+        """Wait until people see these texts in a chat, in this order and nothing else."""
+        try:
+            await self.network.until(lambda: self.network.shown(chat) == list(texts), seconds)
+        except TimeoutError:
+            assert self.network.shown(chat) == list(texts)
+
+    async def told(self, chat: str, text: str, seconds: float = 40) -> None:
+        """Wait until somebody reads this in a chat."""
+        try:
+            await self.network.until(lambda: text in self.network.shown(chat), seconds)
+        except TimeoutError:
+            assert text in self.network.shown(chat)
+
+    def log(self) -> list[dict[str, Any]]:
+        """Return the lines of the log."""
+        text = (self.folder / "logs" / "talaria.log").read_text()
+        return [json.loads(line) for line in text.splitlines() if line]
+
+    def check_log(self) -> None:
+        """See to it that what was expected to fail left neither a traceback nor a secret."""
+        lines = self.log()
+        assert [line for line in lines if line.get("error")] == []
+        assert SECRET not in str(lines)
+        assert SECRET not in str(self.network.records)
