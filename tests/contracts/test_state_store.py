@@ -43,6 +43,20 @@ def test_entries_are_listed_by_the_beginning_of_their_keys_in_order(mine: Transa
     assert len(mine.state.with_prefix("")) == 7
 
 
+def test_a_prefix_may_end_with_the_last_of_all_characters(mine: Transaction) -> None:
+    for key in ("a", "a\U0010ffff", "a\U0010ffffb", "b", "\U0010ffff", "\ud7ff:a", "\ue000"):
+        mine.state.put(key, "")
+    found = {
+        prefix: [entry.key for entry in mine.state.with_prefix(prefix)]
+        for prefix in ("a\U0010ffff", "\U0010ffff", "\ud7ff")
+    }
+    assert found == {
+        "a\U0010ffff": ["a\U0010ffff", "a\U0010ffffb"],
+        "\U0010ffff": ["\U0010ffff"],
+        "\ud7ff": ["\ud7ff:a"],
+    }
+
+
 def test_a_prefix_is_taken_word_for_word(mine: Transaction) -> None:
     for key in ("a%b", "a_b", "axb", "a\\b", "日本:1", "日本:2"):
         mine.state.put(key, "")

@@ -9,6 +9,8 @@ from talaria.core.ids import WorkerId
 Value = str | int | float | None
 Row = tuple[Any, ...]
 
+_LAST = "\U0010ffff"
+_SURROGATES, _BEHIND_SURROGATES = 0xD800, 0xE000  # what lies between them is no text
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -18,13 +20,15 @@ class Sql(Protocol):
 
     ``now`` is the time of the transaction in microseconds, ``worker`` the owner of leases taken in it. ``locked``
     and ``skip_locked`` end a ``SELECT`` whose rows must not change, or must not be somebody else's, until
-    the transaction ends; an engine with one writer at a time needs neither.
+    the transaction ends; an engine with one writer at a time needs neither. ``bytewise`` behind a text lets it be
+    compared by its bytes, whatever language the engine speaks.
     """
 
     now: int
     worker: WorkerId
     locked: str
     skip_locked: str
+    bytewise: str
 
     def run(self, statement: str, values: Sequence[Value] = ()) -> None:
         """Run a statement whose result does not matter."""
@@ -40,6 +44,22 @@ class Sql(Protocol):
 
     def rows(self, statement: str, values: Sequence[Value] = ()) -> list[Row]:
         """Return every row of a result."""
+
+
+def begins(sql: Sql, column: str, prefix: str) -> tuple[str, tuple[str, ...]]:
+    """Return the condition that a text begins so, and its values; an index on the column serves it."""
+    column += sql.bytewise
+    end = _behind(prefix)
+    return (f"{column} >= ? AND {column} < ?", (prefix, end)) if end else (f"{column} >= ?", (prefix,))
+
+
+def _behind(prefix: str) -> str:
+    """Return the first text that stands behind all that begin so, by their bytes; empty where there is none."""
+    kept = prefix.rstrip(_LAST)
+    if not kept:
+        return ""
+    last = ord(kept[-1]) + 1
+    return kept[:-1] + chr(_BEHIND_SURROGATES if last == _SURROGATES else last)
 
 
 def to_stamp(moment: datetime) -> int:

@@ -36,6 +36,7 @@ class PostgresConnection:
 
     locked = " FOR UPDATE"
     skip_locked = " FOR UPDATE SKIP LOCKED"
+    bytewise = ' COLLATE "C"'
 
     def __init__(self, server: str, raw: psycopg.Connection[Row], clock: Clock, worker: WorkerId) -> None:
         self.server = server

@@ -25,6 +25,7 @@ class SqliteConnection:
 
     locked = ""
     skip_locked = ""
+    bytewise = ""
 
     def __init__(
         self,

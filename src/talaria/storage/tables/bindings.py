@@ -5,7 +5,7 @@ import msgspec
 from talaria.contracts.stores.bindings import Binding
 from talaria.core.addresses import Address, audience_of
 from talaria.core.ids import SessionId
-from talaria.storage.sql import Row, Sql, from_stamp
+from talaria.storage.sql import Row, Sql, begins, from_stamp
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Address).decode
@@ -45,10 +45,10 @@ class BindingsTable:
 
     def under(self, prefix: str) -> list[Binding]:
         """Return every place whose key begins so, last bound first."""
+        condition, values = begins(self._sql, "key", prefix)
         rows = self._sql.rows(
-            "SELECT key, session_id, address, bound_at FROM bindings WHERE substr(key, 1, ?) = ?"
-            " ORDER BY bound_at DESC, key",
-            (len(prefix), prefix),
+            f"SELECT key, session_id, address, bound_at FROM bindings WHERE {condition} ORDER BY bound_at DESC, key",
+            values,
         )
         return [_binding(row) for row in rows]
 

@@ -1,7 +1,7 @@
 """Small values by key."""
 
 from talaria.contracts.stores.state import Entry
-from talaria.storage.sql import Sql
+from talaria.storage.sql import Sql, begins
 
 
 class StateTable:
@@ -46,7 +46,6 @@ class StateTable:
 
     def with_prefix(self, prefix: str) -> list[Entry]:
         """Return the entries whose keys begin so, sorted by key."""
-        rows = self._sql.rows(
-            "SELECT key, value, version FROM state WHERE substr(key, 1, ?) = ?", (len(prefix), prefix)
-        )
+        condition, values = begins(self._sql, "key", prefix)
+        rows = self._sql.rows(f"SELECT key, value, version FROM state WHERE {condition}", values)
         return sorted((Entry(*row) for row in rows), key=lambda entry: entry.key)
