@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 from tests.app.program import Program
 from tests.gateway.workers import worker, workplace
@@ -193,3 +195,41 @@ async def until_running(terminal: Terminal, session_id: SessionId) -> None:
     async with asyncio.timeout(20):
         while (await terminal.state(session_id))["state"] != "running":  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+async def test_from_chat_to_chat_and_back_the_places_say_where_it_went(tmp_path: Path, server: ModelServer) -> None:
+    server.answering(answer)
+    async with LoopbackNetwork(PLAIN) as network:
+        program = workplace(tmp_path, server, network, access=OWNED)
+        async with worker(program):
+            network.say("ann", "Build a boat.", sender="ann")
+            await network.until(lambda: "re: Build a boat." in network.shown("ann"), seconds=20)
+            network.say("attic", "hello", sender="ann")
+            await network.until(lambda: "re: hello" in network.shown("attic"), seconds=20)
+            network.say("ann", "/move loopback:attic", sender="ann")
+            await network.until(lambda: "We were at the second plank." in network.shown("attic"), seconds=20)
+            await network.until(lambda: any("goes on on loopback" in text for text in network.shown("ann")), seconds=20)
+            network.say("attic", "and now?", sender="ann")
+            await network.until(lambda: "re: and now?" in network.shown("attic"), seconds=20)
+            assert "Build a boat." in server.received[-1].body.decode()
+            network.say("ann", "anybody?", sender="ann")
+            await network.until(lambda: "re: anybody?" in network.shown("ann"), seconds=20)
+            assert "Build a boat." not in server.received[-1].body.decode()
+
+
+async def test_a_script_moves_a_conversation(tmp_path: Path, server: ModelServer) -> None:
+    server.answering(answer)
+    async with LoopbackNetwork(THREADS) as network:
+        program = workplace(tmp_path, server, network, access=OWNED)
+        without = await asyncio.to_thread(program.run, "sessions", "move", "boat", "loopback")
+        assert without.code == 1
+        async with worker(program):
+            await network.until(lambda: network.receivers == 1, seconds=20)
+            terminal = Terminal(program)
+            await terminal.write(begun)
+            await terminal.write(lambda tx: write_home(tx, Home(Address("loopback", "ann"))))
+            moved = await asyncio.to_thread(program.run, "sessions", "move", "boat", "loopback", "--json")
+            assert moved.code == 0, moved.err
+            place = msgspec.json.decode(moved.out)
+            shown = partial(network.shown, "ann", place["thread_id"])
+            await network.until(lambda: shown() == ["We were at the second plank."], seconds=20)

@@ -233,7 +233,7 @@ class _Builder:
         house, rooms = self._house, self.rooms
         networks, zone = lambda: house.settings.platforms, lambda: house.zone
         letters = Letters(house.store, rooms, {line.network.platform.name: line.intake for line in lines})
-        handoffs = Handoffs(house.store, rooms, self._platforms, networks)
+        handoffs = Handoffs(house.store, rooms, self._platforms, lambda: house.settings)
         farewells = Farewells(house, rooms.worker, self.folder, networks, zone, self._jobs)
         return [letters.serve, handoffs.serve, farewells.serve]
 

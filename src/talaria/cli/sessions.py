@@ -1,4 +1,4 @@
-"""`talaria sessions`: list, show, search, rename, archive, export, delete and prune conversations."""
+"""`talaria sessions`: list, show, search, rename, archive, move, export, delete and prune conversations."""
 
 import argparse
 from importlib import import_module
@@ -24,6 +24,7 @@ _ACTIONS = {
     "archive": ("changing", "archive_sessions"),
     "unarchive": ("changing", "unarchive_sessions"),
     "export": ("exporting", "export_sessions"),
+    "move": ("moving", "move_session"),
     "delete": ("removing", "delete_sessions"),
     "prune": ("pruning", "prune_sessions"),
 }
@@ -86,6 +87,15 @@ def _describe_changes(actions: Any) -> None:
     rename.add_argument("title", metavar="TITLE", nargs="+", help='the new title; "" takes it away')
     _take_sessions(actions.add_parser("archive", help="put sessions away, without losing anything"))
     _take_sessions(actions.add_parser("unarchive", help="bring archived sessions back"))
+    move = actions.add_parser("move", help="let a session go on in a chat; a gateway takes it there")
+    _take_session(move)
+    move.add_argument(
+        "target", metavar="TARGET", help="a network (your home there), or NETWORK:CHAT, as for `talaria send`"
+    )
+    move.add_argument(
+        "--timeout", type=float, default=60.0, metavar="SECONDS", help="how long to wait for that (default 60)"
+    )
+    _take_json(move)
 
 
 def _describe_export(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`/handoff`: let the conversation go on in a chat."""
+"""`/handoff` in the terminal, `/move` in a chat: let the conversation go on in another chat."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +9,9 @@ from talaria.commands.conversations import handle_of
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.handoffs import HandoffState, HandoffStatus
 from talaria.core.errors import Refused
+from talaria.sessions.channels import find_target
 from talaria.sessions.homes import HANDOFFS, gateway_alive, read_home
+from talaria.sessions.relocation import request_move
 
 _NEVER = HandoffState(state="failed", platform=None, error="the conversation is not there any more")
 
@@ -35,20 +37,33 @@ class Handoff:
             name="handoff",
             category="Session",
             help="Let this conversation go on in a chat: telegram, discord, …",
-            hint="<platform>",
+            hint="<platform>[:chat]",
             where="terminal",
+            run=self.run,
+            offers=offers,
+        )
+
+    @property
+    def from_chats(self) -> Command:
+        """The same for those who are in a chat already."""
+        return Command(
+            name="move",
+            category="Session",
+            help="Let this conversation go on in another chat.",
+            hint="<platform>[:chat]",
+            where="chat",
+            during_turn="refused",
+            who="owner",
             run=self.run,
             offers=offers,
         )
 
     async def run(self, errand: Errand) -> None:
         """Hand the conversation over and leave, or say why it stays here."""
-        platform = errand.words.lower()
-        seat, session_id = errand.seat, errand.seat.session_id
+        platform = errand.words.partition(":")[0].strip().lower()
+        seat = errand.seat
         _refuse_unknown(errand, platform)
-        await seat.store.read(lambda tx: _refuse(tx, errand, platform))
-        if not await seat.store.write(lambda tx: tx.handoffs.request_handoff(session_id, platform)):
-            raise Refused("This conversation is being handed over already: wait for that to end.")
+        await seat.store.write(lambda tx: _request(tx, errand, platform))
         await seat.store.hint(HANDOFFS)
         errand.place.show(f"Handing over to {platform} …")
         try:
@@ -58,9 +73,11 @@ class Handoff:
             raise
         if end["state"] != "completed":
             raise Refused(f"The conversation stays here: {end['error'] or 'it could not be handed over'}.")
+        if errand.screen is None:
+            await seat.begin_anew()
+            return
         errand.place.show(await seat.store.read(lambda tx: _farewell(tx, errand, platform)))
-        if errand.screen is not None:
-            errand.screen.leave()
+        errand.screen.leave()
 
     async def _wait(self, errand: Errand) -> HandoffState:
         """Return how it ended; a request that nobody fulfils in time is withdrawn."""
@@ -98,13 +115,20 @@ def _refuse_unknown(errand: Errand, platform: str) -> None:
         raise Refused(f"{platform.capitalize()} is not configured yet: `talaria setup` does that.")
 
 
-def _refuse(tx: Transaction, errand: Errand, platform: str) -> None:
-    if read_home(tx, platform) is None:
+def _request(tx: Transaction, errand: Errand, platform: str) -> None:
+    """Ask for it, or raise `Refused` with what is in the way and what to do about it."""
+    session_id = errand.seat.session_id
+    if ":" in errand.words:
+        to = find_target(tx, errand.words, list(errand.house.platforms))
+    elif home := read_home(tx, platform):
+        to = home.address
+    else:
         raise Refused(f"No home channel is set on {platform}: type `/sethome` in the chat there that is to be it.")
-    if errand.seat.busy or tx.turns.find(errand.seat.session_id, running=True, limit=1):
+    if errand.seat.busy or tx.turns.find(session_id, running=True, limit=1):
         raise Refused("A turn is running: wait for its end or stop it (`/stop`), then hand over.")
     if not gateway_alive(tx):
         raise Refused("No gateway is running that could take it: start one with `talaria gateway`.")
+    request_move(tx, session_id, to)
 
 
 async def _state(errand: Errand) -> HandoffState:
@@ -123,7 +147,8 @@ def _farewell(tx: Transaction, errand: Errand, platform: str) -> str:
     home = read_home(tx, platform)
     places = [binding.address for binding in tx.bindings.of_session(errand.seat.session_id)]
     thread = any(place.platform == platform and place.thread_id for place in places)
-    where = f"{platform}, in {home.called}" if home else platform
+    there = home is not None and any(place.chat_id == home.address.chat_id for place in places)
+    where = f"{platform}, in {home.called}" if home and there else platform
     handle = handle_of(tx, session) if session else errand.seat.session_id
     return (
         f"The conversation lives on {where}{' (a thread of its own)' if thread else ''} now."
@@ -131,4 +156,4 @@ def _farewell(tx: Transaction, errand: Errand, platform: str) -> str:
     )
 
 
-COMMAND = Handoff().command
+COMMAND, MOVE = Handoff().command, Handoff().from_chats

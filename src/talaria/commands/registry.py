@@ -67,6 +67,7 @@ REGISTRY: tuple[Command, ...] = (
     usage.COMMAND,
     background.COMMAND,
     handoff.COMMAND,
+    handoff.MOVE,
     sethome.COMMAND,
     goal.COMMAND,
     subgoal.COMMAND,

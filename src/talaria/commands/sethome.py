@@ -1,5 +1,7 @@
 """`/sethome`: make this chat the one in which the agent reaches its owner."""
 
+from msgspec import structs
+
 from talaria.commands.command import Command, Errand
 from talaria.commands.markdown import plain
 from talaria.core.errors import Refused
@@ -11,7 +13,9 @@ async def run(errand: Errand) -> None:
     address = errand.place.address
     if address is None:
         raise Refused("This place has no address at which I could reach you.")
-    home = Home(address, errand.words)
+    # In a group a conversation may be that of one person: what comes here is to be found by whoever made it their home.
+    whose = address if address.chat_type == "private" else structs.replace(address, user_id=errand.author.id)
+    home = Home(whose, errand.words)
     await errand.seat.store.write(lambda tx: write_home(tx, home))
     named = f", *{plain(errand.words)}*," if errand.words else ""
     errand.place.show(

@@ -13,13 +13,16 @@ from talaria.core.addresses import Address, Route
 from talaria.core.errors import PlatformError, Rejected, StoreError, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
+from talaria.gateway.identity import owner_on
 from talaria.gateway.keepers import keep
 from talaria.gateway.placing import bounded
 from talaria.gateway.rooms import Rooms
-from talaria.sessions.homes import HANDOFFS, Home, read_home
+from talaria.sessions.homes import HANDOFFS, read_home
 from talaria.sessions.lane import arrival
+from talaria.sessions.relocation import bring, forget_wanted_place, wanted_place
 from talaria.sessions.session_keys import build_session_key
 from talaria.settings.chats import ChatNetwork
+from talaria.settings.model import Settings
 
 SOURCE = "handoff"
 _CALL = 15.0
@@ -45,19 +48,19 @@ class Destination(Struct, frozen=True):
 
 
 class Handoffs:
-    """Takes conversations to the networks of one worker; ``networks`` are their settings as they are now."""
+    """Takes conversations to the networks of one worker; ``settings`` are those of now."""
 
     def __init__(
         self,
         store: Store,
         rooms: Rooms,
         platforms: Mapping[str, Platform],
-        networks: Callable[[], Mapping[str, ChatNetwork]],
+        settings: Callable[[], Settings],
     ) -> None:
         self._store = store
         self._rooms = rooms
         self._platforms = platforms
-        self._networks = networks
+        self._settings = settings
         self._under_way: set[SessionId] = set()
 
     async def serve(self) -> None:
@@ -112,26 +115,28 @@ class Handoffs:
 
     async def _destination(self, asked: PendingHandoff) -> Destination:
         """Return where it goes: a thread of its own where there can be one, else the home channel itself."""
-        home = await self._store.read(lambda tx: read_home(tx, asked.platform))
-        if home is None:
+        address = await self._store.read(lambda tx: _parent(tx, asked))
+        if address is None:
             raise Rejected(f"no home channel is set on {asked.platform}: type `/sethome` in the chat that is to be it")
         platform = self._platforms[asked.platform]
-        thread = await self._thread(platform, home, asked)
-        address = home.address
+        thread = "" if address.thread_id else await self._thread(platform, address.chat_id, asked)
         if thread:
             kind = "private" if address.chat_type == "private" else "thread"
             address = structs.replace(address, thread_id=thread, chat_type=kind)
         if platform.abilities.typing:  # whoever looks there sees that something comes; a chat that is gone says so
             await bounded(platform.show_typing(address), _CALL)
-        network = self._networks().get(asked.platform, ChatNetwork())
+        settings = self._settings()
+        network = settings.platforms.get(asked.platform, ChatNetwork())
+        # The key is that of the owner's next message there, whoever else may speak in that chat.
+        place = structs.replace(address, user_id=address.user_id or owner_on(settings, asked.platform))
         key = build_session_key(
-            address,
+            place,
             group_sessions_per_user=network.group_sessions_per_user,
             thread_sessions_per_user=network.thread_sessions_per_user,
         )
         return Destination(address, key)
 
-    async def _thread(self, platform: Platform, home: Home, asked: PendingHandoff) -> str:
+    async def _thread(self, platform: Platform, chat_id: str, asked: PendingHandoff) -> str:
         """Return the thread that an earlier worker made for this, or a new one; empty where there can be none."""
         key = f"handoff:{asked.session_id}"
         made = await self._store.read(lambda tx: tx.state.get(key))
@@ -139,7 +144,7 @@ class Handoffs:
             return made.value
         try:
             name = asked.title or _NAMELESS
-            thread = await bounded(platform.create_handoff_thread(home.address.chat_id, name), _CALL) or ""
+            thread = await bounded(platform.create_handoff_thread(chat_id, name), _CALL) or ""
         except PlatformError as error:
             log.info("session %s: no thread on %s: %s", asked.session_id, asked.platform, error)
             thread = ""
@@ -151,9 +156,8 @@ class Handoffs:
         session_id = asked.session_id
         if not tx.handoffs.complete_handoff(session_id):
             raise HandoffLost("The handoff was called off.")
-        for binding in tx.bindings.of_session(session_id):
-            tx.bindings.unbind(binding.key)
-        tx.bindings.bind(destination.key, session_id, destination.address)
+        bring(tx, session_id, destination.key, destination.address)
+        forget_wanted_place(tx, session_id)
         keep(tx, destination.key, self._rooms.worker)
         now = datetime.now(UTC)
         words = Text(_TOLD.format(platform=asked.platform))
@@ -161,6 +165,15 @@ class Handoffs:
         moved = f"{session_id}:{now.isoformat()}"
         tx.inbox.add(arrival(session_id, SOURCE, moved, message, route=Route(destination.address)))
         tx.state.delete(f"handoff:{session_id}")
+
+
+def _parent(tx: Transaction, asked: PendingHandoff) -> Address | None:
+    """Return the chat in which it is to go on: the one that was named, else the home channel."""
+    wanted = wanted_place(tx, asked.session_id)
+    if wanted is not None and wanted.platform == asked.platform:
+        return wanted
+    home = read_home(tx, asked.platform)
+    return home.address if home else None
 
 
 def _waiting(tx: Transaction) -> list[PendingHandoff]:

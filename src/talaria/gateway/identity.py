@@ -3,6 +3,17 @@
 from collections.abc import Collection, Mapping
 
 from talaria.settings.chats import Person
+from talaria.settings.model import Settings
+
+
+def owner_on(settings: Settings, platform: str) -> str:
+    """Return an id of the owner of this agent on a network; empty where none is named."""
+    named = [
+        one
+        for who in settings.access.owners
+        for one in (settings.people[who].ids if who in settings.people else (who,))
+    ]
+    return next((one.partition(":")[2] for one in named if one.startswith(f"{platform}:")), "")
 
 
 class People:

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from msgspec import structs
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.core.events import TurnEvent
@@ -17,7 +16,9 @@ from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Part
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.context import place_context, set_current_session_id
+from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.prospect import Prospect
+from talaria.sessions.relocation import bring
 
 Emit = Callable[[TurnEvent], None]
 
@@ -159,7 +160,8 @@ class Seat:
         async with AsyncExitStack() as stack:
             chat = await self._opened(wish, stack)
             await self._leave()
-            await self.store.write(lambda tx: self._bring(tx, chat.conversation.session_id))
+            await self.store.write(lambda tx: bring(tx, chat.conversation.session_id, self.key, self._address))
+            await self.store.hint(OUTBOX)
             self._stack = stack.pop_all()
         return await self._begin(chat)
 
@@ -185,15 +187,6 @@ class Seat:
         self._chat = None
         stack, self._stack = self._stack, AsyncExitStack()
         await stack.aclose()
-
-    def _bring(self, tx: Transaction, session_id: SessionId) -> None:
-        for binding in tx.bindings.of_session(session_id):
-            if binding.key != self.key:
-                tx.bindings.unbind(binding.key)
-        if self._address is not None:
-            tx.bindings.bind(self.key, session_id, self._address)
-        else:
-            tx.sessions.update(session_id, SessionChanges(audience=""))
 
 
 def _is_unfinished(tx: Transaction, session_id: SessionId) -> bool:

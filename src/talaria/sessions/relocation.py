@@ -1,0 +1,50 @@
+"""A conversation goes on at another place: bound there and nowhere else, and the place it left says where it went."""
+
+import msgspec
+
+from talaria.contracts.platform import Content
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import SessionChanges
+from talaria.core.addresses import Address
+from talaria.core.errors import Refused
+from talaria.core.ids import SessionId
+from talaria.sessions.outgoing import queue_notice
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Address).decode
+
+
+def bring(tx: Transaction, session_id: SessionId, key: str, address: Address | None) -> None:
+    """Let a conversation be at one place only; without an address that is a terminal, which nobody else reads."""
+    for binding in tx.bindings.of_session(session_id):
+        if binding.key != key:
+            tx.bindings.unbind(binding.key)
+            where = f"on {address.platform}" if address else "in the terminal"
+            words = f"This conversation goes on {where}. The next message here begins another one."
+            queue_notice(tx, session_id, binding.address, Content(text=words))
+    if address is not None:
+        tx.bindings.bind(key, session_id, address)
+    else:
+        tx.sessions.update(session_id, SessionChanges(audience=""))
+
+
+def request_move(tx: Transaction, session_id: SessionId, to: Address) -> None:
+    """Ask a gateway to take a conversation to a chat; raises `Refused` while that is under way already."""
+    if not tx.handoffs.request_handoff(session_id, to.platform):
+        raise Refused("This conversation is being handed over already: wait for that to end.")
+    tx.state.put(_key(session_id), _encode(to).decode())
+
+
+def wanted_place(tx: Transaction, session_id: SessionId) -> Address | None:
+    """Return the chat to which a conversation is to go; ``None`` is the home channel."""
+    entry = tx.state.get(_key(session_id))
+    return _decode(entry.value) if entry else None
+
+
+def forget_wanted_place(tx: Transaction, session_id: SessionId) -> None:
+    """Forget it: the conversation is there, or stays where it is."""
+    tx.state.delete(_key(session_id))
+
+
+def _key(session_id: SessionId) -> str:
+    return f"handoff-to:{session_id}"
