@@ -105,3 +105,15 @@ def test_a_watch_does_not_start_on_settings_with_faults(profile: Profile) -> Non
     write_file(profile.config_file, "[store]\nreaders = 0\n")
     with pytest.raises(SettingsInvalid):
         SettingsWatch(profile, {})
+
+
+def test_a_profile_that_is_out_of_reach_changes_nothing(tmp_path: Path) -> None:
+    profile = Profile("default", tmp_path / "profile")
+    profile.folder.mkdir()
+    write_file(profile.config_file, "[access]\neveryone = true\n")
+    watch = SettingsWatch(profile, {})
+    profile.folder.rename(tmp_path / "away")
+    assert watch.poll() is None
+    (tmp_path / "away").rename(profile.folder)
+    assert watch.poll() is None
+    assert watch.loaded.settings.access.everyone

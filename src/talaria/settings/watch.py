@@ -55,9 +55,9 @@ class SettingsWatch:
         self._now = self._started
 
     def poll(self) -> Change | None:
-        """What has changed since the last call; None if nothing has."""
+        """What has changed since the last call; None if nothing has, or if the whole profile is out of reach."""
         stamps = self._look()
-        if stamps == self._stamps:
+        if stamps == self._stamps or not self._profile.folder.is_dir():
             return None
         self._stamps = stamps
         loaded = load(self._profile, self._environment, self._sections)
