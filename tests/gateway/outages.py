@@ -102,14 +102,20 @@ class Scene:
         try:
             await self.network.until(lambda: self.network.shown(chat) == list(texts), seconds)
         except TimeoutError:
-            assert self.network.shown(chat) == list(texts)
+            assert self.network.shown(chat) == list(texts), (self.network.shown(chat), self.log()[-12:])
 
     async def told(self, chat: str, text: str, seconds: float = 40) -> None:
         """Wait until somebody reads this in a chat."""
         try:
             await self.network.until(lambda: text in self.network.shown(chat), seconds)
         except TimeoutError:
-            assert text in self.network.shown(chat)
+            assert text in self.network.shown(chat), self.network.shown(chat)
+
+    async def answered(self, chat: str, words: str) -> None:
+        """Have something answered, and wait until all that belongs to that is written down."""
+        self.network.say(chat, words, sender=chat)
+        await self.told(chat, f"re: {words}")
+        await self.until_status(lambda status: not (status["undelivered"] or status["waiting"] or status["turns"]))
 
     def log(self) -> list[dict[str, Any]]:
         """Return the lines of the log."""

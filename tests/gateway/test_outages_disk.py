@@ -64,8 +64,7 @@ async def test_a_full_disk_is_told_and_survived(
     scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
     scene.settle()
     async with scene.running():
-        network.say("ann", "one")
-        await scene.shown("ann", "re: one")
+        await scene.answered("ann", "one")
         address = (await scene.status())["address"]
         ballast.fill()
         for words in ("two", "three", "four"):
@@ -117,8 +116,7 @@ async def test_files_that_may_not_grow_are_survived(
     scene = Scene(tmp_path, server, network)
     scene.settle()
     async with scene.running() as process:
-        network.say("ann", "one")
-        await scene.shown("ann", "re: one")
+        await scene.answered("ann", "one")
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
         for words in ("two", "three"):
             network.say("ann", words)
