@@ -76,6 +76,7 @@ class Scene:
     async def status(self) -> dict[str, Any]:
         told = await self.run("gateway", "status", "--json")
         assert told.code == 0, told.err
+        assert SECRET not in told.out
         (one,) = json.loads(told.out)
         found: dict[str, Any] = one
         return found

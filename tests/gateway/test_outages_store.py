@@ -161,3 +161,31 @@ async def test_a_database_server_that_goes_and_comes_back_is_waited_for(
         await scene.until_status(lambda status: not status["error"])
     scene.check_log()
     assert SESAME not in str(scene.log())
+
+
+async def test_a_turn_whose_database_server_goes_away_is_answered_when_it_is_back(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, postgres: PostgresServer
+) -> None:
+    scene = Scene(tmp_path, server, network)
+    scene.settle(store=f'url = "{postgres.url}"\n')
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(received: Received) -> Say:
+        if received.question == "think":
+            asked.set()
+            await go.wait()
+        return Say(f"re: {received.question}")
+
+    server.answering(answer)
+    async with scene.running():
+        network.say("ann", "think")
+        await asked.wait()
+        await asyncio.to_thread(postgres.stop)
+        go.set()
+        await scene.told("ann", HELD_UP)
+        network.say("ann", "and then?")
+        await asyncio.to_thread(postgres.start)
+        await scene.told("ann", "re: and then?")
+        assert [text for text in network.shown("ann") if text != HELD_UP] == ["re: think", "re: and then?"]
+        await scene.until_status(lambda status: not status["error"])
+    scene.check_log()

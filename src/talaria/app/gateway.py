@@ -78,7 +78,7 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
             patience=timedelta(seconds=patience),
         )
         gateway.missing = builder.missing
-        gateway.models = house.models.health
+        gateway.models, gateway.mask = house.models.health, house.mask
         first = await gateway.presence.claim(beside=beside)
         stack.push_async_callback(rooms.close)
         health = Health(gateway, house.store, jobs, house.mask)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.agent.model_health import ModelHealth, ModelState
 from talaria.contracts.store import Store
@@ -36,7 +36,8 @@ class Line(Struct, frozen=True):
 class Gateway:
     """Runs until told to stop, then lets turns end and replies go out, for as long as ``patience`` lasts.
 
-    ``beside`` are what else goes on until then. ``missing`` are the networks that could not be opened.
+    ``beside`` are what else goes on until then. ``missing`` are the networks that could not be opened, ``models`` is
+    how those do that were asked, and ``mask`` hides secrets.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Gateway:
         self.address = ""
         self.trouble = ""
         self.models = ModelHealth()
+        self.mask: Callable[[str], str] = str
         self.stopping = False
         self.turns_at_stop = 0
         self._cut_off: tuple[SessionId, ...] = ()
@@ -85,7 +87,8 @@ class Gateway:
                 task.cancel()
 
     def status(self) -> WorkerStatus:
-        """How this process is doing."""
+        """How this process is doing; what others have said of their troubles is masked."""
+        networks = (*(line.network.status for line in self.lines), *self.missing)
         return WorkerStatus(
             worker=self._rooms.worker,
             pid=os.getpid(),
@@ -95,11 +98,11 @@ class Gateway:
             version=self._version,
             lease=self._lease.total_seconds(),
             address=self.address,
-            networks=(*(line.network.status for line in self.lines), *self.missing),
+            networks=tuple(structs.replace(one, error=self.mask(one.error)) for one in networks),
             rooms=len(self._rooms),
             turns=len(self._rooms.busy),
-            error=" ".join(filter(None, (self.trouble, self.presence.trouble))),
-            models=tuple(_model_status(one) for one in self.models.states if one.error),
+            error=self.mask(" ".join(filter(None, (self.trouble, self.presence.trouble)))),
+            models=tuple(self._model_status(one) for one in self.models.states if one.error),
         )
 
     @property
@@ -128,6 +131,5 @@ class Gateway:
                 return False
         return True
 
-
-def _model_status(state: ModelState) -> ModelStatus:
-    return ModelStatus(name=state.model, error=state.error, since=state.since, failures=state.failures)
+    def _model_status(self, state: ModelState) -> ModelStatus:
+        return ModelStatus(name=state.model, error=self.mask(state.error), since=state.since, failures=state.failures)

@@ -152,14 +152,7 @@ class Health:
         """Say what `talaria gateway status` shows, also when it cannot be written into the store."""
         status, counts = self._gateway.status(), await self._ask(count_work)
         waiting, undelivered = counts or (0, 0)
-        told = structs.replace(
-            status,
-            waiting=waiting,
-            undelivered=undelivered,
-            error=self._mask(status.error),
-            networks=tuple(structs.replace(one, error=self._mask(one.error)) for one in status.networks),
-            models=tuple(structs.replace(one, error=self._mask(one.error)) for one in status.models),
-        )
+        told = structs.replace(status, waiting=waiting, undelivered=undelivered)
         return Answer(HTTPStatus.OK, encode_worker(told) + "\n")
 
     async def _ask(self, work: Callable[[Transaction], T]) -> T | None:
