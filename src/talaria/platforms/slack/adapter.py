@@ -1,0 +1,121 @@
+"""An app in a Slack workspace: an implementation of `Platform` over Socket Mode and the Web API."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
+from talaria.core.addresses import Address
+from talaria.core.errors import Rejected
+from talaria.core.ids import new_id
+from talaria.platforms.slack.assistant import Assistant
+from talaria.platforms.slack.calls import Calls
+from talaria.platforms.slack.directory import Directory
+from talaria.platforms.slack.files import save
+from talaria.platforms.slack.incoming import Me, place
+from talaria.platforms.slack.outgoing import TEXT_LIMIT, seed_text
+from talaria.platforms.slack.posting import Posting
+from talaria.platforms.slack.receiving import Receiver, Taken
+from talaria.platforms.slack.settings import SlackSettings
+from talaria.platforms.slack.socket import open_socket
+from talaria.platforms.slack.threads import MemoryShelf, OurThreads, Shelf
+
+log = logging.getLogger(__name__)
+
+
+class Slack:
+    """One app; ``commands`` are the names and help of ours, ``shelf`` keeps the threads in which it takes part.
+
+    Messages can be sent whether it is connected or not. Whoever made it closes it.
+    """
+
+    def __init__(
+        self, settings: SlackSettings, commands: Sequence[tuple[str, str]] = (), shelf: Shelf | None = None
+    ) -> None:
+        self.name = settings.name
+        # Not exclusive: of several connections Slack hands each event to one, so that every worker may listen.
+        self.abilities = Abilities(
+            text_limit=TEXT_LIMIT,
+            edits=True,
+            edit_pace=timedelta(seconds=2),
+            typing=True,
+            buttons=True,
+            threads=True,
+            reactions=True,
+            file_limit=settings.file_limit,
+        )
+        self._settings = settings
+        self._commands = frozenset(name for name, _ in commands)
+        self._calls = Calls(settings)
+        self._threads = OurThreads(shelf or MemoryShelf())
+        self._posting = Posting(self._calls, settings, self._threads)
+        self._assistant = Assistant(self._calls)
+        self._directory = Directory(self._calls)
+        self._taken = Taken()
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[AsyncIterator[Incoming]]:
+        """Connect and yield what people do; an envelope is acknowledged when the next one is asked for.
+
+        Slash commands and buttons are acknowledged after two seconds at the latest: Slack shows an error after three,
+        and never hands them over again.
+        """
+        me = Me(
+            platform=self.name,
+            user_id=await self._posting.user_id(),
+            group_mode=self._settings.group_mode,
+            channel_replies=self._settings.channel_replies,
+            command=self._settings.command.removeprefix("/").lower(),
+            commands=self._commands,
+        )
+        await self._threads.begin()
+        receiver = Receiver(me, self._taken, self._posting, self._threads, self._directory, self._assistant)
+        async with (
+            open_socket(self._calls, self._settings) as socket,
+            aclosing(receiver.arriving(socket)) as arrivals,
+        ):
+            yield arrivals
+
+    async def send(self, to: Address, content: Content, key: str) -> MessageRef:
+        """Post one message, its files behind it; ``key`` goes along, but Slack does not heed it."""
+        return await self._posting.send(to, content, key)
+
+    async def edit(self, ref: MessageRef, content: Content) -> None:
+        """Replace the text and the buttons of a posted message."""
+        await self._posting.edit(ref, content)
+
+    async def show_typing(self, to: Address) -> None:
+        """Show in a thread that an answer is being written; elsewhere Slack shows nothing of the kind."""
+        await self._assistant.show_status(to)
+
+    async def react(self, ref: MessageRef, emoji: str) -> None:
+        """Mark a message in place of our mark before, with what comes nearest among the marks that Slack has."""
+        await self._posting.react(ref, emoji)
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Download a file into a folder under a safe name and return where it is."""
+        if attachment.size > self._settings.file_limit:
+            raise Rejected(f"the file is larger than {self._settings.file_limit} bytes")
+        answer = await self._calls.ask(self._calls.web.files_info(file=attachment.reference))
+        file: dict[str, Any] = answer.get("file") or {}
+        url = str(file.get("url_private_download") or file.get("url_private") or "")
+        data = await self._calls.load(url, attachment.media_type)
+        return await asyncio.to_thread(save, data, attachment.name, attachment.media_type, folder)
+
+    async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
+        """Post a message for a thread to begin with; ``None`` where we may not speak."""
+        try:
+            seed = await self.send(place(self.name, parent_chat_id, ""), Content(text=seed_text(name)), new_id())
+        except Rejected as error:
+            log.info("%s: no thread in %s: %s", self.name, parent_chat_id, error)
+            return None
+        await self._threads.join(seed.address.chat_id, seed.message_id)
+        return seed.message_id
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._calls.close()

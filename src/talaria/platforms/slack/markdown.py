@@ -1,0 +1,290 @@
+"""Markdown into the blocks that Slack shows; what it does not know is shown in another way."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from msgspec import Struct
+
+from talaria.platforms.slack.blocks import (
+    LONGEST_CELLS,
+    MOST_COLUMNS,
+    MOST_ROWS,
+    Cell,
+    Column,
+    Divider,
+    Element,
+    Inline,
+    Link,
+    Points,
+    Preformatted,
+    Quote,
+    RichText,
+    Section,
+    Style,
+    Table,
+    TextBlock,
+    Words,
+    drawn,
+)
+
+_READER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+_MARKS = {"strong": "bold", "em": "italic", "s": "strike"}
+_SCHEMES = frozenset({"http", "https", "mailto"})
+_TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
+_ALIGN = re.compile(r"text-align:(left|center|right)")
+_LEAVES = frozenset({"paragraph_open", "heading_open", "fence", "code_block", "hr", "table_open"})
+_DEEPEST = 8
+
+
+def read_markdown(source: str) -> list[TextBlock]:
+    """Return the blocks of a text; of its tables the first is one, since a message has one table at most."""
+    return _Writer().write(_READER.parse(source))
+
+
+class _List(Struct):
+    """A list that is being written, and the number of its next point."""
+
+    ordered: bool
+    number: int
+
+
+class _Grid(Struct):
+    """A table that is being read."""
+
+    rows: list[list[str]]
+    columns: list[Column]
+
+
+class _Writer:
+    """A text in the making: pieces of a line become lines, these become elements, and those become blocks."""
+
+    def __init__(self) -> None:
+        self._blocks: list[TextBlock] = []
+        self._elements: list[Element] = []
+        self._line: list[Inline] = []
+        self._styles: list[str] = []
+        self._links: list[str] = []
+        self._lists: list[_List] = []
+        self._quotes = 0
+        self._points: list[Section] | None = None
+        self._grid: _Grid | None = None
+        self._has_table = False
+        self._last_line: int | None = None
+        self._gap = 0
+        self._after_marker = False
+
+    def write(self, tokens: Sequence[Token]) -> list[TextBlock]:
+        """Write a document and return all of it."""
+        for token in tokens:
+            if token.type in _LEAVES and token.map:
+                self._begin_leaf(*token.map)
+            self._take(token)
+        self._end_elements()
+        return self._blocks
+
+    def write_inline(self, tokens: Sequence[Token]) -> str:
+        """Write what stands within a paragraph, and return it without its marks."""
+        for token in tokens:
+            self._take_child(token)
+        return "".join(one.text or one.url if isinstance(one, Link) else one.text for one in self._line)
+
+    def _begin_leaf(self, first: int, behind: int) -> None:
+        """Keep a free line between paragraphs where their author left one."""
+        if self._last_line is not None:
+            self._gap = 2 if first > self._last_line else 1
+        self._last_line = behind
+
+    def _take(self, token: Token) -> None:  # noqa: C901 -- one case for each kind of block
+        match token.type:
+            case "inline" if self._grid is not None:
+                self._grid.rows[-1].append(" ".join(_Writer().write_inline(token.children or ()).split()))
+            case "inline":
+                self._break()
+                self.write_inline(token.children or ())
+            case "heading_open":
+                self._break()
+                self._styles.append("bold")
+            case "heading_close":
+                self._styles.pop()
+            case "fence" | "code_block":
+                self._add_code(token.content.rstrip("\n"))
+            case "hr":
+                self._end_elements()
+                self._blocks.append(Divider())
+            case "blockquote_open" | "blockquote_close":
+                self._end_line()
+                self._quotes += token.nesting
+            case "bullet_list_open" | "ordered_list_open":
+                self._end_line()
+                self._lists.append(_List(token.type[0] == "o", int(token.attrs.get("start") or 1)))
+            case "bullet_list_close" | "ordered_list_close":
+                self._end_line()
+                self._lists.pop()
+            case "list_item_open":
+                self._end_line()
+                self._begin_point()
+            case _:
+                self._take_table(token)
+
+    def _take_table(self, token: Token) -> None:
+        if token.type == "table_open":
+            self._grid = _Grid([], [])
+        elif self._grid is not None and token.type == "tr_open":
+            self._grid.rows.append([])
+        elif self._grid is not None and token.type == "th_open":
+            align = _ALIGN.search(str(token.attrs.get("style", "")))
+            self._grid.columns.append(Column(align=align[1] if align else "left"))  # type: ignore[arg-type]
+        elif self._grid is not None and token.type == "table_close":
+            grid, self._grid = self._grid, None
+            self._add_table(grid)
+
+    def _add_table(self, grid: _Grid) -> None:
+        rows = grid.rows
+        fits = len(rows) <= MOST_ROWS and len(rows[0]) <= MOST_COLUMNS
+        if self._has_table or not fits or sum(len(cell) for row in rows for cell in row) > LONGEST_CELLS:
+            self._add_code(drawn(rows))
+            return
+        self._end_elements()
+        self._has_table = True
+        # An empty cell would not be taken.
+        cells = tuple(tuple(Cell(text or " ") for text in row) for row in rows)
+        self._blocks.append(Table(cells, tuple(grid.columns)))
+
+    def _add_code(self, text: str) -> None:
+        self._end_line()
+        if text.strip():
+            self._elements.append(Preformatted((Words(text),)))
+        self._gap = 0
+
+    def _begin_point(self) -> None:
+        """Begin a point: beside those before it where they are of the same list, else a list of its own."""
+        one = self._lists[-1]
+        if self._quotes:
+            marker = f"{one.number}. " if one.ordered else "• "
+            self._line.append(Words("  " * (len(self._lists) - 1) + marker))
+            self._after_marker = True
+        else:
+            self._points = []
+        one.number += 1
+        self._gap = 0
+
+    def _break(self) -> None:
+        """Begin a paragraph behind another one."""
+        if self._line and self._gap and not self._after_marker:
+            self._line.append(Words("\n" * self._gap))
+        self._gap, self._after_marker = 0, False
+
+    def _end_line(self) -> None:
+        """Make an element of the lines so far."""
+        line, self._line = _joined(self._line), []
+        points, self._points = self._points, None
+        if not any((one.text if isinstance(one, Words) else one.url).strip() for one in line):
+            return
+        if self._quotes:
+            self._add_quote(line)
+        elif points is not None:
+            self._add_point(Section(line))
+        else:
+            self._elements.append(Section(line))
+
+    def _add_quote(self, line: tuple[Inline, ...]) -> None:
+        """Write below what is being quoted already, if anything is."""
+        last = self._elements[-1] if self._elements else None
+        if isinstance(last, Quote):
+            self._elements[-1] = Quote(_joined([*last.elements, Words("\n"), *line]))
+        else:
+            self._elements.append(Quote(line))
+
+    def _add_point(self, point: Section) -> None:
+        one, indent = self._lists[-1], min(len(self._lists) - 1, _DEEPEST)
+        style, offset = ("ordered", one.number - 2) if one.ordered else ("bullet", 0)
+        last = self._elements[-1] if self._elements else None
+        if (
+            isinstance(last, Points)
+            and (last.style, last.indent) == (style, indent)
+            and (style == "bullet" or last.offset + len(last.elements) == offset)
+        ):
+            self._elements[-1] = Points(last.style, (*last.elements, point), indent, last.offset)
+            return
+        self._elements.append(Points("ordered" if one.ordered else "bullet", (point,), indent, offset))
+
+    def _end_elements(self) -> None:
+        """Make a block of the elements so far."""
+        self._end_line()
+        elements, self._elements = self._elements, []
+        if elements:
+            self._blocks.append(RichText(tuple(_spaced(elements))))
+
+    def _take_child(self, token: Token) -> None:
+        match token.type:
+            case "code_inline":
+                self._add(token.content, code=True)
+            case "softbreak" | "hardbreak":
+                self._add("\n")
+            case "strong_open" | "em_open" | "s_open":
+                self._styles.append(_MARKS[token.tag])
+            case "strong_close" | "em_close" | "s_close":
+                self._styles.pop()
+            case "link_open":
+                self._links.append(str(token.attrs.get("href", "")))
+            case "link_close":
+                self._end_link(self._links.pop())
+            case "image":
+                address = str(token.attrs.get("src", ""))
+                self._links.append(address)
+                self._add(token.content or address)
+                self._end_link(self._links.pop())
+            case _:
+                self._add(token.content)
+
+    def _add(self, text: str, *, code: bool = False) -> None:
+        if not text:
+            return
+        if not self._line and self._points is not None and text[:4] in _TASKS:
+            text = _TASKS[text[:4]] + text[4:]
+        marks = {**dict.fromkeys(self._styles, True), **({"code": True} if code else {})}
+        style = Style(**marks) if marks else None
+        address = self._links[-1] if self._links else ""
+        if address and leads_somewhere(address):
+            self._line.append(Link(address, text, style))
+        else:
+            self._line.append(Words(text, style))
+
+    def _end_link(self, address: str) -> None:
+        """Write an address that Slack would not follow behind what it is the address of."""
+        if address and not leads_somewhere(address):
+            self._line.append(Words(f" ({address})"))
+
+
+def leads_somewhere(address: str) -> bool:
+    """Tell whether Slack lets people follow an address."""
+    try:
+        return urlsplit(address).scheme.lower() in _SCHEMES and len(address) <= 3000
+    except ValueError:
+        return False
+
+
+def _joined(line: Sequence[Inline]) -> tuple[Inline, ...]:
+    """Put neighbours with the same marks together."""
+    joined: list[Inline] = []
+    for one in line:
+        last = joined[-1] if joined else None
+        if isinstance(one, Words) and isinstance(last, Words) and one.style == last.style:
+            joined[-1] = Words(last.text + one.text, one.style)
+        elif isinstance(one, Link) and isinstance(last, Link) and (one.url, one.style) == (last.url, last.style):
+            joined[-1] = Link(one.url, last.text + one.text, one.style)
+        else:
+            joined.append(one)
+    return tuple(joined)
+
+
+def _spaced(elements: Sequence[Element]) -> list[Element]:
+    """Keep lines apart from what follows them, as Slack does for what people write."""
+    spaced = list(elements)
+    for number, one in enumerate(elements[:-1]):
+        if isinstance(one, Section):
+            spaced[number] = Section(_joined([*one.elements, Words("\n")]))
+    return spaced

@@ -1,0 +1,7 @@
+"""A Slack workspace on loopback: the Web API and Socket Mode, strict, with the people of a test behind them."""
+
+from talaria.testing.slack_server.channel import Channel
+from talaria.testing.slack_server.server import APP_TOKEN, TOKEN, SlackServer
+from talaria.testing.slack_server.world import Message, User
+
+__all__ = ["APP_TOKEN", "TOKEN", "Channel", "Message", "SlackServer", "User"]

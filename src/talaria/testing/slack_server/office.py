@@ -1,0 +1,151 @@
+"""Socket Mode: envelopes go to one of the connections, and come again as long as nobody has acknowledged them."""
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import WSMsgType, web
+from msgspec import Struct
+
+from talaria.core.ids import new_id
+
+
+class Envelope(Struct):
+    """Something to hand over; ``attempts`` counts how often it was, ``to`` is who has it now."""
+
+    kind: str
+    payload: dict[str, Any]
+    id: str
+    attempts: int = 0
+    to: object = None
+    acknowledged: bool = False
+
+
+class Connection(Struct, frozen=True):
+    """A websocket and what is below it."""
+
+    socket: web.WebSocketResponse
+    request: web.Request
+
+
+class Office:
+    """Hands over what happens. ``handed`` has all of it, ``complaints`` what a client must not do."""
+
+    def __init__(self) -> None:
+        self.handed: list[Envelope] = []
+        self.complaints: list[str] = []
+        self.deaf = False
+        self._tickets: set[str] = set()
+        self._connections: list[Connection] = []
+        self._turn = 0
+
+    @property
+    def connections(self) -> int:
+        """How many listen."""
+        return len(self._connections)
+
+    def ticket(self) -> str:
+        """Return what a connection is opened with, once."""
+        ticket = new_id()
+        self._tickets.add(ticket)
+        return ticket
+
+    async def post(self, kind: str, payload: dict[str, Any]) -> Envelope:
+        """Hand something over, now or when somebody listens."""
+        envelope = Envelope(kind, payload, new_id())
+        self.handed.append(envelope)
+        await self._hand_over()
+        return envelope
+
+    async def repeat(self, envelope: Envelope) -> Envelope:
+        """Hand the same over once more, as Slack does when nobody acknowledged it in time."""
+        again = Envelope(envelope.kind, envelope.payload, new_id(), attempts=envelope.attempts)
+        self.handed.append(again)
+        await self._hand_over()
+        return again
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Speak with a client until it hangs up."""
+        ticket = request.query.get("ticket", "")
+        if ticket not in self._tickets:
+            return web.Response(status=408)
+        self._tickets.discard(ticket)
+        socket = web.WebSocketResponse(autoping=False)
+        await socket.prepare(request)
+        connection = Connection(socket, request)
+        hello = {"type": "hello", "num_connections": self.connections + 1, "connection_info": {"app_id": "A0TALARIA"}}
+        await socket.send_json(hello)
+        self._connections.append(connection)
+        try:
+            await self._hand_over()
+            async for message in socket:
+                if self.deaf:
+                    await asyncio.Event().wait()
+                if message.type == WSMsgType.PING:
+                    await socket.pong(message.data)
+                elif message.type == WSMsgType.TEXT:
+                    self._take(message.data)
+        finally:
+            self._forget(connection)
+            await self._hand_over()
+        return socket
+
+    async def ask_to_move(self) -> None:
+        """Ask every client to connect anew, as Slack does every few hours."""
+        for connection in list(self._connections):
+            await connection.socket.send_json({"type": "disconnect", "reason": "refresh_requested"})
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for connection in list(self._connections):
+            self._forget(connection)
+            if connection.request.transport is not None:
+                connection.request.transport.abort()
+
+    def leave(self) -> None:
+        """Forget all clients without a word: they stay connected, and hear nothing any more."""
+        self.deaf = True
+        for connection in list(self._connections):
+            self._forget(connection)
+
+    def _take(self, data: str) -> None:
+        said = json.loads(data)
+        found = next((one for one in self.handed if one.id == said.get("envelope_id")), None)
+        if found is None or set(said) - {"envelope_id", "payload"}:
+            self.complaints.append(f"what is {data}?")
+        elif found.acknowledged:
+            self.complaints.append(f"acknowledged twice: {found.payload}")
+        else:
+            found.acknowledged = True
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections = [one for one in self._connections if one is not connection]
+        for envelope in self.handed:
+            if envelope.to is connection and not envelope.acknowledged:
+                envelope.to = None
+                envelope.id = new_id()
+
+    async def _hand_over(self) -> None:
+        if self.deaf:
+            return
+        for envelope in self.handed:
+            if envelope.to is not None or envelope.acknowledged or not self._connections:
+                continue
+            self._turn += 1
+            connection = self._connections[self._turn % len(self._connections)]
+            envelope.to = connection
+            envelope.attempts += 1
+            await connection.socket.send_json(_written(envelope))
+
+
+def _written(envelope: Envelope) -> dict[str, Any]:
+    written: dict[str, Any] = {
+        "envelope_id": envelope.id,
+        "type": envelope.kind,
+        "payload": envelope.payload,
+        "accepts_response_payload": envelope.kind != "events_api",
+    }
+    if envelope.kind == "events_api":
+        again = envelope.attempts > 1
+        written |= {"retry_attempt": envelope.attempts - 1, "retry_reason": "timeout" if again else ""}
+    return written

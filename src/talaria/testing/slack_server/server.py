@@ -1,0 +1,189 @@
+"""A Slack workspace on loopback: real HTTP and a real websocket, strict about what it is asked."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+from msgspec import Struct
+
+from talaria.testing.slack_server.channel import Channel
+from talaria.testing.slack_server.methods import METHODS
+from talaria.testing.slack_server.office import Office
+from talaria.testing.slack_server.world import Fail, Place, StoredFile, User, World
+
+TOKEN = "xoxb-loopback-token-for-tests-only"  # noqa: S105 -- of an app that exists in tests only
+APP_TOKEN = "xapp-loopback-token-for-tests-only"  # noqa: S105 -- the same
+_LARGEST = 100_000_000
+
+
+class Call(Struct, frozen=True):
+    """One request that was answered."""
+
+    method: str
+    parameters: dict[str, Any]
+    answer: dict[str, Any]
+
+
+class _Fault(Struct):
+    """What goes wrong with a method, and how often still."""
+
+    answer: Callable[[], web.Response] | None
+    times: int
+
+
+class SlackServer:
+    """A workspace at a free port; ``async with`` starts and ends it.
+
+    ``calls`` has all requests that were answered, ``office`` what was handed over. ``missing`` are scopes that the app
+    was not given, ``absent`` methods that there are not, and ``revoked`` says that its tokens are not known any more.
+    """
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.office = Office()
+        self.calls: list[Call] = []
+        self.missing: set[str] = set()
+        self.absent: set[str] = set()
+        self.revoked = False
+        self._faults: dict[str, _Fault] = {}
+        self._released = asyncio.Event()
+        self._direct: dict[str, Channel] = {}
+        application = web.Application(client_max_size=_LARGEST)
+        application.router.add_route("*", "/api/{method}", self._answer)
+        application.router.add_post("/upload/v1/{file}", self._upload)
+        application.router.add_get("/files/{file}/download", self._download)
+        application.router.add_get("/link", self.office.serve)
+        self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=0.01)
+
+    @property
+    def base_url(self) -> str:
+        """What stands before the methods."""
+        return f"{self.world.url}/api/"
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.world.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.recover()
+        self.office.cut()
+        await self._runner.cleanup()
+
+    def user(self, name: str) -> User:
+        """Return the person of that name."""
+        known = next((one for one in self.world.users.values() if one.name == name), None)
+        user = known or User(f"U{len(self.world.users):06}{name.upper()}", name)
+        self.world.users[user.id] = user
+        return user
+
+    def direct(self, user: User) -> Channel:
+        """Return the private chat of a person with the app."""
+        if user.id not in self._direct:
+            self._direct[user.id] = self._open(Place(f"D{user.id[1:]}", "", "im", [user.id, self.world.bot.id]))
+        return self._direct[user.id]
+
+    def channel(self, name: str, *members: User) -> Channel:
+        """Open a channel with the app in it."""
+        people = [*(one.id for one in members), self.world.bot.id]
+        return self._open(Place(f"C{len(self.world.places):06}", name, "channel", people))
+
+    def file(self, name: str, data: bytes, mimetype: str = "text/plain", subtype: str = "") -> StoredFile:
+        """Return a file of a person."""
+        file = self.world.add_file(name, len(data))
+        file.data, file.mimetype, file.subtype = data, mimetype, subtype
+        return file
+
+    def fail(self, method: str, error: str = "", *, status: int = 200, retry_after: int = 0, times: int = 1) -> None:
+        """Let a method fail: with an error of Slack's, or with something that is no answer of Slack's."""
+
+        def answer() -> web.Response:
+            headers = {"Retry-After": str(retry_after)} if retry_after else {}
+            if not error:
+                return web.Response(status=status, text="<html>Bad gateway</html>", content_type="text/html")
+            return web.json_response({"ok": False, "error": error}, status=status, headers=headers)
+
+        self._faults[method] = _Fault(answer, times)
+
+    def hang(self, method: str) -> None:
+        """Let a method take requests and never answer them."""
+        self._released.clear()
+        self._faults[method] = _Fault(None, 1_000_000)
+
+    def recover(self) -> None:
+        """Let everything go well again."""
+        self._faults.clear()
+        self._released.set()
+        self.office.deaf = False
+        self.revoked = False
+
+    def _open(self, place: Place) -> Channel:
+        self.world.places[place.id] = place
+        return Channel(self.world, self.office, place)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        method = request.match_info["method"]
+        fault = self._faults.get(method)
+        if fault is not None and fault.times > 0:
+            fault.times -= 1
+            if fault.answer is not None:
+                return fault.answer()
+            await self._released.wait()
+        given = await _parameters(request)
+        try:
+            answer: dict[str, Any] = {"ok": True} | self._run(method, given, request.headers.get("Authorization", ""))
+        except Fail as no:
+            answer = {"ok": False, "error": no.error} | no.details
+        self.calls.append(Call(method, given, answer))
+        return web.json_response(answer)
+
+    def _run(self, method: str, given: dict[str, Any], token: str) -> dict[str, Any]:
+        if self.revoked:
+            raise Fail("invalid_auth")
+        if method == "apps.connections.open":
+            if token != f"Bearer {APP_TOKEN}":
+                raise Fail("not_allowed_token_type" if token == f"Bearer {TOKEN}" else "invalid_auth")
+            return {"url": f"{self.world.url.replace('http', 'ws')}/link?ticket={self.office.ticket()}"}
+        known = METHODS.get(method)
+        if known is None or method in self.absent:
+            raise Fail("unknown_method")
+        if token != f"Bearer {TOKEN}":
+            raise Fail("invalid_auth" if token else "not_authed")
+        if known.scope in self.missing:
+            raise Fail("missing_scope", needed=known.scope, provided="")
+        odd = set(given) - {*known.needs, *known.takes}
+        if odd or any(not given.get(name) for name in known.needs):
+            raise Fail("invalid_arguments", odd=sorted(odd))
+        return known.run(self.world, given)
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        file = self.world.files.get(request.match_info["file"])
+        data = await request.read()
+        if file is None or len(data) != file.length:
+            return web.Response(status=400, text="no such upload")
+        file.data = data
+        return web.Response(text=f"OK - {len(data)}")
+
+    async def _download(self, request: web.Request) -> web.Response:
+        file = self.world.files.get(request.match_info["file"])
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}" or "files:read" in self.missing:
+            return web.Response(status=302, headers={"Location": f"{self.world.url}/login"})
+        if file is None or file.data is None:
+            return web.Response(status=404)
+        return web.Response(body=file.data, content_type=file.mimetype)
+
+
+async def _parameters(request: web.Request) -> dict[str, Any]:
+    """Return what was asked: a query, a form, or JSON; lists within a form are JSON themselves."""
+    given: dict[str, Any] = dict(request.query)
+    if request.content_type == "application/json":
+        given |= await request.json()
+        return given
+    given |= dict(await request.post())
+    return {name: json.loads(one) if str(one).startswith(("[", "{")) else one for name, one in given.items()}
