@@ -49,3 +49,20 @@ async def spoil(gateway: SmallGateway, chat: str) -> None:
     gateway.rooms.let_go(key)
     choice = Preferences(model="nobody:nothing")
     await gateway.house.store.write(lambda tx: write_preferences(tx, session_id, choice))
+
+
+async def test_what_is_said_right_behind_a_command_comes_behind_it(tmp_path: Path) -> None:
+    chats = [f"chat-{number}" for number in range(20)]
+    async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
+        server.answering(lambda received: Say(f"re: {received.question}"))
+        async with served(tmp_path, network.platform(), server.url):
+            for chat in chats:
+                network.say(chat, "first", sender=chat)
+            await network.until(lambda: all("re: first" in network.shown(chat) for chat in chats), seconds=30)
+            for chat in chats:
+                for text in ("/new", "/title Harbour", "second"):
+                    network.say(chat, text, sender=chat)
+            await network.until(lambda: all("re: second" in network.shown(chat) for chat in chats), seconds=30)
+    asked = [call.json["messages"] for call in server.received if call.question == "second"]
+    assert [len(messages) for messages in asked] == [2] * len(chats)
+    assert all("now called *Harbour*" in network.shown(chat)[2] for chat in chats)

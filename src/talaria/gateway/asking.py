@@ -36,6 +36,7 @@ class Asking:
         self._buttons = buttons
         self._patience = patience
         self._open: dict[str, _Open] = {}
+        self.asked = asyncio.Event()  # set while something is asked
 
     async def choose(self, whom: str, question: str, choices: Sequence[str]) -> int | None:
         """Post a question and return which of its answers was taken; ``None`` when none was, in time."""
@@ -101,6 +102,7 @@ class Asking:
 
     async def _wait(self, number: str, found: _Open, content: Content) -> int | str | None:
         self._open[number] = found
+        self.asked.set()
         try:
             await self._post(content, number)
             async with asyncio.timeout(self._patience):
@@ -109,6 +111,8 @@ class Asking:
             return None
         finally:
             del self._open[number]
+            if not self._open:
+                self.asked.clear()
 
 
 def _opened(whom: str, choices: tuple[str, ...]) -> _Open:

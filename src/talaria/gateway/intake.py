@@ -1,9 +1,11 @@
 """What arrives from a network: allowed or not, then into the inbox of its conversation, once, and to its room."""
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import timedelta
+from weakref import WeakValueDictionary
 
 from msgspec import Struct, structs
 
@@ -73,6 +75,7 @@ class Intake:
         self._busy = busy
         self._end = end
         self._hooks = hooks
+        self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._guests: OrderedDict[tuple[Address, str], Guest] = OrderedDict()
 
     async def take(self, incoming: Incoming) -> str:
@@ -185,7 +188,10 @@ class Intake:
                 await self._answered(incoming, admission.guest)
                 return
             key, session_id = admission.guest.key, admission.session_id
-            async with self._rooms.using(key, incoming.address, session_id) as room:
+            async with (
+                self._order.setdefault(key, asyncio.Lock()),
+                self._rooms.using(key, incoming.address, session_id) as room,
+            ):
                 await self._stir(room, incoming, admission)
         except StoreError as error:
             log.warning("%s: a message waits: %s", self._name, error)
@@ -206,16 +212,18 @@ class Intake:
             await room.marked(incoming.message_id, incoming.reaction, incoming.sender.id, owner=guest.is_owner)
 
     async def _stir(self, room: Room, incoming: Incoming, admission: Admission) -> None:
-        guest, conversation = admission.guest, room.seat.chat.conversation
+        guest = admission.guest
         if admission.notice:
             room.show(admission.notice)
         if is_command(incoming.text):
             room.seat.wish = structs.replace(room.seat.wish, owner=guest.owner, audience=guest.audience)
             author = Author(incoming.sender.name or incoming.sender.id, guest.is_owner, incoming.sender.id)
-            room.start(room.use(incoming.text, author, guest.commands, by=incoming.sender.id))
+            room.use(incoming.text, author, guest.commands, by=incoming.sender.id)
             return
         if await self._is_answer(room, incoming, admission):
             return
+        await room.used()
+        conversation = room.seat.chat.conversation
         if self._busy() == "interrupt":
             conversation.interrupt(admission.item)
         conversation.nudge(steered=self._busy() == "steer")

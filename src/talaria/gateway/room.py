@@ -44,6 +44,8 @@ from talaria.sessions.seat import Seat
 from talaria.sessions.turn_log import model_steps
 from talaria.settings.chats import ChatNetwork
 
+_COMMAND_SECONDS = 30.0
+AT_ONCE = frozenset({"/stop", "/status", "/queue", "/steer", "/approve", "/deny"})
 _NOT_HERE = "only the owner of this agent may allow that, who is not in this chat"
 
 log = logging.getLogger(__name__)
@@ -95,9 +97,11 @@ class Room:
         self._chosen: Display | None = None
         self.active_at: datetime | None = None
         self._asker = ""
+        self._signature = ""
         self._marked: Route | None = None
         self._excused = False
         self._moving = asyncio.Lock()
+        self._using: asyncio.Task[None] | None = None
         self._preview: Preview | None = None
         self._door = door
         self._jobs = jobs
@@ -118,13 +122,15 @@ class Room:
 
     @property
     def signature(self) -> str:
-        """What its agent is made of."""
-        return self.seat.chat.signature if self.seat.is_open else ""
+        """What its agent is made of; the one before, while one conversation is exchanged for another."""
+        if self.seat.is_open:
+            self._signature = self.seat.chat.signature
+        return self._signature
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything goes on here, be it that a goal waits for its time."""
-        return self.seat.is_open and self.seat.chat.conversation.engaged
+        """Whether anything goes on here, be it that a goal waits for its time, or that another conversation comes."""
+        return not self.seat.is_open or self.seat.chat.conversation.engaged
 
     async def open(self) -> None:
         """Open the conversation that is to be here."""
@@ -135,9 +141,15 @@ class Room:
     async def be_at(self, session_id: SessionId) -> None:
         """See to it that this conversation is open here."""
         async with self._moving:
-            if self.seat.session_id != session_id:
+            await self.seat.settled()
+            if self.seat.session_id != session_id and not await self.seat.store.read(self._is_at_home):
                 await self.seat.move_to(session_id)
         self.active_at = datetime.now(UTC)
+
+    def _is_at_home(self, tx: Transaction) -> bool:
+        """Tell whether this place is bound to the conversation that is open here."""
+        bound = tx.bindings.get(self.key)
+        return bound is not None and bound.session_id == self.seat.session_id
 
     async def release_clients(self) -> None:
         """Let go of the agent, but not of the folder and the processes of its conversation."""
@@ -159,8 +171,32 @@ class Room:
             self._preview.end()
             self._preview = None
 
-    async def use(self, text: str, author: Author, commands: tuple[Command, ...], *, by: str) -> None:
-        """Use one of these commands here; what it asks is put to whoever uses it."""
+    def use(self, text: str, author: Author, commands: tuple[Command, ...], *, by: str) -> None:
+        """Begin to use one of these commands here, behind those before it, unless it is one that cannot wait."""
+        before = None if text.partition(" ")[0] in AT_ONCE else self._using
+        self._using = self._jobs.create_task(self._use(text, author, commands, by=by, before=before))
+
+    async def used(self) -> None:
+        """Wait until the last command is done, or asks something: what was said behind it comes behind it."""
+        await self._done(self._using)
+
+    async def _done(self, command: asyncio.Task[None] | None) -> None:
+        if command is not None and not command.done() and not self.asking.waiting:
+            asked = asyncio.ensure_future(self.asking.asked.wait())
+            await asyncio.wait({command, asked}, timeout=_COMMAND_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
+
+    async def _use(
+        self,
+        text: str,
+        author: Author,
+        commands: tuple[Command, ...],
+        *,
+        by: str,
+        before: asyncio.Task[None] | None,
+    ) -> None:
+        """Use a command; what it asks is put to whoever uses it."""
+        await self._done(before)
         _visitor.set(by)
         errand = Errand(
             words="",

@@ -4,10 +4,12 @@ import msgspec
 
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.inbox import Arrival
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId
+from talaria.sessions.lane import MIRROR
 from talaria.sessions.outgoing import queue_notice
 
 _encode = msgspec.json.Encoder().encode
@@ -26,6 +28,22 @@ def bring(tx: Transaction, session_id: SessionId, key: str, address: Address | N
         tx.bindings.bind(key, session_id, address)
     else:
         tx.sessions.update(session_id, SessionChanges(audience=""))
+
+
+def carry_over(tx: Transaction, left: SessionId, session_id: SessionId) -> None:
+    """Let what waits in a conversation that is left wait in the one that is begun: it was said behind the leaving."""
+    for item in tx.inbox.unsettled(left):
+        if item.state == "waiting" and item.kind != MIRROR:
+            tx.inbox.settle([item.id])
+            again = Arrival(
+                session_id=session_id,
+                source=item.source,
+                external_id=f"{item.external_id}:{session_id}",
+                payload=item.payload,
+                kind=item.kind,
+                priority=item.priority,
+            )
+            tx.inbox.add(again)
 
 
 def request_move(tx: Transaction, session_id: SessionId, to: Address) -> None:

@@ -18,7 +18,7 @@ from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.context import place_context, set_current_session_id
 from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.prospect import Prospect
-from talaria.sessions.relocation import bring
+from talaria.sessions.relocation import bring, carry_over
 
 Emit = Callable[[TurnEvent], None]
 
@@ -63,6 +63,7 @@ class Seat:
         self._stack = AsyncExitStack()
         self._chat: Chat | None = None
         self._beside: set[asyncio.Task[None]] = set()
+        self._changing = asyncio.Lock()
 
     @property
     def store(self) -> Store:
@@ -116,6 +117,11 @@ class Seat:
         await before.aclose()
         return await self._begin(chat)
 
+    async def settled(self) -> None:
+        """Wait until no conversation is being exchanged for another."""
+        async with self._changing:
+            return
+
     async def put(self, *parts: Part, steering: bool = False) -> None:
         """Take what a person says here: for the next turn, or for the one that is running."""
         message = Message(role="user", parts=parts, at=datetime.now(UTC))
@@ -157,13 +163,14 @@ class Seat:
 
     async def _change_to(self, wish: ChatWish) -> Chat:
         """Open another conversation and leave this one then: one that cannot be opened changes nothing."""
-        async with AsyncExitStack() as stack:
+        async with self._changing, AsyncExitStack() as stack:
             chat = await self._opened(wish, stack)
-            await self._leave()
-            await self.store.write(lambda tx: bring(tx, chat.conversation.session_id, self.key, self._address))
+            left = self.session_id if self._chat is not None else None
+            await self._close()
+            await self.store.write(lambda tx: self._changed(tx, left, chat.conversation.session_id))
             await self.store.hint(OUTBOX)
             self._stack = stack.pop_all()
-        return await self._begin(chat)
+            return await self._begin(chat)
 
     async def _begin(self, chat: Chat) -> Chat:
         self._chat = chat
@@ -174,6 +181,13 @@ class Seat:
             chat.conversation.wake()
         chat.conversation.follow()
         return chat
+
+    def _changed(self, tx: Transaction, left: SessionId | None, session_id: SessionId) -> None:
+        bring(tx, session_id, self.key, self._address)
+        if left is not None and left != session_id:
+            if self._address is not None:
+                carry_over(tx, left, session_id)
+            _forget_if_empty(tx, left)
 
     async def _leave(self) -> None:
         """Close the conversation, if one is open, and forget it if nothing was ever said in it."""
