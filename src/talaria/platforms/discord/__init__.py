@@ -1,0 +1,1 @@
+"""Discord: a bot in private chats, servers, threads and forums."""

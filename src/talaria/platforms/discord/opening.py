@@ -1,0 +1,35 @@
+"""Make the Discord adapter from an account."""
+
+import msgspec
+
+from talaria.contracts.platform import Platform, PlatformAccount
+from talaria.core.errors import Refused
+from talaria.platforms.discord.adapter import Discord
+from talaria.platforms.discord.keeping import StoreShelf
+from talaria.platforms.discord.settings import DiscordSettings
+
+_PROMPT = "prompt_"
+
+
+def open_platform(account: PlatformAccount) -> Platform:
+    """Return the adapter of the bot whose token is stored; an option ``prompt_`` and an id has words for a channel."""
+    token = account.secret("DISCORD_BOT_TOKEN")
+    if not token:
+        raise Refused("Discord needs the token of a bot: `talaria setup chat` asks for it.")
+    given: dict[str, object] = {
+        name: value for name, value in account.options.items() if not name.startswith(_PROMPT) and name != "prompts"
+    }
+    prompts = {name: value for name, value in account.options.items() if name.startswith(_PROMPT)}
+    for name in prompts:
+        if not name.removeprefix(_PROMPT).isdecimal():
+            raise Refused(f"An option of platforms.{account.name} is wrong: behind {_PROMPT} goes the id of a channel.")
+    given["prompts"] = {name.removeprefix(_PROMPT): words for name, words in prompts.items()}
+    channels = account.options.get("free_channels", "")
+    given["free_channels"] = [one.strip() for one in channels.split(",") if one.strip()]
+    try:
+        settings = msgspec.convert({**given, "token": token, "name": account.name}, DiscordSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise Refused(f"An option of platforms.{account.name} is wrong: {error}.") from error
+    platform = Discord(settings, account.commands, StoreShelf(account.store, account.name))
+    account.closing.push_async_callback(platform.close)
+    return platform

@@ -1,0 +1,221 @@
+"""The gateway: greets, lets in, counts heartbeats, tells what happens, and tells it again to who comes back."""
+
+import asyncio
+import secrets
+import zlib
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from aiohttp import WSMsgType, web
+from msgspec import Struct, field
+
+from talaria.testing.discord_server.places import Person
+
+MESSAGE_CONTENT = 1 << 15
+_HEARTBEAT, _IDENTIFY, _RESUME = 1, 2, 6
+_EVENTS_KEPT = 1000
+_FLUSH = zlib.Z_SYNC_FLUSH
+
+
+class _Identify(Struct, forbid_unknown_fields=True):
+    token: str
+    properties: dict[str, str]
+    intents: int
+    compress: bool = False
+    large_threshold: int = 50
+    shard: tuple[int, int] | None = None
+    presence: dict[str, Any] | None = None
+
+
+class _Resume(Struct, forbid_unknown_fields=True):
+    token: str
+    session_id: str
+    seq: int
+
+
+class _Frame(Struct):
+    op: int
+    d: Any = None
+
+
+class Told(Struct, frozen=True):
+    """Something that a session was told, or will be when it comes back."""
+
+    sequence: int
+    name: str
+    data: Any
+
+
+class Session(Struct, kw_only=True, eq=False):
+    """A session of a bot; it outlives its connections."""
+
+    id: str
+    intents: int
+    told: list[Told] = field(default_factory=list)
+    sequence: int = 0
+    wire: "Wire | None" = None
+
+
+class Wire:
+    """One connection, with its stream of compressed bytes if the client asked for that."""
+
+    def __init__(self, socket: web.WebSocketResponse, request: web.Request, *, compressed: bool) -> None:
+        self.socket = socket
+        self.request = request
+        self.heartbeats = 0
+        self._squeeze = zlib.compressobj() if compressed else None
+
+    async def send(self, frame: dict[str, Any]) -> None:
+        """Send a frame, unless the other side has gone."""
+        data = msgspec.json.encode(frame)
+        try:
+            if self._squeeze is None:
+                await self.socket.send_str(data.decode())
+            else:
+                await self.socket.send_bytes(self._squeeze.compress(data) + self._squeeze.flush(_FLUSH))
+        except (ConnectionError, RuntimeError):
+            return
+
+    def break_off(self) -> None:
+        """Let the connection break."""
+        if self.request.transport is not None:
+            self.request.transport.abort()
+
+
+class Gateway:
+    """All sessions. ``deaf`` lets connections stay open over which nothing comes; ``logins`` tells how each began."""
+
+    def __init__(self, token: str, me: Person, url: Callable[[], str], heartbeat: float) -> None:
+        self.token = token
+        self.deaf = False
+        self.allows_content = True
+        self.sessions: list[Session] = []
+        self.logins: list[Literal["identify", "resume", "invalid"]] = []
+        self.greeting: Callable[[], list[tuple[str, Any]]] = list
+        self._me = me
+        self._url = url
+        self._heartbeat = heartbeat
+        self._wires: set[Wire] = set()
+
+    async def tell(self, name: str, data: Any, bare: Any = None) -> None:
+        """Tell every session; ``bare`` goes to those who may not read what is not meant for them."""
+        for session in self.sessions:
+            shown = data if bare is None or session.intents & MESSAGE_CONTENT else bare
+            await self._tell(session, name, shown)
+
+    async def ask_to_reconnect(self) -> None:
+        """Ask everybody to come back over another connection."""
+        for wire in list(self._wires):
+            await wire.send({"op": 7, "d": None, "s": None, "t": None})
+
+    def expire(self) -> None:
+        """Forget all sessions: who comes back is told that theirs is not valid."""
+        self.sessions.clear()
+
+    def drop(self) -> None:
+        """Break all connections; sessions stay."""
+        for wire in list(self._wires):
+            wire.break_off()
+
+    async def connected(self, request: web.Request) -> web.WebSocketResponse:
+        """Serve one connection until it ends."""
+        socket = web.WebSocketResponse(autoping=True)
+        await socket.prepare(request)
+        wire = Wire(socket, request, compressed=request.query.get("compress") == "zlib-stream")
+        self._wires.add(wire)
+        try:
+            if request.query.get("v") != "10" or request.query.get("encoding") != "json":
+                await socket.close(code=4012)
+                return socket
+            await self._serve(wire)
+        finally:
+            self._wires.discard(wire)
+            self._left(wire)
+        return socket
+
+    async def _serve(self, wire: Wire) -> None:
+        if self.deaf:
+            await asyncio.Event().wait()
+        await wire.send({"op": 10, "d": {"heartbeat_interval": int(self._heartbeat * 1000)}, "s": None, "t": None})
+        async for frame in wire.socket:
+            if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                break
+            if self.deaf:
+                continue
+            code = await self._take(wire, frame.data)
+            if code:
+                await wire.socket.close(code=code)
+
+    async def _take(self, wire: Wire, data: bytes | str) -> int:
+        """Do what a frame asks for; a number is the reason to end the connection."""
+        try:
+            frame = msgspec.json.decode(data, type=_Frame)
+            match frame.op:
+                case op if op == _HEARTBEAT:
+                    wire.heartbeats += 1
+                    await wire.send({"op": 11, "d": None, "s": None, "t": None})
+                    return 0
+                case op if op == _IDENTIFY:
+                    return await self._identify(wire, msgspec.convert(frame.d, _Identify))
+                case op if op == _RESUME:
+                    return await self._resume(wire, msgspec.convert(frame.d, _Resume))
+        except msgspec.DecodeError:
+            return 4002
+        return 4001
+
+    async def _identify(self, wire: Wire, wanted: _Identify) -> int:
+        if wanted.token != self.token:
+            return 4004
+        if any(session.wire is wire for session in self.sessions):
+            return 4005
+        if wanted.intents & MESSAGE_CONTENT and not self.allows_content:
+            return 4014
+        session = Session(id=secrets.token_hex(16), intents=wanted.intents, wire=wire)
+        self.sessions.append(session)
+        self.logins.append("identify")
+        greetings = self.greeting()
+        guilds = [{"id": data["id"], "unavailable": True} for name, data in greetings if name == "GUILD_CREATE"]
+        ready = {
+            "v": 10,
+            "user": self._me.wire(),
+            "guilds": guilds,
+            "session_id": session.id,
+            "resume_gateway_url": self._url(),
+            "application": {"id": self._me.id, "flags": 0},
+        }
+        for name, data in [("READY", ready), *greetings]:
+            await self._tell(session, name, data)
+        return 0
+
+    async def _resume(self, wire: Wire, wanted: _Resume) -> int:
+        if wanted.token != self.token:
+            return 4004
+        session = next((one for one in self.sessions if one.id == wanted.session_id), None)
+        if session is None:
+            self.logins.append("invalid")
+            await wire.send({"op": 9, "d": False, "s": None, "t": None})
+            return 0
+        if wanted.seq > session.sequence:
+            return 4007
+        session.wire = wire
+        self.logins.append("resume")
+        for told in session.told:
+            if told.sequence > wanted.seq:
+                await wire.send({"op": 0, "t": told.name, "s": told.sequence, "d": told.data})
+        await self._tell(session, "RESUMED", {"_trace": []})
+        return 0
+
+    async def _tell(self, session: Session, name: str, data: Any) -> None:
+        session.sequence += 1
+        session.told = [*session.told, Told(session.sequence, name, data)][-_EVENTS_KEPT:]
+        if session.wire is not None and not self.deaf:
+            await session.wire.send({"op": 0, "t": name, "s": session.sequence, "d": data})
+
+    def _left(self, wire: Wire) -> None:
+        """Keep the session of who broke off; whoever said goodbye has none any more."""
+        for session in list(self.sessions):
+            if session.wire is wire:
+                session.wire = None
+                if wire.socket.close_code in (1000, 1001):
+                    self.sessions.remove(session)

@@ -1,0 +1,396 @@
+"""The HTTP methods that a bot calls: each checks what it gets, changes the world, and answers as Discord does."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from talaria.testing.discord_server.forms import (
+    LARGEST_FILE,
+    Callback,
+    Command,
+    CreateMessage,
+    CreateThread,
+    EditMessage,
+    check_commands,
+    check_components,
+    check_text,
+    check_voice,
+    read,
+)
+from talaria.testing.discord_server.places import DIRECT, FORUM, PUBLIC_THREAD, Place, Post, Stored, message, named
+from talaria.testing.discord_server.refusals import Refused, bad_form, forbidden, unauthorized, unknown
+from talaria.testing.discord_server.world import Asked, World
+
+
+class Upload(Struct, frozen=True):
+    """A file that came along."""
+
+    name: str
+    data: bytes
+    content_type: str
+
+
+class Request(Struct, frozen=True):
+    """What was asked."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: Any
+    uploads: Mapping[str, Upload]
+
+
+Answer = tuple[int, Any]
+Method = Callable[[World, Request], Awaitable[Answer]]
+
+
+async def own_account(world: World, request: Request) -> Answer:
+    """Tell the bot who it is."""
+    return 200, {**world.me.wire(), "mfa_enabled": False, "locale": "en-US"}
+
+
+async def own_application(world: World, request: Request) -> Answer:
+    """Tell what the bot belongs to."""
+    owner = next(iter(world.people.values()), world.me)
+    return 200, {
+        "id": world.me.id,
+        "name": world.me.username,
+        "icon": None,
+        "description": "",
+        "type": None,
+        "verify_key": "0" * 64,
+        "flags": 0,
+        "flags_new": "0",
+        "redirect_uris": [],
+        "interactions_endpoint_url": None,
+        "role_connections_verification_url": None,
+        "owner": owner.wire(),
+        "approximate_guild_count": 1,
+        "approximate_user_install_count": 0,
+        "approximate_user_authorization_count": 0,
+        "explicit_content_filter": 0,
+        "team": None,
+        "eligible_oauth2_scopes": [],
+    }
+
+
+async def gateway(world: World, request: Request) -> Answer:
+    """Tell where the gateway is."""
+    limit = {"total": 1000, "remaining": 999, "reset_after": 14_400_000, "max_concurrency": 1}
+    url = world.files_url().replace("http://", "ws://").replace("/cdn", "/gateway")
+    return 200, {"url": url, "shards": 1, "session_start_limit": limit}
+
+
+async def get_channel(world: World, request: Request) -> Answer:
+    """Show a place."""
+    place = world.place(request.path["channel_id"])
+    if "look" in place.forbids:
+        raise Refused(403, 50001, "Missing Access")
+    return 200, place.wire()
+
+
+async def get_roles(world: World, request: Request) -> Answer:
+    """Show the roles of the server."""
+    return 200, [world.own_role()]
+
+
+async def get_message(world: World, request: Request) -> Answer:
+    """Show a message."""
+    return 200, message(world.post(*_target(world, request)), world.me)
+
+
+async def get_messages(world: World, request: Request) -> Answer:
+    """Show messages, the newest first."""
+    place = world.place(request.path["channel_id"])
+    limit, after = int(request.query.get("limit", "50")), int(request.query.get("after", "0"))
+    if not 1 <= limit <= 100:
+        raise bad_form("limit", "int value should be less than or equal to 100.")
+    found = [post for post in place.posts if int(post.id) > after]
+    chosen = found[:limit] if after else found[-limit:]
+    return 200, [message(post, world.me) for post in reversed(chosen)]
+
+
+async def create_message(world: World, request: Request) -> Answer:
+    """Post a message; one with a nonce that was used lately is the one of then."""
+    place = world.place(request.path["channel_id"])
+    if "messages" in place.forbids:
+        raise forbidden()
+    if place.type == FORUM:
+        raise Refused(400, 50008, "Cannot send messages in a non-text channel")
+    form = read(request.body, CreateMessage)
+    nonce = str(form.nonce or "")
+    if len(nonce) > 25:
+        raise bad_form("nonce", "Must be 25 or fewer in length.")
+    if form.enforce_nonce and nonce in world.nonces:
+        return 200, message(world.nonces[nonce], world.me)
+    post = _posted(world, place, form, request)
+    if nonce:
+        post.nonce = nonce
+        world.nonces[nonce] = post
+    await world.tell("MESSAGE_CREATE", post)
+    return 200, message(post, world.me)
+
+
+async def edit_message(world: World, request: Request) -> Answer:
+    """Change a message of the bot."""
+    post = world.post(*_target(world, request))
+    form = read(request.body, EditMessage)
+    if post.author is not world.me:
+        raise Refused(403, 50005, "Cannot edit a message authored by another user")
+    if form.content is not None:
+        text = check_text(form.content)
+        if not text and not post.files:
+            raise Refused(400, 50006, "Cannot send an empty message")
+        post.text = text
+    if form.components is not None:
+        post.components = check_components(form.components)
+    post.edited_at = datetime.now(UTC)
+    await world.tell("MESSAGE_UPDATE", post)
+    return 200, message(post, world.me)
+
+
+async def delete_message(world: World, request: Request) -> Answer:
+    """Remove a message."""
+    place, post_id = _target(world, request)
+    place.posts.remove(world.post(place, post_id))
+    world.changed()
+    return 204, None
+
+
+async def show_typing(world: World, request: Request) -> Answer:
+    """Show that the bot writes."""
+    world.typing.append(world.place(request.path["channel_id"]).id)
+    world.changed()
+    return 204, None
+
+
+async def add_mark(world: World, request: Request) -> Answer:
+    """Let the bot mark a message."""
+    post, emoji = world.post(*_target(world, request)), request.path["emoji_name"]
+    if emoji.isascii():
+        raise unknown("Emoji")
+    people = post.marks.setdefault(emoji, [])
+    if world.me.id not in people:
+        people.append(world.me.id)
+        await world.gateway.tell("MESSAGE_REACTION_ADD", marked(world, post, emoji, world.me.id))
+    world.changed()
+    return 204, None
+
+
+async def remove_mark(world: World, request: Request) -> Answer:
+    """Let the bot take its mark away."""
+    post, emoji = world.post(*_target(world, request)), request.path["emoji_name"]
+    if world.me.id in post.marks.get(emoji, []):
+        post.marks[emoji].remove(world.me.id)
+    world.changed()
+    return 204, None
+
+
+async def open_thread(world: World, request: Request) -> Answer:
+    """Open a thread in a channel, or a post in a forum."""
+    place = world.place(request.path["channel_id"])
+    form = read(request.body, CreateThread)
+    if place.type == DIRECT or place.is_thread:
+        raise Refused(400, 50024, "Cannot execute action on this channel type")
+    if "threads" in place.forbids or "all threads" in place.forbids:
+        raise forbidden()
+    _check_name(form)
+    if place.type != FORUM:
+        return 201, (await _thread(world, place, form.name, world.ids.next(), form.type)).wire()
+    if form.message is None:
+        raise bad_form("message", "This field is required")
+    thread = await _thread(world, place, form.name, world.ids.next(), PUBLIC_THREAD)
+    post = _posted(world, thread, form.message, request)
+    await world.tell("MESSAGE_CREATE", post)
+    return 201, thread.wire()
+
+
+async def open_thread_on(world: World, request: Request) -> Answer:
+    """Open a thread on a message; the thread has the id of that."""
+    place, post_id = _target(world, request)
+    world.post(place, post_id)
+    form = read(request.body, CreateThread)
+    if place.type == DIRECT or place.is_thread:
+        raise Refused(400, 50024, "Cannot execute action on this channel type")
+    if "all threads" in place.forbids:
+        raise forbidden()
+    _check_name(form)
+    return 201, (await _thread(world, place, form.name, post_id, PUBLIC_THREAD)).wire()
+
+
+async def get_commands(world: World, request: Request) -> Answer:
+    """Show the commands that were registered."""
+    _own(world, request)
+    return 200, world.commands
+
+
+async def put_commands(world: World, request: Request) -> Answer:
+    """Register commands in place of those of before."""
+    _own(world, request)
+    commands = read(request.body, list[Command])
+    check_commands(commands)
+    world.commands = [_registered(world, one) for one in commands]
+    world.changed()
+    return 200, world.commands
+
+
+async def respond(world: World, request: Request) -> Answer:
+    """Answer an interaction, once."""
+    asked = next((one for one in world.asked if one.id == request.path["interaction_id"]), None)
+    if asked is None or asked.token != request.path["interaction_token"]:
+        raise unknown("Interaction")
+    if asked.answer:
+        raise Refused(400, 40060, "Interaction has already been acknowledged.")
+    form = read(request.body, Callback)
+    if form.type not in (4, 5, 6, 7):
+        raise bad_form("type", "Value must be one of (4, 5, 6, 7).")
+    asked.answer, asked.standing = form.type, form.type in (4, 5)
+    asked.ephemeral = bool((form.data or {}).get("flags", 0) & 64)
+    world.changed()
+    return 204, None
+
+
+async def take_back(world: World, request: Request) -> Answer:
+    """Remove the answer to an interaction."""
+    asked: Asked | None = next((one for one in world.asked if one.token == request.path["webhook_token"]), None)
+    if asked is None or request.path["webhook_id"] != world.me.id:
+        raise unauthorized()
+    if not asked.standing:
+        raise unknown("Message")
+    asked.standing = False
+    world.changed()
+    return 204, None
+
+
+def marked(world: World, post: Post, emoji: str, user_id: str) -> dict[str, Any]:
+    """Return how the bot is told of a mark."""
+    told = {
+        "user_id": user_id,
+        "channel_id": post.place.id,
+        "message_id": post.id,
+        "message_author_id": post.author.id,
+        "emoji": {"id": None, "name": emoji},
+        "burst": False,
+        "type": 0,
+    }
+    return {**told, "guild_id": post.place.guild_id} if post.place.guild_id else told
+
+
+def _target(world: World, request: Request) -> tuple[Place, str]:
+    return world.place(request.path["channel_id"]), request.path["message_id"]
+
+
+def _posted(world: World, place: Place, form: CreateMessage, request: Request) -> Post:
+    text, below, files = (
+        check_text(form.content),
+        check_components(form.components),
+        _files(world, place, form, request),
+    )
+    check_voice(form)
+    if not text and not files:
+        raise Refused(400, 50006, "Cannot send an empty message")
+    answered = None
+    if form.message_reference is not None:
+        wanted = form.message_reference.message_id
+        answered = next((post for post in place.posts if post.id == wanted), None)
+        if answered is None and form.message_reference.fail_if_not_exists:
+            raise bad_form("message_reference", "Unknown message")
+    mentioned = named(text, world.people.values()) if form.allowed_mentions is None else []
+    post = Post(
+        id=world.ids.next(),
+        place=place,
+        author=world.me,
+        text=text,
+        reply_to=answered,
+        files=files,
+        components=below,
+        mentions=mentioned,
+        flags=form.flags,
+    )
+    place.posts.append(post)
+    return post
+
+
+def _files(world: World, place: Place, form: CreateMessage, request: Request) -> list[Stored]:
+    told = {str(one.id): one for one in form.attachments or []}
+    if set(told) != set(request.uploads) or len(told) > 10:
+        raise bad_form("attachments", "Attachment data not found")
+    files = []
+    for number, upload in request.uploads.items():
+        if len(upload.data) > LARGEST_FILE:
+            raise Refused(413, 40005, "Request entity too large")
+        stored = world.stored(place, told[number].filename or upload.name, upload.data, upload.content_type)
+        stored = Stored(
+            stored.id,
+            stored.name,
+            stored.data,
+            stored.url,
+            stored.content_type,
+            told[number].duration_secs,
+            told[number].waveform,
+        )
+        files.append(stored)
+    return files
+
+
+def _check_name(form: CreateThread) -> None:
+    if not 1 <= len(form.name.strip()) <= 100:
+        raise bad_form("name", "Must be between 1 and 100 in length.")
+    if form.auto_archive_duration not in (None, 60, 1440, 4320, 10080):
+        raise bad_form("auto_archive_duration", "Value must be one of (60, 1440, 4320, 10080).")
+
+
+async def _thread(world: World, place: Place, name: str, number: str, kind: int) -> Place:
+    thread = Place(id=number, type=kind, name=name, guild_id=place.guild_id, parent=place, owner=world.me)
+    world.places[number] = thread
+    await world.gateway.tell("THREAD_CREATE", {**thread.wire(), "newly_created": True})
+    return thread
+
+
+def _own(world: World, request: Request) -> None:
+    if request.path["application_id"] != world.me.id:
+        raise unknown("Application")
+
+
+def _registered(world: World, one: Command) -> dict[str, Any]:
+    options = [
+        {"type": o.type, "name": o.name, "description": o.description, "required": o.required} for o in one.options
+    ]
+    return {
+        "id": world.ids.next(),
+        "application_id": world.me.id,
+        "version": world.ids.next(),
+        "default_member_permissions": None,
+        "type": one.type,
+        "name": one.name,
+        "description": one.description,
+        "options": options,
+    }
+
+
+_MESSAGE = "/channels/{channel_id}/messages/{message_id}"
+_MARK = _MESSAGE + "/reactions/{emoji_name}/@me"
+_COMMANDS = "/applications/{application_id}/commands"
+OPEN = frozenset({respond, take_back})  # the token of an interaction is in the address
+METHODS: dict[tuple[str, str], Method] = {
+    ("GET", "/users/@me"): own_account,
+    ("GET", "/oauth2/applications/@me"): own_application,
+    ("GET", "/gateway/bot"): gateway,
+    ("GET", "/channels/{channel_id}"): get_channel,
+    ("GET", "/guilds/{guild_id}/roles"): get_roles,
+    ("GET", "/channels/{channel_id}/messages"): get_messages,
+    ("POST", "/channels/{channel_id}/messages"): create_message,
+    ("GET", _MESSAGE): get_message,
+    ("PATCH", _MESSAGE): edit_message,
+    ("DELETE", _MESSAGE): delete_message,
+    ("POST", "/channels/{channel_id}/typing"): show_typing,
+    ("PUT", _MARK): add_mark,
+    ("DELETE", _MARK): remove_mark,
+    ("POST", "/channels/{channel_id}/threads"): open_thread,
+    ("POST", _MESSAGE + "/threads"): open_thread_on,
+    ("GET", _COMMANDS): get_commands,
+    ("PUT", _COMMANDS): put_commands,
+    ("POST", "/interactions/{interaction_id}/{interaction_token}/callback"): respond,
+    ("DELETE", "/webhooks/{webhook_id}/{webhook_token}/messages/@original"): take_back,
+}

@@ -1,0 +1,128 @@
+"""A place as the people of a test use it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from talaria.testing.discord_server.methods import marked
+from talaria.testing.discord_server.places import PUBLIC_THREAD, Person, Place, Post, Stored, member, named
+from talaria.testing.discord_server.world import Asked, World
+
+
+class Room:
+    """A channel, a thread or a private chat, and what people do there; each thing is told to the bot at once."""
+
+    def __init__(self, world: World, place: Place) -> None:
+        self._world = world
+        self.place = place
+        self.id = place.id
+
+    @property
+    def posts(self) -> list[Post]:
+        """Everything that was said."""
+        return self.place.posts
+
+    @property
+    def answers(self) -> list[Post]:
+        """What the bot said."""
+        return [post for post in self.place.posts if post.author is self._world.me]
+
+    async def says(
+        self, person: Person, text: str, *, mention: bool = False, reply_to: Post | None = None, by_role: bool = False
+    ) -> Post:
+        """Let somebody write, also to the bot by its name or by its role."""
+        me = self._world.me
+        text = f"<@{me.id}> {text}" if mention else f"<@&{self._world.role}> {text}" if by_role else text
+        people = named(text, [me, *self._world.people.values()])
+        if reply_to is not None and reply_to.author not in people:
+            people.append(reply_to.author)  # an answer calls whom it answers
+        post = self._add(person, text)
+        post.mentions, post.reply_to = people, reply_to
+        post.roles = [self._world.role] if by_role else []
+        await self._world.tell("MESSAGE_CREATE", post)
+        return post
+
+    async def sends(
+        self, person: Person, name: str, data: bytes, content_type: str = "application/octet-stream", text: str = ""
+    ) -> Post:
+        """Let somebody send a file."""
+        post = self._add(person, text)
+        post.files = [self._world.stored(self.place, name, data, content_type)]
+        await self._world.tell("MESSAGE_CREATE", post)
+        return post
+
+    async def speaks(self, person: Person, data: bytes) -> Post:
+        """Let somebody send a voice note."""
+        post = self._add(person, "")
+        kept = self._world.stored(self.place, "voice-message.ogg", data, "audio/ogg")
+        post.files = [Stored(kept.id, kept.name, data, kept.url, kept.content_type, 1.5, "AAAA")]
+        post.flags = 1 << 13
+        await self._world.tell("MESSAGE_CREATE", post)
+        return post
+
+    async def passes_on(self, person: Person, passed: Post) -> Post:
+        """Let somebody pass a message on."""
+        post = self._add(person, "")
+        post.passed = passed
+        await self._world.tell("MESSAGE_CREATE", post)
+        return post
+
+    async def edits(self, post: Post, text: str) -> None:
+        """Let somebody change what they wrote."""
+        post.text, post.edited_at = text, datetime.now(UTC)
+        await self._world.tell("MESSAGE_UPDATE", post)
+
+    async def previews(self, post: Post) -> None:
+        """Let Discord show a preview of a link, which counts as a change of the message."""
+        await self._world.tell("MESSAGE_UPDATE", post)
+
+    async def redelivers(self, post: Post) -> None:
+        """Let the bot hear of a message once more."""
+        await self._world.tell("MESSAGE_CREATE", post)
+
+    async def presses(self, person: Person, post: Post, label: str) -> Asked:
+        """Let somebody press a button, or choose from a menu."""
+        value, of_menu = next((value, of_menu) for text, value, of_menu in post.choices if text == label)
+        data: dict[str, object] = {"custom_id": value, "component_type": 2}
+        if of_menu:
+            menu = post.components[0]["components"][0]["custom_id"]
+            data = {"custom_id": menu, "component_type": 3, "values": [value]}
+        return await self._world.ask(person, self.place, 3, data, post)
+
+    async def uses(self, person: Person, command: str, words: str = "") -> Asked:
+        """Let somebody use a command that was registered."""
+        known = next(one for one in self._world.commands if one["name"] == command)
+        options = [{"name": known["options"][0]["name"], "type": 3, "value": words}] if words else []
+        data = {"id": known["id"], "name": command, "type": 1, "options": options}
+        return await self._world.ask(person, self.place, 2, data, None)
+
+    async def reacts(self, person: Person, post: Post, emoji: str) -> None:
+        """Let somebody mark a message."""
+        post.marks.setdefault(emoji, []).append(person.id)
+        told = marked(self._world, post, emoji, person.id)
+        if self.place.guild_id:
+            told["member"] = {**member(person), "user": person.wire()}
+        await self._world.gateway.tell("MESSAGE_REACTION_ADD", told)
+
+    async def opens_thread(self, person: Person, name: str) -> "Room":
+        """Let somebody open a thread, or a post in a forum."""
+        number = self._world.ids.next()
+        thread = Place(
+            id=number, type=PUBLIC_THREAD, name=name, guild_id=self.place.guild_id, parent=self.place, owner=person
+        )
+        self._world.places[number] = thread
+        await self._world.gateway.tell("THREAD_CREATE", thread.wire())
+        return Room(self._world, thread)
+
+    async def wait_for(self, wanted: Callable[[Post], bool], *, within: float = 10) -> Post:
+        """Wait for a message of the bot that is as wanted, and return the first such one."""
+        try:
+            await self._world.until(lambda: any(map(wanted, self.answers)), within)
+        except TimeoutError:
+            seen = [post.text for post in self.posts]
+            raise TimeoutError(f"This did not come within {within:g} s. The place has: {seen}") from None
+        return next(filter(wanted, self.answers))
+
+    def _add(self, person: Person, text: str) -> Post:
+        post = Post(id=self._world.ids.next(), place=self.place, author=person, text=text)
+        self.place.posts.append(post)
+        return post

@@ -1,0 +1,202 @@
+"""Discord on loopback: its HTTP interface and its gateway, strict, with the people of a test behind them."""
+
+import asyncio
+import re
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+from aiohttp import BodyPartReader, web
+from msgspec import Struct
+
+from talaria.testing.discord_server.forms import LARGEST_FILE
+from talaria.testing.discord_server.gateway import Gateway
+from talaria.testing.discord_server.methods import METHODS, OPEN, Method, Request, Upload
+from talaria.testing.discord_server.places import ANNOUNCEMENTS, DIRECT, FORUM, TEXT, Ids, Person, Place
+from talaria.testing.discord_server.refusals import Refused, bad_form, unauthorized
+from talaria.testing.discord_server.room import Room
+from talaria.testing.discord_server.world import World
+
+TOKEN = "MTAwMDAwMDAwMDAwMDAwMDAx.loopback.token-for-tests-only"  # noqa: S105 - of a bot that exists in tests only
+_UPLOAD = re.compile(r"files\[(\d+)\]")
+_KINDS = {"text": TEXT, "announcements": ANNOUNCEMENTS, "forum": FORUM}
+
+
+class Call(Struct, frozen=True):
+    """One request that has been answered: what was asked and the whole answer."""
+
+    method: str
+    path: str
+    body: Any
+    status: int
+    answer: Any
+
+
+class Fault(Struct):
+    """What goes wrong with a method, for so many calls."""
+
+    method: Method
+    status: int
+    times: int = 1
+    retry_after: float = 0.0
+    scope: str = "user"
+
+
+class DiscordServer:
+    """A Discord at a free port of loopback; ``async with`` starts and ends it.
+
+    There is one server of people, ``world.guild``. ``heartbeat`` is how often the gateway wants a sign of life, in
+    seconds. ``calls`` has all requests that were answered, in order; ``gateway`` is where connections break and
+    sessions end, ``world`` where commands and interactions are seen.
+    """
+
+    def __init__(self, *, token: str = TOKEN, heartbeat: float = 10.0) -> None:
+        ids = Ids()
+        self.token = token
+        self.bot = Person(ids.next(), "talaria", "Talaria", bot=True)
+        self.calls: list[Call] = []
+        self.gateway = Gateway(token, self.bot, lambda: f"ws://127.0.0.1:{self._port}/gateway", heartbeat)
+        self.world = World(self.gateway, self.bot, ids)
+        self.world.files_url = lambda: f"{self.url}/cdn"
+        self._port = 0
+        self._faults: list[Fault] = []
+        application = web.Application(client_max_size=LARGEST_FILE * 12)
+        for (verb, path), method in METHODS.items():
+            application.router.add_route(verb, f"/api/v10{path}", partial(self._answer, path, method))
+        application.router.add_get("/gateway", self.gateway.connected)
+        application.router.add_get("/cdn/{place}/{file}", self._download)
+        self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=0.01)
+
+    @property
+    def url(self) -> str:
+        """Where to reach it."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def api_url(self) -> str:
+        """Where its HTTP interface is."""
+        return f"{self.url}/api/v10"
+
+    async def __aenter__(self) -> Self:
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        self._port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.gateway.drop()
+        await self._runner.cleanup()
+
+    def user(self, name: str) -> Person:
+        """Return the person of that name."""
+        return self.world.person(name)
+
+    def private(self, person: Person) -> Room:
+        """Return somebody's chat with the bot."""
+        for place in self.world.places.values():
+            if place.type == DIRECT and person in place.people:
+                return Room(self.world, place)
+        return self._opened(Place(id=self.world.ids.next(), type=DIRECT, people=[person]))
+
+    def channel(self, name: str, kind: Literal["text", "announcements", "forum"] = "text") -> Room:
+        """Open a channel or a forum in the server."""
+        return self._opened(Place(id=self.world.ids.next(), type=_KINDS[kind], name=name, guild_id=self.world.guild))
+
+    def room(self, place_id: str) -> Room:
+        """Return a place by its id, such as a thread that the bot opened."""
+        return Room(self.world, self.world.places[place_id])
+
+    def fail(
+        self, method: Method, status: int, times: int = 1, *, retry_after: float = 0.0, scope: str = "user"
+    ) -> None:
+        """Let a method fail; status 0 lets it never be answered, 429 asks for a pause."""
+        self._faults.append(Fault(method, status, times, retry_after, scope))
+
+    def revoke(self) -> None:
+        """Forget the token: nobody is the bot any more."""
+        self.token = self.gateway.token = ""
+
+    def drop_connections(self) -> None:
+        """Break all connections that clients have open now."""
+        for connection in self._runner.server.connections if self._runner.server else []:
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    def recover(self) -> None:
+        """End all that was let go wrong; a token that was forgotten stays so."""
+        self._faults.clear()
+        self.gateway.deaf = False
+
+    def _opened(self, place: Place) -> Room:
+        self.world.places[place.id] = place
+        return Room(self.world, place)
+
+    async def _answer(self, path: str, method: Method, request: web.Request) -> web.StreamResponse:
+        body: Any = None
+        try:
+            read = await _read(request)
+            body = read.body
+            if method not in OPEN and request.headers.get("Authorization") != f"Bot {self.token or '-'}":
+                raise unauthorized()
+            await self._go_wrong(method)
+            status, answer = await method(self.world, read)
+        except Refused as refused:
+            status, answer = refused.status, refused.body
+        self.calls.append(Call(request.method, path, body, status, answer))
+        headers = {"Via": "1.1 loopback"}
+        if status == 429:
+            headers |= {"Retry-After": str(answer["retry_after"]), "X-RateLimit-Scope": _scope(answer)}
+        else:
+            headers |= {"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "49", "X-RateLimit-Reset-After": "1"}
+            headers |= {"X-RateLimit-Reset": "1", "X-RateLimit-Bucket": method.__name__}
+        if status == 204:
+            return web.Response(status=204, headers=headers)
+        return web.Response(
+            status=status, body=msgspec.json.encode(answer), content_type="application/json", headers=headers
+        )
+
+    async def _go_wrong(self, method: Method) -> None:
+        fault = next((one for one in self._faults if one.method is method and one.times > 0), None)
+        if fault is None:
+            return
+        fault.times -= 1
+        if not fault.status:
+            await asyncio.Event().wait()
+        if fault.status == 429:
+            more = {"retry_after": fault.retry_after, "global": fault.scope == "global"}
+            raise Refused(429, 0, "You are being rate limited.", **more)
+        raise Refused(fault.status, 0, f"{fault.status}: as the test wanted it")
+
+    async def _download(self, request: web.Request) -> web.Response:
+        file = self.world.file(request.match_info["place"], request.match_info["file"])
+        if file is None:
+            return web.Response(status=404)
+        return web.Response(body=file.data, content_type=file.content_type)
+
+
+async def _read(request: web.Request) -> Request:
+    body, uploads = None, {}
+    if request.content_type == "multipart/form-data":
+        async for part in await request.multipart():
+            assert isinstance(part, BodyPartReader)
+            data = bytes(await part.read())
+            if part.name == "payload_json":
+                body = msgspec.json.decode(data)
+            elif found := _UPLOAD.fullmatch(part.name or ""):
+                kind = part.headers.get("Content-Type", "application/octet-stream")
+                uploads[found[1]] = Upload(part.filename or "", data, kind)
+            else:
+                raise bad_form(part.name or "", "Unknown field")
+    elif request.can_read_body:
+        try:
+            body = msgspec.json.decode(await request.read())
+        except msgspec.DecodeError as error:
+            raise Refused(400, 50109, "The request body contains invalid JSON.") from error
+    return Request(dict(request.match_info), dict(request.query), body, uploads)
+
+
+def _scope(answer: dict[str, Any]) -> str:
+    return "global" if answer["global"] else "user"
