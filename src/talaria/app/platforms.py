@@ -34,8 +34,8 @@ class Known(Struct, frozen=True):
 KNOWN = {
     "telegram": Known((("TELEGRAM_BOT_TOKEN",),), "telegram"),
     "discord": Known((("DISCORD_BOT_TOKEN",),), "discord"),
-    "slack": Known((("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack"),
     "matrix": Known((("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")), "matrix"),
+    "slack": Known((("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack"),
     "webhook": Known(),
 }
 
