@@ -31,7 +31,7 @@ class Refused(TalariaError):
 class StoreError(TalariaError):
     """The store could not do what was asked."""
 
-    public = "My memory is out of reach at the moment. I will try again."
+    public = "My store cannot be used at the moment. Try again in a while."
 
 
 class StoreBusy(StoreError):

@@ -14,6 +14,7 @@ from talaria.contracts.platform import Platform
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, StoreError, Unreachable
+from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.pacing import Gate, Pace
 from talaria.gateway.placing import Placing
 from talaria.gateway.shown import Shown, forget_shown, read_shown
@@ -160,7 +161,8 @@ class Delivery:
     async def _see_through(self, item: OutboxItem, shown: Shown | None) -> None:
         """Deliver one item; when everything stops, let it end first, so that nobody has to doubt whether it went."""
         placing = Placing(self._store, self._platform, self._pace, item, shown)
-        delivering = asyncio.ensure_future(self._deliver(item, placing))
+        with bound(SessionContext(session_id=item.session_id or "", platform=self._platform.name)):
+            delivering = asyncio.ensure_future(self._deliver(item, placing))
         try:
             await asyncio.shield(delivering)
         except asyncio.CancelledError:

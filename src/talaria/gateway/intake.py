@@ -19,6 +19,7 @@ from talaria.core.addresses import Address, Route
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId, WorkerId
 from talaria.core.messages import Message, Text
+from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.beginnings import tell_of_beginning
 from talaria.gateway.doorman import Doorman, Guest
 from talaria.gateway.keepers import Letter, keeper_of, topic, write_letter
@@ -36,6 +37,7 @@ COMMAND = "command"
 _MOMENT = timedelta(seconds=5)
 _NOTHING = SessionId("")
 _KNOWN = 1000
+_STORE_PAUSE = 1.0
 _STUCK = "My store does not answer at the moment, so that nothing else goes on."
 
 
@@ -194,12 +196,19 @@ class Intake:
             ):
                 await self._stir(room, incoming, admission)
         except StoreError as error:
-            log.warning("%s: a message waits: %s", self._name, error)
+            self._warn(admission, error)
+            if is_command(incoming.text):  # nobody takes it up again: it is done with in the inbox
+                await asyncio.sleep(_STORE_PAUSE)
+                self._rooms.start(self._see_to(incoming, admission))
         except TalariaError as error:
-            log.warning("%s: a message waits: %s", self._name, error)
+            self._warn(admission, error)
             await self._tell(incoming, admission, error)
         except Exception:  # a bug keeps one conversation from being opened, and no other
             log.exception("%s: a conversation was not opened", self._name)
+
+    def _warn(self, admission: Admission, error: TalariaError) -> None:
+        with bound(SessionContext(session_id=admission.session_id, platform=self._name)):
+            log.warning("%s: a message waits: %s", self._name, error)
 
     async def _answered(self, incoming: Incoming, guest: Guest) -> None:
         """Take a button or a mark, which never is anything but the answer to a question, however old it is."""

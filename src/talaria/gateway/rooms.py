@@ -13,6 +13,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, WorkerId
+from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.keepers import is_kept, keep
 from talaria.gateway.room import Room
 from talaria.sessions.agent_cache import CAP, IDLE, AgentCache
@@ -132,12 +133,14 @@ class Rooms:
                 room.seat.chat.conversation.wake()
             self._failed.pop(session_id, None)
         except StoreError as error:
-            log.warning("session %s: what waits has to wait for the store: %s", session_id, error)
+            with bound(SessionContext(session_id=session_id, platform=address.platform)):
+                log.warning("session %s: what waits has to wait for the store: %s", session_id, error)
         except TalariaError as error:
             count = self._failed.get(session_id, (0, 0.0))[0] + 1
             pause = min(2.0**count, _LONGEST_PAUSE)
             self._failed[session_id] = count, asyncio.get_running_loop().time() + pause
-            log.warning("session %s: what waits is taken up in %.0f s: %s", session_id, pause, error)
+            with bound(SessionContext(session_id=session_id, platform=address.platform)):
+                log.warning("session %s: what waits is taken up in %.0f s: %s", session_id, pause, error)
 
     async def give_up_lost(self) -> int:
         """Let go of the rooms that others have taken over meanwhile, and return how many those were."""
