@@ -83,11 +83,16 @@ async def test_a_turn_goes_on_while_its_store_is_held(scene: Scene) -> None:
         await asked.wait()
         other = held(scene.store)
         await scene.until_status(lambda status: "held by another process" in status["error"])
+        scene.network.say("ann", "/status")
+        await scene.told(
+            "ann", "A turn is running here. My store does not answer at the moment, so that nothing else goes on."
+        )
         go.set()
         await scene.told("ann", HELD_UP)
         other.execute("ROLLBACK")
         other.close()
-        await scene.shown("ann", HELD_UP, "re: think")
+        await scene.told("ann", "re: think")
+        await scene.network.until(lambda: any("Turn: " in text for text in scene.network.shown("ann")), seconds=30)
     assert [call.question for call in scene.server.received].count("think") == 1
     scene.check_log()
 

@@ -142,8 +142,9 @@ class Delivery:
         try:
             return await unbroken(self._store.write(work), undo=self._give_back)
         except StoreError as error:
+            if self._error != str(error):
+                log.warning("%s: the outbox is not looked at: %s", self._platform.name, error)
             self._error = str(error)
-            log.warning("%s: the outbox was not looked at: %s", self._platform.name, error)
             return []
 
     def _room(self) -> int:
@@ -227,8 +228,9 @@ class Delivery:
             try:
                 return await self._store.write(work)
             except StoreError as error:
+                if self._error != str(error):
+                    log.warning("%s: a delivery is not recorded: %s", self._platform.name, error)
                 self._error = str(error)
-                log.warning("%s: a delivery was not recorded: %s", self._platform.name, error)
                 await asyncio.sleep(_STORE_PAUSE)
 
     def _count(self, what: str, number: int = 1) -> None:

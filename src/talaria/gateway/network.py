@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from talaria.contracts.platform import Content, Incoming, Platform
+from talaria.contracts.platform import Content, Handfuls, Incoming, Platform
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
+from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
 from talaria.core.ids import is_gone, new_id
 from talaria.sessions.company import accompanied
@@ -20,6 +21,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 _STEADY = 60.0
 _TELL_SECONDS = 30.0
 _STORE_PAUSE = 1.0
+_AT_HAND = 63
 _AT_ONCE, _PATIENCE = 0.5, 5.0
 
 log = logging.getLogger(__name__)
@@ -137,9 +139,27 @@ class Network:
             self._enter("connected", "")
             self._connected()
             async for incoming in arriving:
-                await self._keep(incoming)
-                self._received += 1
-                self._last = datetime.now(UTC)
+                more = arriving.at_hand(_AT_HAND) if isinstance(arriving, Handfuls) else ()
+                await self._keep_all([incoming, *more])
+
+    async def _keep_all(self, arrived: Sequence[Incoming]) -> None:
+        """Take in what arrived together: what people did in one place in its order, different places side by side."""
+        moved = any(incoming.formerly for incoming in arrived)
+        places: dict[Address | None, list[Incoming]] = {}
+        for incoming in arrived:
+            places.setdefault(None if moved else incoming.address, []).append(incoming)
+        if len(places) == 1:
+            await self._keep_in_order(arrived)
+            return
+        async with asyncio.TaskGroup() as group:
+            for line in places.values():
+                group.create_task(self._keep_in_order(line))
+
+    async def _keep_in_order(self, arrived: Sequence[Incoming]) -> None:
+        for incoming in arrived:
+            await self._keep(incoming)
+            self._received += 1
+            self._last = datetime.now(UTC)
 
     async def _keep(self, incoming: Incoming) -> None:
         """Take something in, however long the store needs to be there: the network is told no sooner."""
@@ -153,8 +173,9 @@ class Network:
             try:
                 return await self._take(incoming)
             except StoreError as error:
+                if self._error != str(error):
+                    log.warning("%s: a message waits for the store: %s", self.platform.name, error)
                 self._error = str(error)
-                log.warning("%s: a message waits for the store: %s", self.platform.name, error)
                 await asyncio.sleep(_STORE_PAUSE)
             except Exception:  # a bug costs the message that it meets, and the sender is told; others are heard
                 log.exception("%s: the message %s was not understood", self.platform.name, incoming.external_id)

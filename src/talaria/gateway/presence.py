@@ -73,17 +73,23 @@ class Presence:
                 try:
                     self._asked = time.monotonic()
                     self._held = await self._store.write(self._say)
-                    self._error = ""
+                    self._recovered()
                     before, said = said, time.monotonic()
                     if said - before > self._lease.total_seconds():
                         await self._lapsed()
                 except StoreError as error:
+                    if self._error != str(error):
+                        log.warning("the gateway's state is not written: %s", error)
                     self._error = str(error)
-                    log.warning("the gateway's state was not written: %s", error)
                 self._asked = None
                 await asyncio.sleep(min(_PACE, self._lease.total_seconds() / 3))
         finally:
             await asyncio.shield(self._leave())
+
+    def _recovered(self) -> None:
+        if self._error:
+            log.info("the store can be used again")
+        self._error = ""
 
     def _acquire(self, tx: Transaction) -> Lease | None:
         held = tx.leases.get(GATEWAY)

@@ -109,12 +109,16 @@ class Rooms:
 
     async def serve(self) -> None:
         """Take up whatever waits and has no owner, until cancelled: left by a crash, or by another worker."""
+        told = ""
         while True:
             try:
                 await self.take_up()
                 self.sweep()
+                told = ""
             except TalariaError as error:
-                log.warning("what waits was not taken up: %s", error)
+                if told != str(error):
+                    log.warning("what waits is not taken up: %s", error)
+                told = str(error)
             await asyncio.sleep(_LOOK_AGAIN)
 
     async def take_up(self) -> int:

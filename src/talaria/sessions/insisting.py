@@ -24,14 +24,16 @@ async def insist(write: Callable[[], Awaitable[T]], held_up: Callable[[], None] 
     ``held_up`` is called once if that takes a while. Raises what waiting does not mend, and what leaves in doubt
     whether something was written.
     """
-    loop = asyncio.get_running_loop()
-    warning = loop.call_later(_PATIENCE, held_up)
+    told = ""
+    warning = asyncio.get_running_loop().call_later(_PATIENCE, held_up)
     try:
         while True:
             try:
                 return await write()
             except REFUSALS as error:
-                log.warning("the store is waited for: %s", error)
+                if told != str(error):
+                    told = str(error)
+                    log.warning("the store is waited for: %s", error)
                 await asyncio.sleep(_PAUSE)
     finally:
         warning.cancel()

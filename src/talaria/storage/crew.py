@@ -137,6 +137,7 @@ class _Upkeep:
         self._orders = orders
         self._since: float | None = None
         self._begun = False
+        self._told = ""
 
     @property
     def wait(self) -> float | None:
@@ -156,8 +157,11 @@ class _Upkeep:
     def do_some(self, database: ConnectionDatabase) -> None:
         try:
             more = database.tend()
+            self._told = ""
         except StoreError as error:
-            log.warning("upkeep of the store has to wait: %s", error)
+            if self._told != str(error):
+                log.warning("upkeep of the store has to wait: %s", error)
+            self._told = str(error)
             more = False
         self._begun = more
         self._since = time.monotonic() if more else None
