@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import resource
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -107,3 +108,22 @@ async def test_what_a_turn_logs_names_its_session(tmp_path: Path) -> None:
 
 def _break(arguments: Word, call: Call) -> str:
     raise ValueError(arguments.word)
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_lines_that_cannot_be_written_are_counted_and_disturb_nobody(
+    profile: Profile, style: LogFormat, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with logging_to(profile, style) as lines:
+        log.info("one")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len("\n".join(lines())) + 5, before[1]))
+        try:
+            log.info("two")
+            log.info("three")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        log.info("four")
+        one, lost, four = lines()
+    assert ("one" in one, "2 lines before this one could not be written" in lost, "four" in four) == (True,) * 3
+    assert capsys.readouterr().err == ""

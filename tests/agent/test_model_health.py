@@ -1,0 +1,64 @@
+"""How models are doing, as those who ask them notice."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from tests.agent.workshop import QUICK
+from tests.providers.histories import request
+from tests.providers.speakers import BRIEF, SPEAKERS, pool
+
+from talaria.agent.model_calls import ModelCalls, ModelChoice
+from talaria.agent.model_health import ModelHealth
+from talaria.contracts.provider import Provider
+from talaria.core.errors import ContextTooLong, ProviderOverloaded
+from talaria.testing.clock import NOON, SettableClock
+from talaria.testing.model_server import Fail, ModelServer, context_too_long
+
+
+@pytest.fixture
+async def provider(server: ModelServer) -> AsyncIterator[Provider]:
+    async with pool() as http:
+        yield SPEAKERS["chat"](server.url, http, BRIEF)
+
+
+async def ask(calls: ModelCalls) -> None:
+    async for _ in calls.reply(request()):
+        pass
+
+
+async def test_a_model_that_fails_is_known_until_it_answers(server: ModelServer, provider: Provider) -> None:
+    clock = SettableClock()
+    health = ModelHealth(clock)
+    calls = ModelCalls([ModelChoice(provider, "first")], QUICK, heard=health.heard)
+    for _ in range(2):
+        server.script(*[Fail(500)] * QUICK.attempts)
+        with pytest.raises(ProviderOverloaded):
+            await ask(calls)
+        clock.advance(timedelta(minutes=1))
+    (state,) = health.states
+    assert (state.model, state.since, state.failures) == (f"{provider.name}:first", NOON, 2 * QUICK.attempts)
+    assert "500" in state.error
+    await ask(calls)
+    (state,) = health.states
+    assert (state.error, state.since, state.failures) == ("", None, 2 * QUICK.attempts)
+
+
+async def test_each_model_of_a_chain_is_known_by_its_own(server: ModelServer, provider: Provider) -> None:
+    health = ModelHealth()
+    choices = [ModelChoice(provider, model) for model in ("first", "second")]
+    server.script(*[Fail(500)] * QUICK.attempts)
+    await ask(ModelCalls(choices, QUICK, heard=health.heard))
+    first, second = health.states
+    assert first.error
+    assert (second.error, second.failures) == ("", 0)
+
+
+async def test_a_question_that_nobody_can_answer_says_nothing_about_the_model(
+    server: ModelServer, provider: Provider
+) -> None:
+    health = ModelHealth()
+    server.script(context_too_long())
+    with pytest.raises(ContextTooLong):
+        await ask(ModelCalls([ModelChoice(provider, "first")], QUICK, heard=health.heard))
+    assert health.states == []

@@ -1,0 +1,35 @@
+"""Writes that wait for a store which refuses them."""
+
+import pytest
+
+from talaria.core.errors import LeaseLost, StoreBusy, StoreError, StoreFull, StoreGone, StoreUnavailable
+from talaria.sessions.insisting import insist
+
+
+class Refusing:
+    """A write that fails in these ways before it is done."""
+
+    def __init__(self, *errors: StoreError) -> None:
+        self._errors = list(errors)
+        self.attempts = 0
+
+    async def __call__(self) -> str:
+        self.attempts += 1
+        if self._errors:
+            raise self._errors.pop(0)
+        return "written"
+
+
+@pytest.mark.parametrize("error", [StoreBusy("busy"), StoreFull("full"), StoreGone("gone")])
+async def test_a_refusal_is_waited_out(error: StoreError) -> None:
+    write = Refusing(error)
+    assert await insist(write) == "written"
+    assert write.attempts == 2
+
+
+@pytest.mark.parametrize("error", [LeaseLost("lost"), StoreUnavailable("perhaps it was written")])
+async def test_what_waiting_does_not_mend_is_raised(error: StoreError) -> None:
+    write = Refusing(error)
+    with pytest.raises(type(error)):
+        await insist(write)
+    assert write.attempts == 1
