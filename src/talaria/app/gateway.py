@@ -25,6 +25,7 @@ from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.access import Access
 from talaria.gateway.coming_back import Restarting, say_that_it_is_back
 from talaria.gateway.delivery import Delivery
+from talaria.gateway.directory import Directory
 from talaria.gateway.doorman import Doorman, place_owner
 from talaria.gateway.farewell import Farewells
 from talaria.gateway.gateway import Gateway, Line
@@ -235,7 +236,8 @@ class _Builder:
         letters = Letters(house.store, rooms, {line.network.platform.name: line.intake for line in lines})
         handoffs = Handoffs(house.store, rooms, self._platforms, lambda: house.settings)
         farewells = Farewells(house, rooms.worker, self.folder, networks, zone, self._jobs)
-        return [letters.serve, handoffs.serve, farewells.serve]
+        directory = Directory(house.store, [line.network for line in lines])
+        return [letters.serve, handoffs.serve, farewells.serve, directory.serve]
 
     def _account(self, name: str) -> PlatformAccount:
         network = self._house.settings.platforms.get(name)

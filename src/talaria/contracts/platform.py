@@ -1,5 +1,6 @@
 """What a chat network is to us: what it can do, what arrives from it, what is sent to it."""
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime, timedelta
@@ -21,7 +22,8 @@ class Abilities(Struct, frozen=True, kw_only=True):
 
     ``text_limit`` is the longest text of one message, counted in ``text_unit``. ``idempotent`` says that sending the
     same key twice posts one message. ``exclusive`` says that one connection at a time may receive for an account.
-    ``edit_pace`` is how often a message may be edited at most. ``reactions`` says that messages can be marked.
+    ``edit_pace`` is how often a message may be edited at most. ``reactions`` says that messages can be marked,
+    ``lists_chats`` that the network tells in which chats we are.
     """
 
     text_limit: int
@@ -33,6 +35,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
     buttons: bool = False
     threads: bool = False
     reactions: bool = False
+    lists_chats: bool = False
     idempotent: bool = False
     exclusive: bool = False
     file_limit: int = 0
@@ -111,6 +114,17 @@ class MessageRef(Struct, frozen=True):
     message_id: str
 
 
+class Handfuls(AsyncIterator[Incoming]):
+    """What arrives from a network that brings several things at once, and can be told of them one by one.
+
+    Whoever takes only one at a time needs no more than `AsyncIterator`.
+    """
+
+    @abstractmethod
+    def at_hand(self, most: int) -> Sequence[Incoming]:
+        """Return what has arrived behind the one before, without waiting; it counts as received together with that."""
+
+
 class Platform(Protocol):
     """One account on one chat network. Raises `Unreachable`, `SlowDown`, `Rejected` or `BadCredentials`."""
 
@@ -120,7 +134,8 @@ class Platform(Protocol):
     def connect(self) -> AbstractAsyncContextManager[AsyncIterator[Incoming]]:
         """Log in, yield what people do, log out when the block ends.
 
-        What was yielded counts as received when the next one is asked for: the network is told no sooner.
+        What was yielded counts as received when the next one is asked for: the network is told no sooner. Where it
+        yields `Handfuls`, many people who write at the same moment are heard sooner.
         """
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
@@ -144,6 +159,20 @@ class MarkingPlatform(Platform, Protocol):
 
     async def react(self, ref: MessageRef, emoji: str) -> None:
         """Mark a message in place of the mark we put there before; empty takes it away."""
+
+
+class KnownChat(Struct, frozen=True):
+    """A chat in which we are, and what it is called."""
+
+    address: Address
+    name: str
+
+
+class ListingPlatform(Platform, Protocol):
+    """A platform whose ``abilities.lists_chats`` say that it knows in which chats we are."""
+
+    async def chats(self) -> Sequence[KnownChat]:
+        """Return those chats; called while it is connected."""
 
 
 class PlatformAccount(Struct, frozen=True, kw_only=True):

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 from aiohttp import web
 from tests.platforms.matrix.people import Desk, Json, Person, meet, until
 
-from talaria.contracts.platform import Button, Content, Incoming
+from talaria.contracts.platform import Button, Content, Incoming, KnownChat, ListingPlatform
 from talaria.core.addresses import Address
 from talaria.core.errors import Unreachable
 
@@ -29,6 +30,16 @@ async def test_a_direct_chat_is_private_and_meant_for_us(desk: Desk, alice: Pers
     assert (heard.sender.id, heard.external_id, heard.message_id) == (alice.user_id, said, said)
     assert heard.sender.name.startswith("alice-")
     assert heard.addressed
+
+
+async def test_the_rooms_in_which_we_are_are_known_by_name(desk: Desk, alice: Person, carol: Person) -> None:
+    async with desk.listening() as ear:
+        room = await meet(desk, alice, ear, carol)
+        alice.call("PUT", f"/rooms/{room}/state/m.room.name", {"name": "Workshop"})
+        alice.say(room, "the bot: hello", **{"m.mentions": {"user_ids": [desk.user_id]}})
+        await ear.one()
+        chats = await cast("ListingPlatform", ear.platform).chats()
+    assert KnownChat(Address("matrix", room, "group"), "Workshop") in chats
 
 
 async def test_what_was_said_between_invitation_and_joining_is_heard_but_not_what_was_said_before(

@@ -8,14 +8,14 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from datetime import timedelta
 from pathlib import Path
 
-from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
+from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, KnownChat, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected
 from talaria.core.ids import new_id
 from talaria.core.messages import File, Image
 from talaria.platforms.matrix.connection import Connection
 from talaria.platforms.matrix.file_names import free_path, safe_name
-from talaria.platforms.matrix.incoming import Me, own_marks
+from talaria.platforms.matrix.incoming import Me, address_of, own_marks
 from talaria.platforms.matrix.invitations import Invitation, Invitations, Welcome
 from talaria.platforms.matrix.keeping import LoginFile, MemoryPosition, Position
 from talaria.platforms.matrix.outgoing import (
@@ -64,6 +64,7 @@ class Matrix:
             buttons=True,
             threads=True,
             reactions=True,
+            lists_chats=True,
             idempotent=True,
             exclusive=True,
             file_limit=settings.file_limit,
@@ -136,6 +137,12 @@ class Matrix:
         async with self._line() as line:
             data = await line.media.download(attachment.reference)
         return await asyncio.to_thread(_put, folder, safe_name(attachment.name, attachment.media_type), data)
+
+    async def chats(self) -> list[KnownChat]:
+        """Return the rooms in which we are."""
+        async with self._line() as line:
+            me = await self._who()
+            return [KnownChat(address_of(room, me), room.name) for room in line.rooms()]
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
         """Post a message for a thread to begin with; ``None`` where we may not speak."""

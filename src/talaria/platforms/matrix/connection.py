@@ -162,8 +162,11 @@ class Connection:
                 return None
         return read_event(event.source)
 
-    def room(self, room_id: str) -> Room:
-        """Return what is known of a room."""
+    def rooms(self, *room_ids: str) -> list[Room]:
+        """Return what is known of these rooms, or of all in which we are."""
+        return [self._room(room_id) for room_id in room_ids or self._client.rooms]
+
+    def _room(self, room_id: str) -> Room:
         known = self._client.rooms.get(room_id)
         if known is None:
             return Room(room_id)

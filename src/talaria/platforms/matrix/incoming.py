@@ -92,7 +92,7 @@ def _message(event: RoomEvent, said: Spoken, room: Room, me: Me, related: RoomEv
     relation = said.relates_to
     return Incoming(
         external_id=event.event_id,
-        address=_address(room, me, relation.thread),
+        address=address_of(room, me, relation.thread),
         sender=Sender(event.sender, room.people.get(event.sender, "")),
         at=_time(event),
         text=_text(event, said, room, me),
@@ -128,7 +128,7 @@ def _marked(event: RoomEvent, said: Spoken, room: Room, me: Me, target: RoomEven
     button = next((one.value for one in there.buttons if ours and one.label == key), "")
     return Incoming(
         external_id=event.event_id,
-        address=_address(room, me, there.relates_to.thread),
+        address=address_of(room, me, there.relates_to.thread),
         sender=Sender(event.sender, room.people.get(event.sender, "")),
         at=_time(event),
         message_id=target.event_id,
@@ -139,7 +139,8 @@ def _marked(event: RoomEvent, said: Spoken, room: Room, me: Me, target: RoomEven
     )
 
 
-def _address(room: Room, me: Me, thread: str) -> Address:
+def address_of(room: Room, me: Me, thread: str = "") -> Address:
+    """Return where a room is, or a thread in it."""
     group: ChatType = "thread" if thread else "group"
     return Address(me.platform, room.room_id, "private" if room.private else group, thread)
 

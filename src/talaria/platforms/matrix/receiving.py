@@ -84,7 +84,7 @@ class Receiver:
         await self._position.save(f"{self._me.user_id} {token}")
 
     async def _read(self, news: News, since: str) -> list[Incoming]:
-        room = self._line.room(news.room_id)
+        (room,) = self._line.rooms(news.room_id)
         found = []
         for event in since_invitation(await self._without_gap(news, since), self._me):
             wanted = related_event(event, room, self._me)

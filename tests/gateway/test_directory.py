@@ -1,0 +1,68 @@
+"""Chats are in the directory before anybody has spoken there, where their network tells of them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from talaria.contracts.platform import Abilities, Incoming, KnownChat
+from talaria.contracts.store import Store
+from talaria.core.addresses import Address
+from talaria.gateway.directory import Directory
+from talaria.gateway.network import Network
+from talaria.gateway.shelter import Shelter
+from talaria.sessions.channels import find_target, list_channels
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.loopback_platform.adapter import LoopbackPlatform
+from talaria.testing.loopback_platform.settings import LoopbackSettings
+
+
+class Listing(LoopbackPlatform):
+    """A network that tells in which chats we are."""
+
+    told = (KnownChat(Address("loopback", "-100", "group"), "Workshop"),)
+    asked = 0
+
+    async def chats(self) -> tuple[KnownChat, ...]:
+        self.asked += 1
+        return self.told
+
+
+@asynccontextmanager
+async def connected(home: Path) -> AsyncIterator[tuple[Store, Directory, Network, Listing]]:
+    store = open_sqlite_store(home / "talaria.db")
+    async with LoopbackNetwork(Abilities(text_limit=100, lists_chats=True)) as far_side, Shelter() as jobs:
+        able = far_side.platform().abilities
+        platform = Listing(LoopbackSettings(address=far_side.address, abilities=able))
+        network = Network(platform, store, nothing, lease=timedelta(seconds=5))
+        serving = jobs.create_task(network.serve())
+        await far_side.until(lambda: far_side.receivers == 1)
+        yield store, Directory(store, [network]), network, platform
+        serving.cancel()
+        platform.close()
+    await store.close()
+
+
+async def nothing(incoming: Incoming) -> str:
+    raise AssertionError(incoming)
+
+
+async def test_what_a_network_tells_is_a_target_by_its_name(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (store, directory, network, _):
+        now = datetime.now(UTC)
+        while not await directory.refresh(network, now):  # it says that it is connected a moment later
+            continue
+        assert [one.name for one in await store.read(list_channels)] == ["Workshop"]
+        found = await store.read(lambda tx: find_target(tx, "loopback:workshop", ["loopback"]))
+        assert found == Address("loopback", "-100", "group")
+
+
+async def test_it_is_asked_once_an_hour(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (_, directory, network, platform):
+        now = datetime.now(UTC) + timedelta(seconds=1)
+        while not await directory.refresh(network, now):
+            continue
+        assert await directory.refresh(network, now + timedelta(minutes=59)) == 0
+        assert await directory.refresh(network, now + timedelta(minutes=61)) == 1
+        assert platform.asked == 2
