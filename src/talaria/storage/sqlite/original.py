@@ -1,16 +1,13 @@
 """The file of a store, told from another one that has its name later."""
 
-import logging
 import os
-from contextlib import closing, suppress
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 import apsw
 
 from talaria.core.errors import StoreGone
-from talaria.core.ids import new_id
-
-log = logging.getLogger(__name__)
 
 _MOVED = (
     "{path} is gone: it was moved away while it was in use. Nothing is written until it is there again, with the files"
@@ -24,8 +21,6 @@ _DELETED = (
     "{path} was deleted while it was in use: nothing is written. {rescued}End this program, put a copy in its place,"
     " and start it again."
 )
-_RESCUED = "All that was in it is in {copy}. "
-_LOST = "It could not be copied ({error}), and is lost when this program ends: back it up first. "
 
 
 class Original:
@@ -50,16 +45,7 @@ class Original:
         """Copy a file that was deleted, as long as this connection holds it; once is enough."""
         if not self._is_deleted or self._rescued:
             return
-        copy = self._path.with_name(f"{self._path.name}.rescued-{new_id()}")
-        try:
-            os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            with closing(apsw.Connection(str(copy))) as target, target.backup("main", raw, "main") as backup:
-                backup.step()
-            self._rescued = _RESCUED.format(copy=copy)
-        except (OSError, apsw.Error) as error:
-            copy.unlink(missing_ok=True)
-            self._rescued = _LOST.format(error=error)
-        log.critical("%s", self._told())
+        self._rescued = import_module("talaria.storage.sqlite.rescue").rescue(self._path, raw)
 
     def close(self) -> None:
         """Let go of it."""

@@ -1,0 +1,30 @@
+"""Copy a file that was deleted, as long as somebody has it open."""
+
+import logging
+import os
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+
+from talaria.core.ids import new_id
+
+log = logging.getLogger(__name__)
+
+_RESCUED = "All that was in it is in {copy}. "
+_LOST = "It could not be copied ({error}), and is lost when this program ends: back it up first. "
+
+
+def rescue(path: Path, raw: apsw.Connection) -> str:
+    """Write all that this connection reads into a new file beside ``path``, and return a sentence about that."""
+    copy = path.with_name(f"{path.name}.rescued-{new_id()}")
+    try:
+        os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with closing(apsw.Connection(str(copy))) as target, target.backup("main", raw, "main") as backup:
+            backup.step()
+        sentence = _RESCUED.format(copy=copy)
+    except (OSError, apsw.Error) as error:
+        copy.unlink(missing_ok=True)
+        sentence = _LOST.format(error=error)
+    log.critical("%s was deleted while it was in use. %s", path, sentence.rstrip())
+    return sentence
