@@ -26,6 +26,8 @@ from talaria.platforms.discord.settings import DiscordSettings
 from talaria.platforms.discord.threads import open_thread
 from talaria.platforms.discord.wire import DIRECT, Channel, Interaction, Message, Reaction, read
 
+_LARGEST_DOWNLOAD = 100 * 1024 * 1024
+
 log = logging.getLogger(__name__)
 
 
@@ -94,8 +96,8 @@ class Discord:
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file into a folder under a safe name and return where it is."""
-        if attachment.size > self._settings.file_limit * 10:
-            raise Rejected(f"{attachment.name} is too large to be fetched")
+        if attachment.size > _LARGEST_DOWNLOAD:
+            raise Rejected(f"{attachment.name} is larger than {_LARGEST_DOWNLOAD // 1024**2} MB")
         address = await self._address_of(attachment)
         data = await self._calls.ask(lambda api: api.get_from_cdn(address), self._settings.file_patience)
         return await asyncio.to_thread(save, data, attachment.name, folder)

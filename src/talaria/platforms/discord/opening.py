@@ -16,13 +16,13 @@ def open_platform(account: PlatformAccount) -> Platform:
     token = account.secret("DISCORD_BOT_TOKEN")
     if not token:
         raise Refused("Discord needs the token of a bot: `talaria setup chat` asks for it.")
-    given: dict[str, object] = {
-        name: value for name, value in account.options.items() if not name.startswith(_PROMPT) and name != "prompts"
-    }
+    given: dict[str, object] = {name: value for name, value in account.options.items() if not name.startswith(_PROMPT)}
     prompts = {name: value for name, value in account.options.items() if name.startswith(_PROMPT)}
     for name in prompts:
         if not name.removeprefix(_PROMPT).isdecimal():
             raise Refused(f"An option of platforms.{account.name} is wrong: behind {_PROMPT} goes the id of a channel.")
+    if "prompts" in given:
+        raise Refused(f"An option of platforms.{account.name} is wrong: {_PROMPT} and an id stand for `prompts`.")
     given["prompts"] = {name.removeprefix(_PROMPT): words for name, words in prompts.items()}
     channels = account.options.get("free_channels", "")
     given["free_channels"] = [one.strip() for one in channels.split(",") if one.strip()]

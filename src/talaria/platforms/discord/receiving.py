@@ -93,20 +93,23 @@ class Receiver:
             try:
                 self._line = await Line.dial(self._calls, self._settings, login)
                 await self._until_ready(self._line)
-            except Lost as lost:
-                if lost.resume and not login.session:
-                    raise Unreachable(str(lost)) from lost
-                log.info("discord: the session ended: %s", lost)
-                login = Login(await self._gateway(), login.session, login.sequence) if lost.resume else None
+            except (Lost, Unreachable) as error:
                 if self._line is not None:
                     await self._line.part()
-            except Unreachable:
-                if not login.session or login.url == (common := await self._gateway()):
-                    raise
-                login = structs.replace(login, url=common)
+                log.info("discord: %s", error)
+                login = await self._other(login, error)
             else:
                 return
         raise Unreachable("Discord begins no session")
+
+    async def _other(self, login: Login, error: Lost | Unreachable) -> Login | None:
+        """Return what to try in place of a login that failed; raise what it failed with where there is nothing."""
+        if isinstance(error, Lost) and not error.resume:
+            return None
+        common = await self._gateway()
+        if not login.session or login.url == common:
+            raise Unreachable(str(error)) from error
+        return structs.replace(login, url=common)
 
     async def _until_ready(self, line: Line) -> None:
         seconds = self._settings.patience.total_seconds()

@@ -84,19 +84,27 @@ class Wire:
 
 
 class Gateway:
-    """All sessions. ``deaf`` lets connections stay open over which nothing comes; ``logins`` tells how each began."""
+    """All sessions. ``deaf`` lets connections stay open over which nothing comes; ``logins`` tells how each began.
 
-    def __init__(self, token: str, me: Person, url: Callable[[], str], heartbeat: float) -> None:
+    ``public_url`` is where people are told that the server is.
+    """
+
+    def __init__(self, token: str, me: Person, heartbeat: float) -> None:
         self.token = token
+        self.public_url = ""
         self.deaf = False
         self.allows_content = True
         self.sessions: list[Session] = []
         self.logins: list[Literal["identify", "resume", "invalid"]] = []
         self.greeting: Callable[[], list[tuple[str, Any]]] = list
         self._me = me
-        self._url = url
         self._heartbeat = heartbeat
         self._wires: set[Wire] = set()
+
+    @property
+    def url(self) -> str:
+        """Where connections are taken."""
+        return f"{self.public_url.replace('http', 'ws', 1)}/gateway"
 
     async def tell(self, name: str, data: Any, bare: Any = None) -> None:
         """Tell every session; ``bare`` goes to those who may not read what is not meant for them."""
@@ -181,7 +189,7 @@ class Gateway:
             "user": self._me.wire(),
             "guilds": guilds,
             "session_id": session.id,
-            "resume_gateway_url": self._url(),
+            "resume_gateway_url": self.url,
             "application": {"id": self._me.id, "flags": 0},
         }
         for name, data in [("READY", ready), *greetings]:

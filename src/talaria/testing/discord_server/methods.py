@@ -78,8 +78,7 @@ async def own_application(world: World, request: Request) -> Answer:
 async def gateway(world: World, request: Request) -> Answer:
     """Tell where the gateway is."""
     limit = {"total": 1000, "remaining": 999, "reset_after": 14_400_000, "max_concurrency": 1}
-    url = world.files_url().replace("http://", "ws://").replace("/cdn", "/gateway")
-    return 200, {"url": url, "shards": 1, "session_start_limit": limit}
+    return 200, {"url": world.gateway.url, "shards": 1, "session_start_limit": limit}
 
 
 async def get_channel(world: World, request: Request) -> Answer:

@@ -56,9 +56,8 @@ class DiscordServer:
         self.token = token
         self.bot = Person(ids.next(), "talaria", "Talaria", bot=True)
         self.calls: list[Call] = []
-        self.gateway = Gateway(token, self.bot, lambda: f"ws://127.0.0.1:{self._port}/gateway", heartbeat)
+        self.gateway = Gateway(token, self.bot, heartbeat)
         self.world = World(self.gateway, self.bot, ids)
-        self.world.files_url = lambda: f"{self.url}/cdn"
         self._port = 0
         self._faults: list[Fault] = []
         application = web.Application(client_max_size=LARGEST_FILE * 12)
@@ -82,6 +81,7 @@ class DiscordServer:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         self._port = self._runner.addresses[0][1]
+        self.gateway.public_url = self.url
         return self
 
     async def __aexit__(

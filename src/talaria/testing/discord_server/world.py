@@ -37,7 +37,6 @@ class World:
         self.commands: list[dict[str, Any]] = []
         self.typing: list[str] = []
         self.nonces: dict[str, Post] = {}
-        self.files_url: Callable[[], str] = str
         self._changed = asyncio.Event()
         gateway.greeting = self._greeting
 
@@ -63,7 +62,7 @@ class World:
     def stored(self, place: Place, name: str, data: bytes, content_type: str) -> Stored:
         """Keep a file."""
         number = self.ids.next()
-        return Stored(number, name, data, f"{self.files_url()}/{place.id}/{number}", content_type)
+        return Stored(number, name, data, f"{self.gateway.public_url}/cdn/{place.id}/{number}", content_type)
 
     def file(self, place_id: str, file_id: str) -> Stored | None:
         """Return a file that was kept."""

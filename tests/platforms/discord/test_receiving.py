@@ -1,0 +1,258 @@
+"""What happens on Discord reaches us: over connections that break, sessions that end, and processes that do."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.platforms.discord.far_side import settings_for
+
+from talaria.contracts.platform import Button, Content, Incoming
+from talaria.contracts.store import Store
+from talaria.core.addresses import Address
+from talaria.core.errors import BadCredentials, Unreachable
+from talaria.platforms.discord.adapter import Discord
+from talaria.platforms.discord.keeping import StoreShelf
+from talaria.testing.discord_server import DiscordServer
+from talaria.testing.discord_server.methods import gateway, own_application
+from talaria.testing.platform_suite import following
+
+
+def again(server: DiscordServer, store: Store) -> Discord:
+    """Return the adapter of another process."""
+    return Discord(settings_for(server), (), StoreShelf(store, "discord"))
+
+
+async def test_another_process_goes_on_with_the_session(server: DiscordServer, store: Store) -> None:
+    ann = server.user("Ann")
+    room = server.private(ann)
+    first = again(server, store)
+    async with first.connect() as arrivals:
+        await room.says(ann, "one")
+        await room.says(ann, "two")
+        assert [(await following(arrivals)).text for _ in range(2)] == ["one", "two"]
+    await first.close()
+    await room.says(ann, "three")
+    second = again(server, store)
+    async with second.connect() as arrivals:
+        assert [(await following(arrivals)).text for _ in range(2)] == ["two", "three"]  # "two" was not confirmed
+    await second.close()
+    assert server.gateway.logins == ["identify", "resume"]
+
+
+async def test_after_a_session_that_ended_places_where_we_talk_are_caught_up_with(
+    server: DiscordServer, store: Store
+) -> None:
+    ann = server.user("Ann")
+    room, channel, other = server.private(ann), server.channel("general"), server.channel("gossip")
+    first = again(server, store)
+    async with first.connect() as arrivals:
+        await room.says(ann, "in private")
+        await channel.says(ann, "in the channel", mention=True)
+        await other.says(ann, "among themselves")
+        assert [(await following(arrivals)).addressed for _ in range(3)] == [True, True, False]
+        await room.says(ann, "confirmed by the next")
+        await following(arrivals)
+    await first.close()
+    server.gateway.expire()
+    await channel.says(ann, "missed in the channel", mention=True)
+    await other.says(ann, "missed there", mention=True)
+    missed = await room.says(ann, "missed in private")
+    second = again(server, store)
+    async with second.connect() as arrivals:
+        await room.says(ann, "live")
+        told = [await following(arrivals) for _ in range(4)]
+    await second.close()
+    texts = ["confirmed by the next", "missed in the channel", "missed in private", "live"]
+    assert [one.text for one in told] == texts
+    assert (told[2].external_id, told[2].address) == (missed.id, Address("discord", room.id))
+    assert told[1].address == Address("discord", channel.id, "group")
+    assert server.gateway.logins == ["identify", "invalid", "identify"]
+
+
+@pytest.mark.parametrize("trouble", ["reconnect", "cut"])
+async def test_a_connection_that_ends_is_made_anew_and_nothing_is_lost_or_told_twice(
+    server: DiscordServer, discord: Discord, trouble: str
+) -> None:
+    ann = server.user("Ann")
+    room = server.private(ann)
+    heard = []
+    async with discord.connect() as arrivals:
+        for number in range(3):
+            await room.says(ann, f"before {number}")
+            heard.append(await following(arrivals))
+            if trouble == "reconnect":
+                await server.gateway.ask_to_reconnect()
+            else:
+                server.gateway.drop()
+            await room.says(ann, f"after {number}")
+            heard.append(await following(arrivals))
+    assert [one.text for one in heard] == [f"{when} {number}" for number in range(3) for when in ("before", "after")]
+    assert server.gateway.logins == ["identify"] + ["resume"] * 3
+
+
+async def test_a_session_that_ends_while_we_listen_is_followed_by_another(
+    server: DiscordServer, discord: Discord
+) -> None:
+    ann = server.user("Ann")
+    room = server.private(ann)
+    async with discord.connect() as arrivals:
+        await room.says(ann, "before")
+        assert (await following(arrivals)).text == "before"
+        server.gateway.expire()
+        server.gateway.drop()
+        missed = await room.says(ann, "meanwhile")
+        assert (await following(arrivals)).external_id == missed.id
+    assert server.gateway.logins == ["identify", "invalid", "identify"]
+
+
+async def test_what_cannot_be_read_is_left_out(server: DiscordServer, discord: Discord) -> None:
+    ann = server.user("Ann")
+    async with discord.connect() as arrivals:
+        await server.gateway.tell("MESSAGE_CREATE", {"id": 5, "content": []})
+        await server.gateway.tell("MESSAGE_REACTION_ADD", {"user_id": "7"})
+        await server.gateway.tell("GUILD_CREATE", {"id": "5", "channels": "none"})
+        await server.gateway.tell("SOMETHING_NEW", {"of": "tomorrow"})
+        await server.private(ann).says(ann, "hello")
+        assert (await following(arrivals)).text == "hello"
+
+
+async def test_edits_are_heard_and_previews_are_not(server: DiscordServer, discord: Discord) -> None:
+    ann = server.user("Ann")
+    room = server.private(ann)
+    async with discord.connect() as arrivals:
+        post = await room.says(ann, "see https://example.org")
+        await following(arrivals)
+        await room.previews(post)
+        await room.edits(post, "see https://example.com")
+        edit = await following(arrivals)
+        await room.previews(post)  # told again with the time of the edit
+        repeated = await following(arrivals)
+    assert (edit.edited, edit.text, edit.message_id) == (True, "see https://example.com", post.id)
+    assert repeated.external_id == edit.external_id != post.id
+
+
+async def test_commands_are_registered_where_they_differ(server: DiscordServer, discord: Discord) -> None:
+    for _ in range(2):
+        async with discord.connect():
+            pass
+    assert [one["name"] for one in server.world.commands] == ["status", "new"]
+    assert [one.method for one in server.calls if one.path.endswith("/commands")] == ["GET", "PUT", "GET"]
+
+
+async def test_commands_that_cannot_be_registered_hold_nothing_up(server: DiscordServer, discord: Discord) -> None:
+    server.fail(own_application, 403)
+    ann = server.user("Ann")
+    async with discord.connect() as arrivals:
+        await server.private(ann).says(ann, "hello")
+        assert (await following(arrivals)).text == "hello"
+
+
+async def test_a_command_is_acknowledged_at_once_and_cleared_away_by_its_answer(
+    server: DiscordServer, discord: Discord
+) -> None:
+    ann = server.user("Ann")
+    thread = await server.channel("general").opens_thread(ann, "Plans")
+    async with discord.connect() as arrivals:
+        asked = await thread.uses(ann, "status", "of all")
+        told = await following(arrivals)
+        assert (asked.answer, asked.ephemeral, asked.standing) == (5, True, True)
+        await discord.send(told.address, Content(text="All is well."), "k")
+    assert (told.text, told.external_id) == ("/status of all", asked.id)
+    assert told.address == Address(
+        "discord", thread.place.parent.id if thread.place.parent else "", "thread", thread.id
+    )
+    assert not asked.standing
+    assert [post.text for post in thread.answers] == ["All is well."]
+
+
+async def test_a_choice_is_acknowledged_and_told_again_under_its_id(server: DiscordServer, discord: Discord) -> None:
+    ann = server.user("Ann")
+    room = server.private(ann)
+    from_menu = ("Model 3", "model:3")
+    await discord.send(Address("discord", room.id), Content(text="Which?", buttons=_choices(8)), "k")
+    async with discord.connect() as arrivals:
+        asked = await room.presses(ann, room.answers[0], from_menu[0])
+        told = await following(arrivals)
+    async with discord.connect() as arrivals:
+        repeated = await following(arrivals)
+    assert (told.button, asked.answer, asked.standing) == (from_menu[1], 6, False)
+    assert (repeated.button, repeated.external_id) == (told.button, told.external_id)
+
+
+async def test_naming_our_role_is_naming_us(server: DiscordServer, discord: Discord) -> None:
+    ann = server.user("Ann")
+    channel = server.channel("general")
+    async with discord.connect() as arrivals:
+        await channel.says(ann, "what now?", by_role=True)
+        told = await following(arrivals)
+    assert (told.addressed, told.text) == (True, "what now?")
+
+
+async def test_a_post_in_a_forum_is_a_thread(server: DiscordServer, discord: Discord) -> None:
+    ann = server.user("Ann")
+    forum = server.channel("ideas", "forum")
+    async with discord.connect() as arrivals:
+        post = await forum.opens_thread(ann, "An idea")
+        await post.says(ann, "what do you think?", mention=True)
+        told = await following(arrivals)
+        await discord.send(told.address, Content(text="Good."), "k")
+    assert told.address == Address("discord", forum.id, "thread", post.id)
+    assert (told.chat_name, [one.text for one in post.answers]) == ("An idea", ["Good."])
+
+
+async def test_a_channel_that_may_not_be_looked_at_is_a_group(server: DiscordServer, discord: Discord) -> None:
+    ann = server.user("Ann")
+    async with discord.connect() as arrivals:
+        hidden = server.channel("hidden")  # opened behind the greeting, which told of all others
+        hidden.place.forbids.add("look")
+        await hidden.says(ann, "psst", mention=True)
+        assert (await following(arrivals)).address == Address("discord", hidden.id, "group")
+
+
+async def test_without_leave_to_read_messages_the_owner_is_told_what_to_do(
+    server: DiscordServer, discord: Discord
+) -> None:
+    server.gateway.allows_content = False
+    with pytest.raises(BadCredentials, match="Message Content Intent"):
+        async with discord.connect():
+            pass
+    modest = Discord(settings_for(server, message_content=False))
+    ann = server.user("Ann")
+    async with modest.connect() as arrivals:
+        await server.channel("general").says(ann, "among themselves")
+        await server.channel("general").says(ann, "hello", mention=True)
+        assert (await following(arrivals)).text == "hello"
+    await modest.close()
+
+
+async def test_a_token_that_only_the_gateway_does_not_know_is_told(server: DiscordServer, discord: Discord) -> None:
+    server.gateway.token = "another"
+    with pytest.raises(BadCredentials, match="does not know this bot"):
+        async with discord.connect():
+            pass
+
+
+async def test_a_network_that_cannot_say_where_its_gateway_is_has_trouble(
+    server: DiscordServer, discord: Discord
+) -> None:
+    server.fail(gateway, 503)
+    with pytest.raises(Unreachable, match="503"):
+        async with discord.connect():
+            pass
+
+
+async def test_hearts_beat(server: DiscordServer, discord: Discord) -> None:
+    async with discord.connect() as arrivals, asyncio.TaskGroup() as group:
+        listening = group.create_task(_next(arrivals))
+        async with asyncio.timeout(10):
+            while sum(one.wire.heartbeats for one in server.gateway.sessions if one.wire) < 3:  # noqa: ASYNC110 - of hearts
+                await asyncio.sleep(0.02)
+        listening.cancel()
+
+
+async def _next(arrivals: AsyncIterator[Incoming]) -> Incoming:
+    return await anext(arrivals)
+
+
+def _choices(number: int) -> tuple[Button, ...]:
+    return tuple(Button(f"Model {one}", f"model:{one}") for one in range(number))
