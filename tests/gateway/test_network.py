@@ -40,3 +40,31 @@ async def test_a_network_that_a_killed_worker_received_from_is_taken_over_at_onc
         serving.cancel()
     await theirs.close()
     await ours.close()
+
+
+async def test_people_who_write_at_the_same_moment_are_heard_side_by_side_each_in_their_order(place: Place) -> None:
+    store = place.open_store(SystemClock(), new_worker_id())
+    heard: dict[str, list[str]] = {}
+    running: set[str] = set()
+    most = 0
+
+    async def take(incoming: Incoming) -> str:
+        nonlocal most
+        chat = incoming.address.chat_id
+        assert chat not in running
+        running.add(chat)
+        most = max(most, len(running))
+        await store.write(lambda tx: tx.state.put(chat, incoming.text))
+        heard.setdefault(chat, []).append(incoming.text)
+        running.discard(chat)
+        return ""
+
+    async with LoopbackNetwork(Abilities(text_limit=4096)) as far, asyncio.TaskGroup() as group:
+        for number in range(200):
+            far.say(f"chat-{number % 20}", str(number // 20))
+        serving = group.create_task(Network(far.platform(), store, take, lease=LONG).serve())
+        await far.until(lambda: far.unconfirmed == 0)
+        serving.cancel()
+    assert heard == {f"chat-{number}": [str(place) for place in range(10)] for number in range(20)}
+    assert most > 1
+    await store.close()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePath
 
-from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef
+from talaria.contracts.platform import Attachment, Content, Handfuls, Incoming, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.testing.loopback_platform.connection import Line, open_line
@@ -41,7 +41,7 @@ class LoopbackPlatform:
         line = await self._open()
         try:
             await line.ask(Receive(), self._settings.patience)
-            yield self._arrivals(line)
+            yield _Arrivals(line, self._settings.patience)
         finally:
             line.close()
 
@@ -85,13 +85,6 @@ class LoopbackPlatform:
         while self._idle:
             self._idle.pop().close()
 
-    async def _arrivals(self, line: Line) -> AsyncIterator[Incoming]:
-        while True:
-            arrived = await line.read(self._settings.patience)
-            if isinstance(arrived, Arrived):
-                yield arrived.incoming
-                await line.write(Confirm(arrived.incoming.external_id))
-
     async def _ask(self, request: AccountRequest) -> Done:
         line = self._idle.pop() if self._idle else await self._open()
         try:
@@ -113,3 +106,28 @@ class LoopbackPlatform:
             line.close()
             raise
         return line
+
+
+class _Arrivals(Handfuls):
+    """What the network says, confirmed as soon as more is asked for."""
+
+    def __init__(self, line: Line, patience: float) -> None:
+        self._line = line
+        self._patience = patience
+        self._handed: list[str] = []
+
+    async def __anext__(self) -> Incoming:
+        while self._handed:
+            await self._line.write(Confirm(self._handed[0]))
+            self._handed.pop(0)
+        while not isinstance(arrived := await self._line.read(self._patience), Arrived):
+            pass
+        return self._handing(arrived)
+
+    def at_hand(self, most: int) -> list[Incoming]:
+        """Return what the network has said already."""
+        return [self._handing(one) for one in self._line.heard(most) if isinstance(one, Arrived)]
+
+    def _handing(self, arrived: Arrived) -> Incoming:
+        self._handed.append(arrived.incoming.external_id)
+        return arrived.incoming

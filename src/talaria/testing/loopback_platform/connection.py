@@ -16,6 +16,8 @@ from talaria.testing.loopback_platform.wire import (
     line,
 )
 
+_AT_ONCE = 1024 * 1024
+
 
 class Line:
     """An open connection. Raises the errors of `Platform`."""
@@ -23,6 +25,8 @@ class Line:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._heard = bytearray()
+        self._looked = 0
 
     async def ask(self, request: Request, patience: float) -> Done:
         """Send a request and return its answer."""
@@ -48,17 +52,41 @@ class Line:
         """Return the next line, or raise `Unreachable` when none comes in time."""
         try:
             async with asyncio.timeout(patience):
-                read = await self._reader.readline()
+                while (found := self._next()) is None:
+                    await self._hear()
         except TimeoutError as error:
             raise Unreachable(f"nothing was heard of the network for {patience:g} s") from error
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise Unreachable(f"the network hung up: {error}") from error
-        if not read.endswith(b"\n"):
-            raise Unreachable("the network hung up")
+        return found
+
+    def heard(self, most: int) -> list[Answer]:
+        """Return the lines that are here already, so many at most."""
+        found: list[Answer] = []
+        while len(found) < most and (one := self._next()) is not None:
+            found.append(one)
+        return found
+
+    def _next(self) -> Answer | None:
+        end = self._heard.find(b"\n", self._looked)
+        if end < 0:
+            self._looked = len(self._heard)
+            return None
+        text = bytes(self._heard[:end])
+        del self._heard[: end + 1]
+        self._looked = 0
         try:
-            return decode_answer(read)
+            return decode_answer(text)
         except msgspec.DecodeError as error:
             raise Unreachable(f"the network said something strange: {error}") from error
+
+    async def _hear(self) -> None:
+        more = await self._reader.read(_AT_ONCE)
+        if not more:
+            raise Unreachable("the network hung up")
+        if len(self._heard) > LONGEST_LINE:
+            raise Unreachable("the network does not come to an end")
+        self._heard += more
 
     def close(self) -> None:
         """Hang up."""
