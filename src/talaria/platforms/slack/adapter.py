@@ -64,9 +64,11 @@ class Slack:
         Slash commands and buttons are acknowledged after two seconds at the latest: Slack shows an error after three,
         and never hands them over again.
         """
+        us = await self._posting.who()
         me = Me(
             platform=self.name,
-            user_id=await self._posting.user_id(),
+            user_id=us.user_id,
+            name=us.name,
             group_mode=self._settings.group_mode,
             channel_replies=self._settings.channel_replies,
             command=self._settings.command.removeprefix("/").lower(),
@@ -89,8 +91,14 @@ class Slack:
         await self._posting.edit(ref, content)
 
     async def show_typing(self, to: Address) -> None:
-        """Show in a thread that an answer is being written; elsewhere Slack shows nothing of the kind."""
-        await self._assistant.show_status(to)
+        """Show in a thread that an answer is being written; elsewhere Slack shows nothing of the kind.
+
+        There it is only made sure, now and then, that the channel is still there.
+        """
+        if to.thread_id:
+            await self._assistant.show_status(to)
+        else:
+            await self._directory.expect(to.chat_id)
 
     async def react(self, ref: MessageRef, emoji: str) -> None:
         """Mark a message in place of our mark before, with what comes nearest among the marks that Slack has."""

@@ -7,6 +7,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, SlowDown
 from talaria.platforms.slack.calls import Calls, NotTaken
 from talaria.platforms.slack.events import AssistantThread
+from talaria.platforms.slack.refusals import GONE, our_error
 
 _STATUS = "is thinking…"
 _PROMPTS = (("What can you do?", "What can you do for me?"), ("How are things?", "/status"), ("Commands", "/help"))
@@ -55,7 +56,7 @@ class Assistant:
     async def show_status(self, at: Address) -> None:
         """Show in a thread that an answer is being written, until it is there or two minutes have passed.
 
-        Where Slack does not let us, it is not asked again for a while.
+        Where Slack does not let us, it is not asked again for a while; a channel that is gone is `Rejected`.
         """
         now = asyncio.get_running_loop().time()
         if not at.thread_id or any(self._resting.get(one, 0.0) > now for one in ("", at.chat_id)):
@@ -67,6 +68,8 @@ class Assistant:
                 )
             )
         except NotTaken as no:
+            if no.refusal.code in GONE:
+                raise our_error(no.refusal) from no
             log.info("nothing is shown beside messages in %s: %s", at.chat_id, no)
             self._resting["" if no.refusal.code in _EVERYWHERE else at.chat_id] = now + _REST
         except SlowDown as slow:

@@ -5,7 +5,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-from talaria.platforms.slack.calls import Calls
+from talaria.core.errors import Rejected
+from talaria.platforms.slack.calls import Calls, NotTaken
+from talaria.platforms.slack.refusals import GONE, our_error
 
 _KNOWN = 5000
 _GOOD_FOR = 3600.0
@@ -18,6 +20,7 @@ class Directory:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
+        self._expected: dict[str, float] = {}
         self._names: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     async def people(self, ids: Iterable[str]) -> dict[str, str]:
@@ -28,6 +31,22 @@ class Directory:
     async def channel(self, channel: str) -> str:
         """Return the name of a channel, empty for a private chat."""
         return "" if channel.startswith("D") else await self._name(channel, self._channel)
+
+    async def expect(self, channel: str) -> None:
+        """Raise `Rejected` where there is no such channel for us; what was there lately is not asked for again."""
+        now = asyncio.get_running_loop().time()
+        if self._expected.get(channel, 0.0) > now:
+            return
+        try:
+            answer = await self._calls.ask_openly(self._calls.web.conversations_info(channel=channel))
+        except NotTaken as no:
+            if no.refusal.code in GONE:
+                raise our_error(no.refusal) from no
+            answer = {}
+        found: dict[str, Any] = answer.get("channel") or {}
+        if found.get("is_archived") or found.get("is_member") is False:
+            raise Rejected(f"we are not in {channel}, or nobody is any more")
+        self._expected[channel] = now + _MISSING_FOR
 
     async def _name(self, key: str, ask: Callable[[str], Awaitable[str]]) -> str:
         now = asyncio.get_running_loop().time()

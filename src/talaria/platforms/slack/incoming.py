@@ -23,6 +23,7 @@ class Me(Struct, frozen=True, kw_only=True):
 
     platform: str
     user_id: str
+    name: str = ""
     group_mode: GroupMode = "reply"
     channel_replies: ChannelReplies = "thread"
     command: str = "talaria"

@@ -5,12 +5,13 @@ import logging
 from collections import OrderedDict
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from talaria.contracts.platform import Content, MessageRef
 from talaria.core.addresses import Address
-from talaria.core.errors import Rejected
+from talaria.core.errors import Rejected, Unreachable
 from talaria.platforms.slack.calls import Calls, NotTaken
+from talaria.platforms.slack.doubts import Doubts
 from talaria.platforms.slack.emoji import names_for
 from talaria.platforms.slack.files import read_upload
 from talaria.platforms.slack.outgoing import Post, make_plain_post, make_post
@@ -19,9 +20,17 @@ from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.threads import OurThreads
 
 _KNOWN = 2000
+_LONGEST_KEY = 200
 _EVENT = "talaria_message"
 
 log = logging.getLogger(__name__)
+
+
+class Us(Struct, frozen=True):
+    """Who we are in a workspace."""
+
+    user_id: str
+    name: str
 
 
 class Posting:
@@ -31,7 +40,8 @@ class Posting:
         self._calls = calls
         self._settings = settings
         self._threads = threads
-        self._us = ""
+        self._doubts = Doubts(calls)
+        self._us: Us | None = None
         self._marks: OrderedDict[tuple[str, str], list[str]] = OrderedDict()
         self.posted: OrderedDict[tuple[str, str], str] = OrderedDict()
 
@@ -95,8 +105,20 @@ class Posting:
         return "" if thread == message_id else thread
 
     async def _post(self, to: Address, content: Content, post: Post, key: str) -> str:
+        key = key[:_LONGEST_KEY]
+        found = await self._doubts.find(to, key)
+        if found:  # with the words of that time, which need not be those of now
+            await self.edit(MessageRef(to, found), content)
+            return found
         try:
-            return await self._post_once(to, post, {"key": key[:200], "reply_to": content.reply_to})
+            return await self._post_marked_if_possible(to, content, post, key)
+        except Unreachable:
+            self._doubts.add(key)
+            raise
+
+    async def _post_marked_if_possible(self, to: Address, content: Content, post: Post, key: str) -> str:
+        try:
+            return await self._post_once(to, post, {"key": key, "reply_to": content.reply_to})
         except NotTaken as no:
             if not no.refusal.is_about_blocks:
                 raise our_error(no.refusal) from no
@@ -154,13 +176,13 @@ class Posting:
             return self._marks[channel, message_id]
         answer = await self._calls.ask(self._calls.web.reactions_get(channel=channel, timestamp=message_id, full=True))
         message: dict[str, Any] = answer.get("message") or {}
-        us = self._us or await self.user_id()
+        us = (self._us or await self.who()).user_id
         return [str(one["name"]) for one in message.get("reactions") or [] if us in (one.get("users") or [])]
 
-    async def user_id(self) -> str:
+    async def who(self) -> Us:
         """Return who we are there."""
         answer = await self._calls.ask(self._calls.web.auth_test())
-        self._us = str(answer.get("user_id", ""))
+        self._us = Us(str(answer.get("user_id", "")), str(answer.get("user", "")))
         return self._us
 
     async def _mark(self, ref: MessageRef, name: str, *, take_away: bool = False) -> bool:

@@ -99,8 +99,9 @@ class Receiver:
         if read_event(event, self._me, Known()) is None:
             return None
         channel = channel_of(event)
+        people = [one for one in people_of(event) if one != self._me.user_id]
         known = Known(
-            names=await self._directory.people(people_of(event)),
+            names={self._me.user_id: self._me.name, **await self._directory.people(people)},
             chat_name=await self._directory.channel(channel),
             ours=await self._threads.has(channel, thread_of(event)),
             thread=await self._thread_of_mark(event),

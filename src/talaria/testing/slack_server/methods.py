@@ -114,7 +114,28 @@ def channel_info(world: World, given: Parameters) -> Answer:
     """Tell what a channel is."""
     place = world.place(given["channel"], joined=False)
     named = {} if place.kind == "im" else {"name": place.name}
-    return {"channel": {"id": place.id, "is_im": place.kind == "im", "is_channel": place.kind == "channel"} | named}
+    joined = {} if place.kind == "im" else {"is_member": world.bot.id in place.members, "is_archived": place.archived}
+    return {"channel": {"id": place.id, "is_im": place.kind == "im"} | joined | named}
+
+
+def history(world: World, given: Parameters) -> Answer:
+    """Tell the latest messages of a channel, the newest first."""
+    messages = [one for one in world.place(given["channel"]).messages if not one.thread_ts]
+    return {"messages": _page(world, given, list(reversed(messages)))}
+
+
+def replies(world: World, given: Parameters) -> Answer:
+    """Tell the messages of a thread, the oldest first."""
+    messages = [one for one in world.place(given["channel"]).messages if given["ts"] in (one.ts, one.thread_ts)]
+    if not messages:
+        raise Fail("thread_not_found")
+    return {"messages": _page(world, given, messages)}
+
+
+def _page(world: World, given: Parameters, messages: list[Message]) -> list[Answer]:
+    told = given.get("include_all_metadata") in (True, "1", "true")
+    page = messages[: int(given.get("limit", 100))]
+    return [world.shown(one) | ({"metadata": one.metadata} if told and one.metadata else {}) for one in page]
 
 
 def open_channel(world: World, given: Parameters) -> Answer:
@@ -178,6 +199,8 @@ METHODS = {
     "reactions.get": Method(get_reactions, "reactions:read", ("channel", "timestamp"), ("full",)),
     "users.info": Method(user_info, "users:read", ("user",)),
     "conversations.info": Method(channel_info, "channels:read", ("channel",)),
+    "conversations.history": Method(history, "channels:history", ("channel",), ("include_all_metadata", "limit")),
+    "conversations.replies": Method(replies, "channels:history", ("channel", "ts"), ("include_all_metadata", "limit")),
     "conversations.open": Method(open_channel, "im:write", ("users",)),
     "files.getUploadURLExternal": Method(upload_url, "files:write", ("filename", "length")),
     "files.completeUploadExternal": Method(complete_upload, "files:write", ("files",), ("channel_id", "thread_ts")),

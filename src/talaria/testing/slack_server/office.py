@@ -29,13 +29,18 @@ class Connection(Struct, frozen=True):
 
 
 class Office:
-    """Hands over what happens. ``handed`` has all of it, ``complaints`` what a client must not do."""
+    """Hands over what happens. ``handed`` has all of it, ``complaints`` what a client must not do.
+
+    ``forget_tickets`` lets no connection be opened.
+    """
 
     def __init__(self) -> None:
         self.handed: list[Envelope] = []
         self.complaints: list[str] = []
         self.deaf = False
+        self.forget_tickets = False
         self._tickets: set[str] = set()
+        self._stale: set[str] = set()
         self._connections: list[Connection] = []
         self._turn = 0
 
@@ -67,7 +72,7 @@ class Office:
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Speak with a client until it hangs up."""
         ticket = request.query.get("ticket", "")
-        if ticket not in self._tickets:
+        if ticket not in self._tickets or self.forget_tickets:
             return web.Response(status=408)
         self._tickets.discard(ticket)
         socket = web.WebSocketResponse(autoping=False)
@@ -93,6 +98,7 @@ class Office:
     async def ask_to_move(self) -> None:
         """Ask every client to connect anew, as Slack does every few hours."""
         for connection in list(self._connections):
+            self._forget(connection)
             await connection.socket.send_json({"type": "disconnect", "reason": "refresh_requested"})
 
     def cut(self) -> None:
@@ -110,6 +116,8 @@ class Office:
 
     def _take(self, data: str) -> None:
         said = json.loads(data)
+        if said.get("envelope_id") in self._stale:
+            return
         found = next((one for one in self.handed if one.id == said.get("envelope_id")), None)
         if found is None or set(said) - {"envelope_id", "payload"}:
             self.complaints.append(f"what is {data}?")
@@ -123,6 +131,7 @@ class Office:
         for envelope in self.handed:
             if envelope.to is connection and not envelope.acknowledged:
                 envelope.to = None
+                self._stale.add(envelope.id)  # of no use to anybody who acknowledges it through another connection
                 envelope.id = new_id()
 
     async def _hand_over(self) -> None:

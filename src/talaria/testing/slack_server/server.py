@@ -28,10 +28,11 @@ class Call(Struct, frozen=True):
 
 
 class _Fault(Struct):
-    """What goes wrong with a method, and how often still."""
+    """What goes wrong with a method, and how often still; ``done`` says that it is done all the same."""
 
     answer: Callable[[], web.Response] | None
     times: int
+    done: bool = False
 
 
 class SlackServer:
@@ -116,6 +117,11 @@ class SlackServer:
         self._released.clear()
         self._faults[method] = _Fault(None, 1_000_000)
 
+    def swallow(self, method: str) -> None:
+        """Let a method do what it is asked, once, and never answer."""
+        self._released.clear()
+        self._faults[method] = _Fault(None, 1, done=True)
+
     def recover(self) -> None:
         """Let everything go well again."""
         self._faults.clear()
@@ -129,19 +135,25 @@ class SlackServer:
 
     async def _answer(self, request: web.Request) -> web.Response:
         method = request.match_info["method"]
+        given = await _parameters(request)
         fault = self._faults.get(method)
         if fault is not None and fault.times > 0:
             fault.times -= 1
             if fault.answer is not None:
                 return fault.answer()
+            if fault.done:
+                self._done(method, given, request)
             await self._released.wait()
-        given = await _parameters(request)
+            raise web.HTTPServiceUnavailable
+        return web.json_response(self._done(method, given, request))
+
+    def _done(self, method: str, given: dict[str, Any], request: web.Request) -> dict[str, Any]:
         try:
             answer: dict[str, Any] = {"ok": True} | self._run(method, given, request.headers.get("Authorization", ""))
         except Fail as no:
             answer = {"ok": False, "error": no.error} | no.details
         self.calls.append(Call(method, given, answer))
-        return web.json_response(answer)
+        return answer
 
     def _run(self, method: str, given: dict[str, Any], token: str) -> dict[str, Any]:
         if self.revoked:

@@ -1,0 +1,92 @@
+"""The gateway on Slack: the process, the adapter and a workspace that is strict."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.app.program import Program
+from tests.app.scripted import scripted_program
+from tests.gateway.test_gateway import running
+
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.slack_server import APP_TOKEN, TOKEN, SlackServer, User
+from talaria.testing.slack_server.blocks import choices_of
+
+
+@pytest.fixture
+async def slack() -> AsyncIterator[SlackServer]:
+    async with SlackServer() as slack:
+        yield slack
+    assert slack.office.complaints == []
+
+
+@pytest.fixture
+def ann(slack: SlackServer) -> User:
+    return slack.user("Ann")
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer, slack: SlackServer, ann: User) -> Program:
+    return scripted_program(
+        tmp_path,
+        server,
+        f'[access]\nowners = ["slack:{ann.id}"]\n[platforms.slack.options]\nbase_url = "{slack.base_url}"\n',
+        f"SLACK_BOT_TOKEN={TOKEN}\nSLACK_APP_TOKEN={APP_TOKEN}\n",
+    )
+
+
+async def test_a_question_in_a_channel_is_answered_in_its_thread(
+    program: Program, server: ModelServer, slack: SlackServer, ann: User
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    channel = slack.channel("family", ann)
+    async with running(program):
+        asked = await channel.says(ann, "the code word is heron", mention=True)
+        await channel.wait_for(lambda one: one.text == "re: the code word is heron", within=20)
+        await channel.says(ann, "among ourselves")
+        await channel.says(ann, "what was it?", thread=asked.ts)
+        await channel.wait_for(lambda one: one.text == "re: what was it?", within=20)
+    assert {one.thread_ts for one in channel.answers} == {asked.ts}
+    assert "heron" in str(next(one for one in server.received if one.question == "what was it?").body)
+    assert not any(one.question == "among ourselves" for one in server.received)
+
+
+async def test_an_approval_is_a_button_in_the_thread(
+    program: Program, server: ModelServer, slack: SlackServer, ann: User
+) -> None:
+    chat = slack.direct(ann)
+    server.script(Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})]), Say("It is done."))
+    async with running(program):
+        root = await chat.opens_assistant(ann)
+        await chat.says(ann, "clean up", thread=root.ts)
+        question = await chat.wait_for(lambda one: bool(choices_of(one.blocks)), within=20)
+        yes = choices_of(question.blocks)[0][0]
+        assert (yes, question.thread_ts) == ("Yes, this once", root.ts)
+        await chat.chooses(ann, question, yes)
+        done = await chat.wait_for(lambda one: one.text == "It is done.", within=20)
+    assert done.thread_ts == root.ts
+
+
+async def test_an_event_that_is_tried_three_times_is_answered_once(
+    program: Program, server: ModelServer, slack: SlackServer, ann: User
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    chat = slack.direct(ann)
+    async with running(program):
+        await chat.says(ann, "first")
+        for _ in range(3):
+            await slack.office.repeat(slack.office.handed[0])
+        await chat.wait_for(lambda one: one.text == "re: first", within=20)
+    async with running(program):  # another process, which does not know it by heart
+        await slack.office.repeat(slack.office.handed[0])
+        await chat.says(ann, "last")
+        await chat.wait_for(lambda one: one.text == "re: last", within=20)
+    assert [one.text for one in chat.answers] == ["re: first", "re: last"]
+    assert all(one.acknowledged for one in slack.office.handed[:-1])
+
+
+async def test_a_slash_command_is_answered(program: Program, slack: SlackServer, ann: User) -> None:
+    chat = slack.direct(ann)
+    async with running(program):
+        await chat.runs(ann, "/talaria", "whoami")
+        await chat.wait_for(lambda one: "owner" in one.text, within=20)

@@ -1,0 +1,341 @@
+"""What people do in a workspace, as it arrives: places, retries, commands, threads."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.platforms.slack.conftest import COMMANDS
+from tests.platforms.slack.far_side import settings_for
+
+from talaria.contracts.platform import Button, Content, Incoming
+from talaria.contracts.store import Store
+from talaria.core.addresses import Address
+from talaria.core.errors import BadCredentials, Unreachable
+from talaria.platforms.slack.adapter import Slack
+from talaria.platforms.slack.threads import StoreShelf
+from talaria.testing.platform_suite import following
+from talaria.testing.slack_server import SlackServer, User
+from talaria.testing.slack_server.office import Envelope
+
+
+async def nothing_more(server: SlackServer, arrivals: AsyncIterator[Incoming], user: User) -> None:
+    """Make sure that nothing waits: what is said now is what comes next."""
+    await server.direct(user).says(user, "the end")
+    assert (await following(arrivals)).text == "the end"
+
+
+async def acknowledged(envelope: Envelope) -> None:
+    """Wait until Slack has heard that something was taken."""
+    async with asyncio.timeout(10):
+        while not envelope.acknowledged:  # noqa: ASYNC110 -- the office rings no bell
+            await asyncio.sleep(0.02)
+
+
+async def test_a_mention_in_a_channel_begins_a_thread(server: SlackServer, slack: Slack, ann: User) -> None:
+    channel = server.channel("family", ann)
+    async with slack.connect() as arrivals:
+        asked = await channel.says(ann, "what time is it?", mention=True)
+        incoming = await following(arrivals)
+        await slack.send(incoming.address, Content(text="Noon."), "k")
+        more = await channel.says(ann, "and in Rome?", thread=asked.ts)
+        further = await following(arrivals)
+    assert incoming.address == further.address == Address("slack", channel.id, "thread", asked.ts)
+    assert (incoming.text, incoming.chat_name, incoming.sender.name) == ("what time is it?", "family", "Ann")
+    assert (further.text, further.addressed, further.message_id) == ("and in Rome?", True, more.ts)
+    assert [(one.text, one.thread_ts) for one in channel.answers] == [("Noon.", asked.ts)]
+
+
+async def test_a_thread_of_others_is_theirs(server: SlackServer, slack: Slack, ann: User) -> None:
+    channel = server.channel("family", ann)
+    async with slack.connect() as arrivals:
+        root = await channel.says(ann, "lunch?")
+        await channel.says(ann, "where?", thread=root.ts)
+        heard = [await following(arrivals) for _ in range(2)]
+    assert [(one.addressed, one.address.thread_id) for one in heard] == [(False, ""), (False, root.ts)]
+
+
+async def test_a_thread_that_we_began_is_ours(server: SlackServer, slack: Slack, ann: User) -> None:
+    channel = server.channel("family", ann)
+    ref = await slack.send(Address("slack", channel.id, "group"), Content(text="News!"), "k")
+    async with slack.connect() as arrivals:
+        await channel.says(ann, "tell me more", thread=ref.message_id)
+        assert (await following(arrivals)).addressed
+
+
+async def test_our_threads_are_known_to_another_worker(server: SlackServer, store: Store, ann: User) -> None:
+    channel = server.channel("family", ann)
+    first, second = (Slack(settings_for(server), COMMANDS, StoreShelf(store, "slack")) for _ in range(2))
+    async with first.connect() as arrivals:
+        asked = await channel.says(ann, "hello", mention=True)
+        await following(arrivals)
+    async with second.connect() as arrivals:
+        await channel.says(ann, "still there?", thread=asked.ts)
+        heard = await following(arrivals)
+        while heard.text != "still there?":  # what the first one did not confirm comes again
+            heard = await following(arrivals)
+    assert heard.addressed
+    for one in (first, second):
+        await one.close()
+
+
+@pytest.mark.parametrize(("mode", "addressed"), [("mention", False), ("reply", True), ("free", True)])
+async def test_who_is_meant_in_a_thread_is_a_matter_of_settings(
+    server: SlackServer, ann: User, mode: str, addressed: bool
+) -> None:
+    slack, channel = Slack(settings_for(server, group_mode=mode)), server.channel("family", ann)
+    async with slack.connect() as arrivals:
+        asked = await channel.says(ann, "hello", mention=True)
+        await following(arrivals)
+        await channel.says(ann, "and?", thread=asked.ts)
+        assert (await following(arrivals)).addressed is addressed
+    await slack.close()
+
+
+async def test_a_thread_in_a_private_chat_stays_private(server: SlackServer, slack: Slack, ann: User) -> None:
+    chat = server.direct(ann)
+    async with slack.connect() as arrivals:
+        root = await chat.says(ann, "first")
+        await chat.says(ann, "below it", thread=root.ts)
+        first, below = await following(arrivals), await following(arrivals)
+    assert first.address == Address("slack", chat.id)
+    assert below.address == Address("slack", chat.id, "private", root.ts)
+
+
+async def test_an_event_that_is_tried_three_times_arrives_once(server: SlackServer, slack: Slack, ann: User) -> None:
+    chat = server.direct(ann)
+    async with slack.connect() as arrivals:
+        await chat.says(ann, "once")
+        incoming = await following(arrivals)
+        again = [await server.office.repeat(server.office.handed[0]) for _ in range(3)]
+        await nothing_more(server, arrivals, ann)
+        for envelope in again:
+            await acknowledged(envelope)
+    assert incoming.text == "once"
+
+
+async def test_a_mention_that_is_told_of_twice_arrives_once(server: SlackServer, slack: Slack, ann: User) -> None:
+    channel = server.channel("family", ann)
+    async with slack.connect() as arrivals:
+        await channel.says(ann, "hello", mention=True)
+        assert (await following(arrivals)).text == "hello"
+        await nothing_more(server, arrivals, ann)
+    kinds = [one.payload["event"]["type"] for one in server.office.handed]
+    assert kinds == ["message", "app_mention", "message"]
+
+
+async def test_an_edit_is_told_and_a_preview_is_not(server: SlackServer, slack: Slack, ann: User) -> None:
+    channel = server.channel("family", ann)
+    async with slack.connect() as arrivals:
+        asked = await channel.says(ann, "waht?", mention=True)
+        first = await following(arrivals)
+        await channel.edits(ann, asked, asked.text)
+        await channel.edits(ann, asked, f"<@{server.world.bot.id}> what?")
+        changed = await following(arrivals)
+        answer = await slack.send(first.address, Content(text="This."), "k")
+        ours = next(one for one in channel.messages if one.ts == answer.message_id)
+        await channel.edits(ann, ours, "That.")
+        await nothing_more(server, arrivals, ann)
+    assert (changed.text, changed.edited, changed.message_id) == ("what?", True, asked.ts)
+    assert changed.address == first.address
+    assert changed.external_id != first.external_id
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "said"),
+    [
+        ("/status", "", "/status"),
+        ("/goal", "learn &amp; rest", "/goal learn & rest"),
+        ("/talaria", "status now", "/status now"),
+        ("/talaria", "Status", "/status"),
+        ("/talaria", "/unknown x", "/unknown x"),
+        ("/talaria", "what is the weather?", "what is the weather?"),
+        ("/talaria", "", "/help"),
+    ],
+)
+async def test_a_slash_command_is_what_it_would_be_elsewhere(
+    server: SlackServer, slack: Slack, ann: User, command: str, text: str, said: str
+) -> None:
+    async with slack.connect() as arrivals:
+        await server.direct(ann).runs(ann, command, text)
+        incoming = await following(arrivals)
+        await nothing_more(server, arrivals, ann)
+        await acknowledged(server.office.handed[0])
+    assert (incoming.text, incoming.addressed) == (said, True)
+    assert incoming.sender.id == ann.id
+
+
+async def test_a_command_is_acknowledged_in_time_though_it_was_not_taken_yet(
+    server: SlackServer, slack: Slack, ann: User
+) -> None:
+    async with slack.connect() as arrivals:
+        await server.direct(ann).runs(ann, "/status")
+        await following(arrivals)
+        await acknowledged(server.office.handed[0])
+        await nothing_more(server, arrivals, ann)
+
+
+async def test_a_choice_of_many_is_a_list(server: SlackServer, slack: Slack, ann: User) -> None:
+    channel = server.channel("family", ann)
+    async with slack.connect() as arrivals:
+        await channel.says(ann, "which?", mention=True)
+        asked = await following(arrivals)
+        content = Content(text="These.", buttons=tuple(_buttons(7)))
+        ref = await slack.send(asked.address, content, "k")
+        await channel.chooses(ann, channel.answers[0], "Choice 6")
+        chosen = await following(arrivals)
+    assert channel.answers[0].blocks[-1]["elements"][0]["type"] == "static_select"
+    assert (chosen.button, chosen.message_id, chosen.address) == ("value:6", ref.message_id, asked.address)
+
+
+async def test_a_mark_is_told_where_its_message_stands(server: SlackServer, ann: User) -> None:
+    channel = server.channel("family", ann)
+    first, second = Slack(settings_for(server)), Slack(settings_for(server))
+    async with first.connect() as arrivals:
+        await channel.says(ann, "hello", mention=True)
+        asked = await following(arrivals)
+        await first.send(asked.address, Content(text="Hello."), "k")
+        await channel.reacts(ann, channel.answers[0], "tada")
+        marked = await following(arrivals)
+        await nothing_more(server, arrivals, ann)
+    async with second.connect() as arrivals:  # which has not posted it
+        await channel.reacts(ann, channel.answers[0], "party_parrot")
+        again = await following(arrivals)
+        while again.reaction != ":party_parrot:":
+            again = await following(arrivals)
+    assert (marked.reaction, marked.address) == ("🎉", asked.address)
+    assert again.address == asked.address
+    for one in (first, second):
+        await one.close()
+
+
+async def test_what_somebody_recorded_is_a_voice_note(
+    server: SlackServer, slack: Slack, ann: User, tmp_path: Path
+) -> None:
+    file = server.file("audio_message.m4a", b"sound", "audio/mp4", "slack_audio")
+    async with slack.connect() as arrivals:
+        await server.direct(ann).shares(ann, file, "listen")
+        incoming = await following(arrivals)
+        path = await slack.fetch(incoming.attachments[0], tmp_path)
+    assert (incoming.text, incoming.attachments[0].kind) == ("listen", "voice")
+    assert path.read_bytes() == b"sound"
+
+
+async def test_without_scopes_for_names_people_are_heard_all_the_same(
+    server: SlackServer, slack: Slack, ann: User
+) -> None:
+    server.missing = {"users:read", "channels:read"}
+    async with slack.connect() as arrivals:
+        await server.channel("family", ann).says(ann, "hello", mention=True)
+        incoming = await following(arrivals)
+        await nothing_more(server, arrivals, ann)
+    assert (incoming.text, incoming.sender.id, incoming.sender.name, incoming.chat_name) == ("hello", ann.id, "", "")
+    assert len([one for one in server.calls if one.method == "users.info"]) == 1
+
+
+async def test_an_assistant_thread_has_suggestions_a_name_and_a_status(
+    server: SlackServer, slack: Slack, ann: User
+) -> None:
+    chat = server.direct(ann)
+    async with slack.connect() as arrivals:
+        root = await chat.opens_assistant(ann)
+        await chat.says(ann, "plan my\ntrip", thread=root.ts)
+        incoming = await following(arrivals)
+        await slack.show_typing(incoming.address)
+        await nothing_more(server, arrivals, ann)
+    assert incoming.address == Address("slack", chat.id, "private", root.ts)
+    shown = dict(server.world.shown_beside)
+    assert [one["message"] for one in shown["prompts"]["prompts"]][1:] == ["/status", "/help"]
+    assert (shown["title"]["title"], shown["status"]["thread_ts"]) == ("plan my trip", root.ts)
+
+
+async def test_where_there_are_no_assistants_nothing_is_missing(server: SlackServer, slack: Slack, ann: User) -> None:
+    threads = ("setStatus", "setTitle", "setSuggestedPrompts")
+    server.absent = {f"assistant.threads.{name}" for name in threads}
+    chat = server.direct(ann)
+    async with slack.connect() as arrivals:
+        root = await chat.opens_assistant(ann)
+        await chat.says(ann, "hello", thread=root.ts)
+        incoming = await following(arrivals)
+        for _ in range(3):
+            await slack.show_typing(incoming.address)
+        await nothing_more(server, arrivals, ann)
+    assert len([one for one in server.calls if one.method == "assistant.threads.setStatus"]) == 1
+
+
+async def test_other_bots_joins_and_what_cannot_be_read_are_passed_over(
+    server: SlackServer, slack: Slack, ann: User
+) -> None:
+    chat = server.direct(ann)
+    common: dict[str, object] = {
+        "type": "message",
+        "channel": chat.id,
+        "ts": server.world.stamp(),
+        "user": ann.id,
+        "text": "x",
+    }
+    odd: list[dict[str, object]] = [
+        common | {"bot_id": "B1"},
+        common | {"subtype": "channel_join"},
+        common | {"user": None},
+        common | {"text": "", "files": None},
+        common | {"files": "none"},
+        {"type": "message", "subtype": "message_deleted", "channel": chat.id},
+        {"type": "team_join"},
+    ]
+    async with slack.connect() as arrivals:
+        for event in odd:
+            await server.office.post("events_api", {"type": "event_callback", "event": event})
+        await server.office.post("events_api", {"event": 7})
+        await server.office.post("interactive", {"type": "view_submission", "user": {"id": ann.id}})
+        await server.office.post("slash_commands", {"command": "/x"})
+        await server.office.post("something_new", {})
+        await nothing_more(server, arrivals, ann)
+        for envelope in server.office.handed[:-1]:
+            await acknowledged(envelope)
+
+
+async def test_slack_may_ask_us_to_move(server: SlackServer, slack: Slack, ann: User) -> None:
+    async with slack.connect() as arrivals:
+        await server.direct(ann).says(ann, "before")
+        assert (await following(arrivals)).text == "before"
+        await server.office.ask_to_move()
+        await server.direct(ann).says(ann, "after")
+        assert (await following(arrivals)).text == "after"
+        opened = [one for one in server.calls if one.method == "apps.connections.open"]
+        assert len(opened) == 2
+
+
+async def test_of_two_that_listen_each_hears_a_part_and_nothing_twice(server: SlackServer, ann: User) -> None:
+    one, two = Slack(settings_for(server)), Slack(settings_for(server))
+    chat = server.direct(ann)
+    async with one.connect() as left, two.connect() as right:
+        for number in range(4):
+            await chat.says(ann, str(number))
+        heard = [(await following(source)).text for source in (left, left, right, right)]
+    assert sorted(heard) == ["0", "1", "2", "3"]
+    assert not one.abilities.exclusive
+    for platform in (one, two):
+        await platform.close()
+
+
+async def test_an_app_token_that_is_wrong_is_told_without_it(server: SlackServer) -> None:
+    slack = Slack(settings_for(server, app_token="xapp-wrong-and-secret"))
+    with pytest.raises(BadCredentials) as refused:
+        async with slack.connect():
+            pass
+    assert "xapp-wrong" not in str(refused.value)
+    await slack.close()
+
+
+async def test_a_websocket_that_does_not_open_is_told_in_time(server: SlackServer) -> None:
+    slack = Slack(settings_for(server))
+    server.office.forget_tickets = True
+    with pytest.raises(Unreachable):
+        async with slack.connect():
+            pass
+    await slack.close()
+
+
+def _buttons(number: int) -> list[Button]:
+    return [Button(f"Choice {one}", f"value:{one}") for one in range(number)]
