@@ -1,5 +1,6 @@
 """Chats are in the directory before anybody has spoken there, where their network tells of them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -48,11 +49,17 @@ async def nothing(incoming: Incoming) -> str:
     raise AssertionError(incoming)
 
 
+async def told(directory: Directory, network: Network, now: datetime) -> None:
+    """Ask as soon as the network is connected, which it is a moment after the far side sees it."""
+    async with asyncio.timeout(10):
+        while not await directory.refresh(network, now):
+            await asyncio.sleep(0.01)
+
+
 async def test_what_a_network_tells_is_a_target_by_its_name(tmp_path: Path) -> None:
     async with connected(tmp_path) as (store, directory, network, _):
         now = datetime.now(UTC)
-        while not await directory.refresh(network, now):  # it says that it is connected a moment later
-            continue
+        await told(directory, network, now)
         assert [one.name for one in await store.read(list_channels)] == ["Workshop"]
         found = await store.read(lambda tx: find_target(tx, "loopback:workshop", ["loopback"]))
         assert found == Address("loopback", "-100", "group")
@@ -61,8 +68,7 @@ async def test_what_a_network_tells_is_a_target_by_its_name(tmp_path: Path) -> N
 async def test_it_is_asked_once_an_hour(tmp_path: Path) -> None:
     async with connected(tmp_path) as (_, directory, network, platform):
         now = datetime.now(UTC) + timedelta(seconds=1)
-        while not await directory.refresh(network, now):
-            continue
+        await told(directory, network, now)
         assert await directory.refresh(network, now + timedelta(minutes=59)) == 0
         assert await directory.refresh(network, now + timedelta(minutes=61)) == 1
         assert platform.asked == 2
