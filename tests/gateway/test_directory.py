@@ -52,7 +52,7 @@ async def nothing(incoming: Incoming) -> str:
 async def told(directory: Directory, network: Network, now: datetime) -> None:
     """Ask as soon as the network is connected, which it is a moment after the far side sees it."""
     async with asyncio.timeout(10):
-        while not await directory.refresh(network, now):
+        while not await directory.refresh(network, now):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
