@@ -103,7 +103,8 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
     keep = _keeping(bench, agent, prefix, kept.personality)
     desk = structs.replace(_followed(desk, bench, wish, auxiliary), context=context, beforehand=keep)
-    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=wish.titled)
+    titled = wish.titled and not session.title
+    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=titled)
     stack.push_async_callback(conversation.close)
     return Chat(
         conversation=conversation,

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import cache
 from pathlib import Path
 from typing import cast
 
@@ -118,12 +119,18 @@ def may_use(bench: Workbench, name: str) -> bool:
 def for_guests(settings: Settings, name: str) -> bool:
     """Tell whether a tool is there for others than the owner: by its own name, or that of its group."""
     allowed = settings.access.guest_tools
-    groups = [group for group, toolset in TOOLSETS.items() if name in _names(toolset)]
-    return name in allowed or any(group in allowed for group in groups or [OTHERS])
+    return name in allowed or any(group in allowed for group in _groups().get(name, (OTHERS,)))
 
 
-def _names(toolset: Toolset) -> set[str]:
-    return {cast("Tool", kind).name for kind in toolset.kinds}
+@cache
+def _groups() -> Mapping[str, tuple[str, ...]]:
+    """Return the groups in which each tool of ours is."""
+    found: dict[str, tuple[str, ...]] = {}
+    for group, toolset in TOOLSETS.items():
+        for kind in toolset.kinds:
+            name = cast("Tool", kind).name
+            found[name] = (*found.get(name, ()), group)
+    return found
 
 
 def toolsets_on(settings: Settings, surface: str) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ class Meaning:
     @staticmethod
     def is_installed() -> bool:
         """Return whether texts can be compared here."""
-        return find_spec("wordllama") is not None
+        return _is_installed()
 
     async def nearness(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return for each text how near it is to the query: 1 is the same, 0 has nothing to do with it."""
@@ -37,6 +37,11 @@ class Meaning:
         vectors = model.embed([query, *(texts[place] or "-" for place in order)], norm=True, batch_size=_BATCH)
         near = dict(zip(order, (vectors[1:] @ vectors[0]).tolist(), strict=True))
         return [near[place] for place in range(len(texts))]
+
+
+@cache
+def _is_installed() -> bool:
+    return find_spec("wordllama") is not None
 
 
 @cache
