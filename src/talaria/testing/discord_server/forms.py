@@ -24,9 +24,9 @@ class Mentions(Struct, forbid_unknown_fields=True):
 class Reference(Struct, forbid_unknown_fields=True):
     """Which message is answered."""
 
-    message_id: str
-    channel_id: str = ""
-    guild_id: str = ""
+    message_id: str | int
+    channel_id: str | int = ""
+    guild_id: str | int = ""
     fail_if_not_exists: bool = True
     type: int = 0
 

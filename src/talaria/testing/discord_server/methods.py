@@ -72,6 +72,8 @@ async def own_application(world: World, request: Request) -> Answer:
         "explicit_content_filter": 0,
         "team": None,
         "eligible_oauth2_scopes": [],
+        "bot_public": False,
+        "bot_require_code_grant": False,
     }
 
 
@@ -247,7 +249,10 @@ async def respond(world: World, request: Request) -> Answer:
     asked.answer, asked.standing = form.type, form.type in (4, 5)
     asked.ephemeral = bool((form.data or {}).get("flags", 0) & 64)
     world.changed()
-    return 204, None
+    if request.query.get("with_response") not in ("1", "true"):
+        return 204, None
+    kind = 2 if form.type in (4, 5) else 3
+    return 200, {"interaction": {"id": asked.id, "type": kind, "response_message_loading": form.type == 5}}
 
 
 async def take_back(world: World, request: Request) -> Answer:
@@ -291,7 +296,7 @@ def _posted(world: World, place: Place, form: CreateMessage, request: Request) -
         raise Refused(400, 50006, "Cannot send an empty message")
     answered = None
     if form.message_reference is not None:
-        wanted = form.message_reference.message_id
+        wanted = str(form.message_reference.message_id)
         answered = next((post for post in place.posts if post.id == wanted), None)
         if answered is None and form.message_reference.fail_if_not_exists:
             raise bad_form("message_reference", "Unknown message")

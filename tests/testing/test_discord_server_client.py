@@ -1,0 +1,101 @@
+"""The library's own client, caches, compression and all, on the Discord on loopback: a second opinion of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import discord
+import pytest
+import yarl
+from discord.gateway import DiscordWebSocket
+from discord.http import Route
+
+from talaria.testing.discord_server import DiscordServer
+
+
+class Parrot(discord.Client):
+    """Repeats what it hears, and marks it; what it noticed is in ``noticed``."""
+
+    def __init__(self) -> None:
+        intents = discord.Intents.default()
+        intents.message_content = True
+        super().__init__(intents=intents, chunk_guilds_at_startup=False)
+        self.noticed: asyncio.Queue[str] = asyncio.Queue()
+
+    async def on_ready(self) -> None:
+        self.noticed.put_nowait("ready")
+
+    async def on_resumed(self) -> None:
+        self.noticed.put_nowait("resumed")
+
+    async def on_message(self, message: discord.Message) -> None:
+        if message.author != self.user:
+            await message.add_reaction("👀")
+            place = type(message.channel).__name__
+            answer = await message.reply(f"{place}: {message.clean_content}", view=_Yes())
+            await answer.edit(content=f"{answer.content}!")
+
+    async def on_raw_reaction_add(self, mark: discord.RawReactionActionEvent) -> None:
+        if self.user is not None and mark.user_id != self.user.id:
+            self.noticed.put_nowait(f"{mark.emoji} of {mark.user_id}")
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        await interaction.response.defer()
+        self.noticed.put_nowait(f"{interaction.type.name} of {interaction.user.name}")
+
+
+class _Yes(discord.ui.View):
+    @discord.ui.button(label="Yes", custom_id="yes")
+    async def yes(self, interaction: discord.Interaction, button: "discord.ui.Button[_Yes]") -> None:
+        """Do nothing more."""
+
+
+@asynccontextmanager
+async def running(server: DiscordServer) -> AsyncIterator[Parrot]:
+    parrot = Parrot()
+    async with asyncio.TaskGroup() as group:
+        living = group.create_task(parrot.start(server.token))
+        async with asyncio.timeout(20):
+            assert await parrot.noticed.get() == "ready"
+        yield parrot
+        await parrot.close()
+        await living
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DiscordServer]:
+    async with DiscordServer(heartbeat=5) as there:
+        # The library has no other way to be told where its network is.
+        monkeypatch.setattr(Route, "BASE", there.api_url)
+        monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", yarl.URL(there.gateway.url))
+        yield there
+
+
+async def test_the_library_talks_in_all_kinds_of_places(server: DiscordServer) -> None:
+    ann = server.user("Ann")
+    channel = server.channel("general")
+    thread = await channel.opens_thread(ann, "Plans")
+    rooms = {"DMChannel": server.private(ann), "TextChannel": channel, "Thread": thread}
+    async with running(server) as parrot:
+        for kind, room in rooms.items():
+            said = await room.says(ann, f"hello <@{ann.id}>")
+            answer = await room.wait_for(lambda post, kind=kind: post.text == f"{kind}: hello @Ann!")  # type: ignore[misc]
+            assert (answer.reply_to, said.marks["👀"], answer.labels) == (said, [server.bot.id], ("Yes",))
+            await room.reacts(ann, answer, "👍")
+            asked = await room.presses(ann, answer, "Yes")
+            async with asyncio.timeout(20):
+                assert await parrot.noticed.get() == f"👍 of {ann.id}"
+                assert await parrot.noticed.get() == "component of ann"
+            assert asked.answer == 6
+
+
+async def test_the_library_goes_on_with_its_session(server: DiscordServer) -> None:
+    ann = server.user("Ann")
+    room = server.private(ann)
+    async with running(server) as parrot:
+        server.gateway.drop()
+        await room.says(ann, "are you there?")
+        async with asyncio.timeout(20):
+            assert await parrot.noticed.get() == "resumed"
+        await room.wait_for(lambda post: post.text == "DMChannel: are you there?!")
+    assert server.gateway.logins == ["identify", "resume"]
