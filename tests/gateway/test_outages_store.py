@@ -8,6 +8,7 @@ import apsw
 import pytest
 from tests.gateway.outages import HELD_UP, Scene
 
+from talaria.contracts.platform import Abilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
@@ -66,6 +67,25 @@ async def test_a_file_that_another_process_holds_is_waited_for(scene: Scene) -> 
         await scene.shown("ann", "re: one", HELD_UP, "re: two", "re: three")
         await scene.until_status(lambda status: not status["error"])
     scene.check_log()
+
+
+async def test_who_alone_may_receive_goes_on_receiving_while_the_store_is_held(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    async with LoopbackNetwork(Abilities(text_limit=4096, exclusive=True)) as network:
+        scene = Scene(tmp_path, server, network)
+        scene.settle()
+        async with scene.running():
+            await scene.answered("ann", "one")
+            other = held(scene.store)
+            await scene.until_status(lambda status: "held by another process" in status["error"])
+            network.say("ann", "two")
+            await scene.told("ann", HELD_UP)
+            assert (await scene.status())["networks"][0]["state"] == "connected"
+            other.execute("ROLLBACK")
+            other.close()
+            await scene.shown("ann", "re: one", HELD_UP, "re: two")
+        scene.check_log()
 
 
 async def test_a_turn_goes_on_while_its_store_is_held(scene: Scene) -> None:

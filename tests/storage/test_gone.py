@@ -83,6 +83,8 @@ async def test_another_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
     path, away = tmp_path / "talaria.db", tmp_path / "away.db"
     store = open_sqlite_store(path)
     await store.write(begin)
+    await store.close()
+    store = open_sqlite_store(path)
     path.rename(away)
     shutil.copy(away, path)
     before = path.read_bytes()
@@ -90,6 +92,10 @@ async def test_another_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
         await store.write(begin)
     assert path.read_bytes() == before
     await store.close()
+    database = open_sqlite(path)
+    database.write(begin)
+    assert database.read(count) == 2
+    database.close()
 
 
 async def test_nobody_makes_a_new_file_while_somebody_uses_the_one_that_was_there(tmp_path: Path) -> None:
