@@ -13,8 +13,8 @@ from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.core.messages import ToolCall
 
-_FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
-_STRING_OR_LAST_COMMA = re.compile(r"""("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])""")
+_FENCE = r"(?s)\A```\w*\n(.*?)\n?```\Z"
+_STRING_OR_LAST_COMMA = r"""("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])"""
 
 
 class Order(Struct, frozen=True):
@@ -64,12 +64,12 @@ def _arguments(tool: Tool, text: str) -> Any:
 def _mended(text: str) -> str:
     """Return what a model surely meant: nothing for no arguments, no fence around, no comma behind the last value."""
     text = text.strip() or "{}"
-    fenced = _FENCE.match(text)
+    fenced = re.match(_FENCE, text)
     text = fenced[1] if fenced else text
     try:
         msgspec.json.decode(text)
     except msgspec.DecodeError:
-        return _STRING_OR_LAST_COMMA.sub(lambda found: found[1] or "", text)
+        return re.sub(_STRING_OR_LAST_COMMA, lambda found: found[1] or "", text)
     return text
 
 

@@ -1,8 +1,8 @@
 """Read what a judge answers: JSON, alone or in a fence, with prose around it, exact or nearly so."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from msgspec import Struct
@@ -17,7 +17,6 @@ _REASON_LENGTH = 500
 _YES = {"true", "yes", "y", "1", "done", "complete", "completed", "achieved", "reached", "finished"}
 _NO = {"continue", "false", "no", "n", "0", "not done", "not yet", "incomplete", "not_done"}
 _OTHERS: Mapping[str, Verdict] = {"wait": "wait", "stop": "stop"}
-_DECODER = json.JSONDecoder()
 
 
 class Opinion(Struct, frozen=True, kw_only=True):
@@ -40,12 +39,14 @@ def read_verdict(answer: str) -> Opinion | None:
 
 def _objects(text: str) -> Iterator[Mapping[str, Any]]:
     """Yield the outermost JSON objects in a text, in order."""
+    # Conversations without a goal, which are most, do not wait for this.
+    decoder = import_module("json").JSONDecoder()
     start = text.find("{")
     for _ in range(_MOST_TRIES):
         if start < 0:
             return
         try:
-            value, end = _DECODER.raw_decode(text, start)
+            value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             end = start + 1
         else:

@@ -4,12 +4,12 @@ import re
 from importlib import import_module
 from urllib.parse import urlsplit
 
-_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_ID = re.compile(r"[a-z][a-z0-9_-]*:\S(?:.*\S)?")
-_TOOL = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_PASSWORD_OF_USER = re.compile(r"(?<=://)([^:/@]*):.*@")
-_PASSWORD_IN_QUERY = re.compile(r"(?<=password=)[^&]*")
-_HEADER_VALUE = re.compile(r"=.*?(?=, [^=,]+=|\Z)", re.DOTALL)
+_IDENTIFIER = r"[a-z_][a-z0-9_]{0,62}"
+_ID = r"[a-z][a-z0-9_-]*:\S(?:.*\S)?"
+_TOOL = r"[A-Za-z][A-Za-z0-9_-]*"
+_OF_USER = r"(?<=://)([^:/@]*):.*@"
+_IN_QUERY = r"(?<=password=)[^&]*"
+_HEADER_VALUE = r"(?s)=.*?(?=, [^=,]+=|\Z)"
 
 
 def is_store_url(text: str) -> bool:
@@ -22,7 +22,7 @@ def is_store_url(text: str) -> bool:
 
 def is_identifier(text: str) -> bool:
     """Whether PostgreSQL takes ``text`` as a name without quotes."""
-    return _IDENTIFIER.fullmatch(text) is not None
+    return re.fullmatch(_IDENTIFIER, text) is not None
 
 
 def is_time_zone(text: str) -> bool:
@@ -58,17 +58,17 @@ def is_voice_service(text: str) -> bool:
 
 def are_ids(texts: tuple[str, ...]) -> bool:
     """Whether each text is an id on a network, as in ``telegram:12345``; the id itself may have colons."""
-    return all(_ID.fullmatch(text) for text in texts)
+    return all(re.fullmatch(_ID, text) for text in texts)
 
 
 def are_names(texts: tuple[str, ...]) -> bool:
     """Whether each text is an id on a network, or could be a person's name."""
-    return all(_ID.fullmatch(text) or (text.strip() and ":" not in text) for text in texts)
+    return all(re.fullmatch(_ID, text) or (text.strip() and ":" not in text) for text in texts)
 
 
 def are_tool_names(texts: tuple[str, ...]) -> bool:
     """Whether each text could be the name of a tool or of a group of tools."""
-    return all(_TOOL.fullmatch(text) for text in texts)
+    return all(re.fullmatch(_TOOL, text) for text in texts)
 
 
 def are_access_rules(rules: dict[str, tuple[str, ...]]) -> bool:
@@ -78,9 +78,9 @@ def are_access_rules(rules: dict[str, tuple[str, ...]]) -> bool:
 
 def mask_header_values(text: str) -> str:
     """The names of some headers, without their values."""
-    return _HEADER_VALUE.sub("=****", text)
+    return re.sub(_HEADER_VALUE, "=****", text)
 
 
 def mask_password(url: str) -> str:
     """The address without its password."""
-    return _PASSWORD_IN_QUERY.sub("****", _PASSWORD_OF_USER.sub(r"\1:****@", url))
+    return re.sub(_IN_QUERY, "****", re.sub(_OF_USER, r"\1:****@", url))

@@ -8,9 +8,9 @@ Key = tuple[str, ...]
 ANY_NAME = "<name>"
 VARIABLE_PREFIX = "TALARIA__"
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_PART = re.compile(r"\"[^\"]*\"|'[^']*'|[^.]+")
-_NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9_]")
+_BARE = r"[A-Za-z0-9_-]+"
+_PART = r"\"[^\"]*\"|'[^']*'|[^.]+"
+_NOT_IN_VARIABLES = r"[^A-Z0-9_]"
 
 
 def dotted(key: Iterable[str | int]) -> str:
@@ -20,7 +20,7 @@ def dotted(key: Iterable[str | int]) -> str:
 
 def split_key(text: str) -> Key:
     """The parts of a dotted key; a part in quotes may hold dots."""
-    return tuple(part[1:-1] if part[0] in "\"'" else part.strip() for part in _PART.findall(text))
+    return tuple(part[1:-1] if part[0] in "\"'" else part.strip() for part in re.findall(_PART, text))
 
 
 def variable(key: Key) -> str:
@@ -30,10 +30,10 @@ def variable(key: Key) -> str:
 
 def variable_part(name: str) -> str:
     """How one part of a key reads in the name of an environment variable."""
-    return name if name == ANY_NAME else _NOT_IN_VARIABLES.sub("_", name.upper())
+    return name if name == ANY_NAME else re.sub(_NOT_IN_VARIABLES, "_", name.upper())
 
 
 def _written(part: str) -> str:
-    if part == ANY_NAME or _BARE.fullmatch(part):
+    if part == ANY_NAME or re.fullmatch(_BARE, part):
         return part
     return f"'{part}'" if '"' in part else f'"{part}"'

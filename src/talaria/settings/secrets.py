@@ -16,13 +16,13 @@ from talaria.settings.source import not_utf8, unreadable
 
 _SHOWN_TAIL = 4
 _LONG_ENOUGH_TO_SHOW_A_TAIL = 16
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=[ \t]*(.*)")
-_DOUBLE_QUOTED = re.compile(r'"((?:\\.|[^"\\])*)"\s*(?:#.*)?')
-_SINGLE_QUOTED = re.compile(r"'([^']*)'\s*(?:#.*)?")
-_COMMENT = re.compile(r"(?:^|\s+)#.*")
-_ESCAPE = re.compile(r"\\(.)")
-_NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_./:@%+=,~^-]+")
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_ASSIGNMENT = r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=[ \t]*(.*)"
+_DOUBLE_QUOTED = r'"((?:\\.|[^"\\])*)"\s*(?:#.*)?'
+_SINGLE_QUOTED = r"'([^']*)'\s*(?:#.*)?"
+_COMMENT = r"(?:^|\s+)#.*"
+_ESCAPE = r"\\(.)"
+_NEEDS_NO_QUOTES = r"[A-Za-z0-9_./:@%+=,~^-]+"
 
 
 class KnownSecret(Struct, frozen=True):
@@ -127,7 +127,7 @@ def parse_secrets(path: Path, text: str) -> tuple[dict[str, StoredSecret], list[
 
 def store_secret(profile: Profile, name: str, value: str) -> None:
     """Write a secret to the ``.env``, in place of its old value; other lines stay as they are."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise Refused(f"`{name}` cannot be the name of a secret: take letters, digits and underscores.")
     if not value:
         raise Refused(f"The value of `{name}` is empty; `talaria config unset {name}` removes a secret.")
@@ -170,17 +170,17 @@ def _position(lines: list[str], name: str) -> int:
 
 def _assignment(line: str) -> tuple[str, str | None]:
     """Name and value of a line; no value if its quotes do not match, no name if it assigns nothing."""
-    found = _ASSIGNMENT.fullmatch(line)
+    found = re.fullmatch(_ASSIGNMENT, line)
     if found is None:
         return "", None
     name, text = found.groups()
     if text.startswith('"'):
-        double = _DOUBLE_QUOTED.fullmatch(text)
+        double = re.fullmatch(_DOUBLE_QUOTED, text)
         return name, _unescaped(double[1]) if double else None
     if text.startswith("'"):
-        single = _SINGLE_QUOTED.fullmatch(text)
+        single = re.fullmatch(_SINGLE_QUOTED, text)
         return name, single[1] if single else None
-    return name, _COMMENT.sub("", text).strip()
+    return name, re.sub(_COMMENT, "", text).strip()
 
 
 def _problem(name: str, value: str | None, stored: Mapping[str, StoredSecret]) -> str:
@@ -207,7 +207,7 @@ def _mode_faults(path: Path) -> list[Fault]:
 
 
 def _quoted(value: str) -> str:
-    if _NEEDS_NO_QUOTES.fullmatch(value):
+    if re.fullmatch(_NEEDS_NO_QUOTES, value):
         return value
     if "'" not in value and value.isprintable():
         return f"'{value}'"
@@ -217,4 +217,4 @@ def _quoted(value: str) -> str:
 
 def _unescaped(text: str) -> str:
     letters = {"n": "\n", "r": "\r", "t": "\t"}
-    return _ESCAPE.sub(lambda found: letters.get(found[1], found[1]), text)
+    return re.sub(_ESCAPE, lambda found: letters.get(found[1], found[1]), text)

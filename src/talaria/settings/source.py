@@ -3,15 +3,18 @@
 import re
 import tomllib
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from talaria.settings.errors import ProfileUnusable
 from talaria.settings.faults import Fault, Place
 from talaria.settings.files import read_file
-from talaria.settings.lines import KeyPath, key_lines
 
-_LINE_OF_ERROR = re.compile(r"\(at line (\d+), column \d+\)")
+if TYPE_CHECKING:  # loaded where a place in the file has to be told
+    from talaria.settings.lines import KeyPath
+
+_LINE_OF_ERROR = r"\(at line (\d+), column \d+\)"
 
 
 class Source:
@@ -25,15 +28,16 @@ class Source:
         if text:
             self._parse()
 
-    def place(self, path: KeyPath) -> Place:
+    def place(self, path: "KeyPath") -> Place:
         """The line of a key, or of the innermost table around it that stands in the file."""
         while path and path not in self._lines:
             path = path[:-1]
         return Place(str(self.path), self._lines.get(path))
 
     @cached_property
-    def _lines(self) -> dict[KeyPath, int]:
-        return key_lines(self.text)
+    def _lines(self) -> "dict[KeyPath, int]":
+        found: dict[KeyPath, int] = import_module("talaria.settings.lines").key_lines(self.text)
+        return found
 
     def _parse(self) -> None:
         try:
@@ -67,7 +71,7 @@ def not_utf8(path: Path, error: UnicodeDecodeError) -> Fault:
 
 def _syntax_fault(path: Path, text: str, error: tomllib.TOMLDecodeError) -> Fault:
     # Before Python 3.14 the line of a syntax error stands nowhere but in its text.
-    found = _LINE_OF_ERROR.search(str(error))
+    found = re.search(_LINE_OF_ERROR, str(error))
     line = int(found[1]) if found else text.count("\n") + 1
     reason = str(error).partition(" (at ")[0]
     return Fault(problem=f"This is not valid TOML: {reason[:1].lower()}{reason[1:]}.", file=str(path), line=line)

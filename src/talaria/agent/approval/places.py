@@ -22,16 +22,14 @@ _START_UP_AT_HOME = (
     ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zprofile", ".zshenv", ".config/autostart",
     ".config/systemd", ".config/fish/config.fish", ".gitconfig", ".ssh/authorized_keys", "Library/LaunchAgents",
 )  # fmt: skip
-_IN_CODE = re.compile(
-    r"\.ssh\b|\.aws\b|\.gnupg\b|\bid_(?:rsa|ed25519|ecdsa)\b|\.git-credentials|\.netrc|/etc/shadow|\.env\b"
-)
+_IN_CODE = r"\.ssh\b|\.aws\b|\.gnupg\b|\bid_(?:rsa|ed25519|ecdsa)\b|\.git-credentials|\.netrc|/etc/shadow|\.env\b"
 _ALWAYS_WRITABLE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd", "/tmp", "/var/tmp")  # noqa: S108
-_DEVICES = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper|md|loop|mem|kmem)")
+_DEVICES = r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper|md|loop|mem|kmem)"
 _VITAL = {
     "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/srv",
     "/sys", "/usr", "/var", "/Applications", "/Library", "/System", "/Users",
 }  # fmt: skip
-_GLOB = re.compile(r"[*?\[]")
+_GLOB = r"[*?\[]"
 
 
 class Places(Struct, frozen=True):
@@ -84,23 +82,23 @@ class Places(Struct, frozen=True):
 
 def is_device(path: Path) -> bool:
     """Return whether writing there overwrites a disk or memory."""
-    return bool(_DEVICES.match(str(path)))
+    return bool(re.match(_DEVICES, str(path)))
 
 
 def mentions_credentials(code: str) -> bool:
     """Return whether a program text names a place where credentials are kept."""
-    return bool(_IN_CODE.search(code))
+    return bool(re.search(_IN_CODE, code))
 
 
 def _is_telling(name: str) -> bool:
     """Return whether a name says enough of what it stands for: ``*`` and ``*.json`` do not, ``.e*`` does."""
-    literal = _GLOB.split(name)[0]
+    literal = re.split(_GLOB, name)[0]
     return literal == name or len(literal) > 1 or literal == "."
 
 
 def _could_be(pattern: str, name: str) -> bool:
     """Return whether a word of a path, perhaps a glob, stands for ``name``, perhaps one of ours."""
-    if not _GLOB.search(pattern):
+    if not re.search(_GLOB, pattern):
         return fnmatchcase(pattern, name)
     return pattern.startswith(".") == name.startswith(".") and "*" not in name and fnmatchcase(name, pattern)
 
@@ -114,7 +112,7 @@ def _places_of_credentials(home: Path, protected: tuple[Path, ...]) -> tuple[str
 def _reaches_any(path: Path, places: tuple[str, ...]) -> bool:
     """Return whether ``path`` is one of the places or lies in it."""
     text = str(path)
-    if not _GLOB.search(text):
+    if not re.search(_GLOB, text):
         return f"{text}/".startswith(tuple(f"{place}/" for place in places))
     return any(_could_reach(path.parts, Path(place).parts) for place in places)
 

@@ -1,18 +1,20 @@
 """Decide about a call: allowed, to be asked about, or refused."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from talaria.agent.approval.confinement import Confinement
 from talaria.agent.approval.dangers import Danger
-from talaria.agent.approval.examination import Examination
 from talaria.agent.approval.grants import Grant
 from talaria.agent.approval.places import Places, mentions_credentials
-from talaria.agent.approval.programs import starts_programs
 from talaria.contracts.tool import Deed, Effect, Workspace
+
+if TYPE_CHECKING:  # what is known of shells and programs is loaded with the first command
+    from talaria.agent.approval.examination import Examination
 
 Mode = Literal["ask", "allow-list", "off"]
 
@@ -97,7 +99,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
 
 
 def _of_command(command: str, places: Places, *, strict: bool) -> list[Danger]:
-    examination = Examination(places)
+    examination: Examination = import_module("talaria.agent.approval.examination").Examination(places)
     examination.examine(command)
     unlisted = dict.fromkeys(examination.subjects) if strict else ()
     return [*examination.found, *(Danger("unlisted", f"runs {one}", one) for one in unlisted)]
@@ -107,7 +109,7 @@ def _of_code(code: str, tool: str, *, strict: bool) -> list[Danger]:
     found = [Danger("unlisted", "runs code", tool)] if strict else []
     if mentions_credentials(code):
         found.append(Danger("credentials", "runs code that names a place of credentials", tool, narrow=True))
-    if starts_programs(code):
+    if import_module("talaria.agent.approval.programs").starts_programs(code):
         found.append(Danger("code", "runs code that starts programs or deletes folders", tool))
     return found
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from talaria.core.errors import ToolFailed
 from talaria.tools.files.likeness import LIKENESSES, find_block, nearest, reindent
 
-_HEADER = re.compile(r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)?)?(?: @@.*|.*)$")
+_HEADER = r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)?)?(?: @@.*|.*)$"
 _MOST_FUZZ = 2
 
 
@@ -47,7 +47,7 @@ def parse_patch(patch: str) -> list[Hunk]:
     files = 0
     lines = patch.strip("\n").split("\n")
     for index, line in enumerate(lines):
-        header = _HEADER.match(line)
+        header = re.match(_HEADER, line)
         starts_file = line.startswith("--- ") and index + 1 < len(lines) and lines[index + 1].startswith("+++ ")
         if header or starts_file:
             _close(hunks, start, current)

@@ -8,9 +8,9 @@ import re
 from talaria.core.errors import ToolFailed
 from talaria.tools.web.client import Download
 
-_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{2,40})""", re.IGNORECASE)
+_META_CHARSET = rb"""(?i)<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w-]{2,40})"""
 _HTML = {"text/html", "application/xhtml+xml"}
-_PLAIN = re.compile(r"text/.+|application/(.+\+)?(json|xml|yaml|toml|javascript|x-sh|x-ndjson)")
+_PLAIN = r"text/.+|application/(.+\+)?(json|xml|yaml|toml|javascript|x-sh|x-ndjson)"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -26,7 +26,7 @@ async def readable_text(download: Download) -> str:
     if download.media_type in _HTML:
         page = importlib.import_module("talaria.tools.web.page")
         return str(await asyncio.to_thread(page.page_text, decoded(download), download.url))
-    if _PLAIN.fullmatch(download.media_type) or _looks_like_text(download.body):
+    if re.fullmatch(_PLAIN, download.media_type) or _looks_like_text(download.body):
         return decoded(download)
     raise ToolFailed(f"{download.url} is {download.media_type}, which cannot be read as text")
 
@@ -43,7 +43,7 @@ def decoded(download: Download) -> str:
 
 def _charsets(download: Download) -> list[str]:
     marked = [charset for mark, charset in _MARKS if download.body.startswith(mark)]
-    named = _META_CHARSET.search(download.body[:4_096])
+    named = re.search(_META_CHARSET, download.body[:4_096])
     return [*marked, *filter(None, [download.charset]), *([named[1].decode("ascii")] if named else []), "utf-8"]
 
 
