@@ -166,7 +166,7 @@ def test_sessions_are_offered_to_the_shell() -> None:
     command = read_parser(("talaria", "sessions"), "", parser)
     named = [one for action in command.actions for one in (*action.positionals, *action.options)]
     wanted = [one for one in named if one.name == "SESSION"]
-    assert len(wanted) == 7
+    assert len(wanted) == 8
     assert {one.completes for one in wanted} == {"sessions"}
 
 

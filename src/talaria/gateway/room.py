@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
@@ -160,10 +159,6 @@ class Room:
         """Leave the conversation, and end what it has started."""
         self.end_preview()
         await self.seat.close()
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Begin something that ends with the gateway at the latest."""
-        self._jobs.create_task(work)
 
     def end_preview(self) -> None:
         """Show no more of a turn: it is over, or goes on elsewhere."""
