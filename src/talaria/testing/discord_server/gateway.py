@@ -97,6 +97,7 @@ class Gateway:
         self.sessions: list[Session] = []
         self.logins: list[Literal["identify", "resume", "invalid"]] = []
         self.greeting: Callable[[], list[tuple[str, Any]]] = list
+        self.changed: Callable[[], None] = lambda: None
         self._me = me
         self._heartbeat = heartbeat
         self._wires: set[Wire] = set()
@@ -152,6 +153,7 @@ class Gateway:
             if self.deaf:
                 continue
             code = await self._take(wire, frame.data)
+            self.changed()
             if code:
                 await wire.socket.close(code=code)
 

@@ -38,7 +38,7 @@ class World:
         self.typing: list[str] = []
         self.nonces: dict[str, Post] = {}
         self._changed = asyncio.Event()
-        gateway.greeting = self._greeting
+        gateway.greeting, gateway.changed = self._greeting, self.changed
 
     def person(self, name: str) -> Person:
         """Return the person of that name."""
