@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 ARGS ?=
 
-.PHONY: run test check bench docs lock clean system embedded homeserver
+.PHONY: run test check bench docs lock clean system embedded homeserver local-slack
 
 run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
@@ -35,7 +35,7 @@ lock:
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf $(VENV) .homeserver .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) .homeserver .local-slack .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
 
 embedded: $(VENV)/run.stamp
 	@sh scripts/embedded-model.sh $(VENV)
@@ -45,6 +45,9 @@ system:
 
 homeserver: $(VENV)/run.stamp
 	@sh scripts/homeserver.sh $(VENV)
+
+local-slack:
+	@sh scripts/local-slack.sh
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

@@ -177,6 +177,16 @@ async def test_a_mark_that_slack_does_not_have_is_a_look(
     assert theirs.reactions == {}
 
 
+async def test_a_message_is_marked_also_where_marks_cannot_be_read(
+    server: SlackServer, slack: Slack, ann: User, home: Address
+) -> None:
+    server.missing = {"reactions:read"}
+    theirs = await server.direct(ann).says(ann, "look")
+    for emoji in ("👀", "✅"):
+        await slack.react(MessageRef(home, theirs.ts), emoji)
+    assert list(theirs.reactions) == ["white_check_mark"]
+
+
 async def test_a_mark_of_another_worker_is_taken_away(server: SlackServer, ann: User, home: Address) -> None:
     one, two = Slack(settings_for(server)), Slack(settings_for(server))
     theirs = await server.direct(ann).says(ann, "look")

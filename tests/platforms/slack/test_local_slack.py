@@ -1,0 +1,112 @@
+"""A second opinion: the adapter in a workspace that somebody else has written."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from talaria.contracts.platform import Button, Content, Incoming, MessageRef
+from talaria.contracts.store import Store
+from talaria.core.addresses import Address
+from talaria.core.errors import Rejected
+from talaria.core.messages import File
+from talaria.gateway.network import Network
+from talaria.platforms.slack.adapter import Slack
+from talaria.platforms.slack.settings import SlackSettings
+from talaria.testing.local_slack import APP_TOKEN, BOT, CHANNEL, MISSING, TOKEN, LocalSlack, find_local_slack
+
+
+@pytest.fixture(scope="module")
+def workspace() -> Iterator[LocalSlack]:
+    if find_local_slack() is None:
+        pytest.skip(MISSING)
+    with LocalSlack() as there:
+        yield there
+
+
+class Ear:
+    """Hears everything at once, as a gateway does: this workspace waits for that."""
+
+    def __init__(self, slack: Slack, store: Store) -> None:
+        self.heard: asyncio.Queue[Incoming] = asyncio.Queue()
+        self.network = Network(slack, store, self._take, lease=timedelta(seconds=15))
+
+    async def _take(self, incoming: Incoming) -> str:
+        self.heard.put_nowait(incoming)
+        return ""
+
+    async def next(self) -> Incoming:
+        async with asyncio.timeout(15):
+            return await self.heard.get()
+
+
+async def test_the_life_of_a_conversation(workspace: LocalSlack, store: Store, tmp_path: Path) -> None:
+    settings = SlackSettings(token=TOKEN, app_token=APP_TOKEN, base_url=workspace.base_url)
+    slack = Slack(settings, [("status", "How things are")])
+    ear = Ear(slack, store)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(ear.network.serve())
+        await connected(ear)
+        asked = await says(workspace, ear, f"<@{BOT}> hello")
+        await speaks(slack, workspace, asked, tmp_path)
+        await chooses(slack, workspace, ear, asked)
+        serving.cancel()
+    await slack.close()
+
+
+async def connected(ear: Ear) -> None:
+    async with asyncio.timeout(15):
+        while ear.network.status.state != "connected":  # noqa: ASYNC110 -- it rings no bell
+            await asyncio.sleep(0.02)
+
+
+async def says(workspace: LocalSlack, ear: Ear, text: str) -> Incoming:
+    await asyncio.to_thread(workspace.does, "message", text=text)
+    asked = await ear.next()
+    assert (asked.text, asked.sender.name, asked.chat_name) == ("hello", "alice", "general")
+    assert asked.address == Address("slack", CHANNEL, "thread", asked.message_id)
+    await asyncio.to_thread(workspace.does, "message", text="and more", thread_ts=asked.message_id)
+    more = await ear.next()
+    assert (more.text, more.addressed, more.address) == ("and more", True, asked.address)
+    await asyncio.to_thread(workspace.does, "command", command="/talaria", text="status")
+    assert (await ear.next()).text == "/status"
+    return asked
+
+
+async def speaks(slack: Slack, workspace: LocalSlack, asked: Incoming, folder: Path) -> None:
+    source = "**Now**: `x < y` & more\n\n- one\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+    ref = await slack.send(asked.address, Content(text=source), "first")
+    await slack.edit(ref, Content(text="*Then*."))
+    for emoji in ("👀", "✅"):
+        await slack.react(MessageRef(asked.address, asked.message_id), emoji)
+    path = folder / "a.csv"
+    await asyncio.to_thread(path.write_text, "1,2")
+    await slack.send(asked.address, Content(text="Here.", files=(File(str(path), "a.csv"),)), "second")
+    replies = await thread_of(workspace, asked.message_id)
+    assert [one["text"] for one in replies if one.get("text")][-2:] == ["_Then_.", "Here."]
+    assert [file["name"] for one in replies for file in one.get("files") or []] == ["a.csv"]
+    thread = await slack.create_handoff_thread(CHANNEL, "Trip")
+    assert thread
+    assert await slack.create_handoff_thread("C0GONE", "Trip") is None
+    with pytest.raises(Rejected):
+        await slack.edit(MessageRef(asked.address, "1.1"), Content(text="x"))
+
+
+async def chooses(slack: Slack, workspace: LocalSlack, ear: Ear, asked: Incoming) -> None:
+    ref = await slack.send(asked.address, Content(text="May I?", buttons=(Button("Yes", "yes:7"),)), "third")
+    action = {"type": "button", "action_id": "talaria-0", "block_id": "b", "value": "yes:7"}
+    await asyncio.to_thread(workspace.does, "interact", messageTs=ref.message_id, action=action)
+    pressed = await ear.next()
+    assert (pressed.button, pressed.message_id, pressed.address) == ("yes:7", ref.message_id, asked.address)
+    await asyncio.to_thread(workspace.does, "reaction", ts=ref.message_id, name="tada")
+    marked = await ear.next()
+    assert (marked.reaction, marked.message_id, marked.address) == ("🎉", ref.message_id, asked.address)
+
+
+async def thread_of(workspace: LocalSlack, ts: str) -> list[dict[str, Any]]:
+    answer = await asyncio.to_thread(workspace.asks, "conversations.replies", channel=CHANNEL, ts=ts)
+    messages: list[dict[str, Any]] = answer["messages"]
+    return messages
