@@ -17,6 +17,7 @@ from talaria.gateway.reset import policy_of, reset_due, reset_words
 from talaria.sessions.aliases import known_ids, same_place
 from talaria.sessions.channels import note_channel
 from talaria.sessions.pairing import code_words, offer_code
+from talaria.sessions.relocation import is_own_thread
 from talaria.sessions.session_keys import belonging, build_session_key, is_shared, place_of
 from talaria.settings.chats import ChatNetwork
 from talaria.settings.model import Settings
@@ -67,7 +68,8 @@ class Doorman:
         match self._access.decide(incoming, paired, ids):
             case Allowed(owner=owner):
                 note_channel(tx, incoming.address, incoming.chat_name, incoming.at)
-                return self._guest(incoming, ids, owner=owner) if incoming.addressed else ""
+                guest = self._guest(incoming, ids, owner=owner)
+                return guest if incoming.addressed or is_own_thread(tx, incoming.address, guest.key) else ""
             case Denied():
                 return ""
             case _ if incoming.reaction:

@@ -19,7 +19,7 @@ from talaria.gateway.placing import bounded
 from talaria.gateway.rooms import Rooms
 from talaria.sessions.homes import HANDOFFS, read_home
 from talaria.sessions.lane import arrival
-from talaria.sessions.relocation import bring, forget_wanted_place, wanted_place
+from talaria.sessions.relocation import bring, forget_wanted_place, own_thread, wanted_place
 from talaria.sessions.session_keys import build_session_key
 from talaria.settings.chats import ChatNetwork
 from talaria.settings.model import Settings
@@ -41,10 +41,14 @@ class HandoffLost(TalariaError):
 
 
 class Destination(Struct, frozen=True):
-    """Where a conversation goes on: the address, and the key that the person's next message there will build."""
+    """Where a conversation goes on: the address, and the key that the person's next message there will build.
+
+    ``thread`` says that it is a thread that was made for it.
+    """
 
     address: Address
     key: str
+    thread: bool
 
 
 class Handoffs:
@@ -134,7 +138,7 @@ class Handoffs:
             group_sessions_per_user=network.group_sessions_per_user,
             thread_sessions_per_user=network.thread_sessions_per_user,
         )
-        return Destination(address, key)
+        return Destination(address, key, bool(thread))
 
     async def _thread(self, platform: Platform, chat_id: str, asked: PendingHandoff) -> str:
         """Return the thread that an earlier worker made for this, or a new one; empty where there can be none."""
@@ -158,6 +162,8 @@ class Handoffs:
             raise HandoffLost("The handoff was called off.")
         bring(tx, session_id, destination.key, destination.address)
         forget_wanted_place(tx, session_id)
+        if destination.thread:
+            own_thread(tx, destination.key)
         keep(tx, destination.key, self._rooms.worker)
         now = datetime.now(UTC)
         words = Text(_TOLD.format(platform=asked.platform))

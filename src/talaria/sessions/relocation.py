@@ -46,6 +46,16 @@ def carry_over(tx: Transaction, left: SessionId, session_id: SessionId) -> None:
             tx.inbox.add(again)
 
 
+def own_thread(tx: Transaction, key: str) -> None:
+    """Keep that a thread was made for a conversation: whatever is said there is meant for us."""
+    tx.state.put(f"own-thread:{key}", "")
+
+
+def is_own_thread(tx: Transaction, address: Address, key: str) -> bool:
+    """Tell whether a place is a thread that was made for a conversation."""
+    return bool(address.thread_id) and tx.state.get(f"own-thread:{key}") is not None
+
+
 def request_move(tx: Transaction, session_id: SessionId, to: Address) -> None:
     """Ask a gateway to take a conversation to a chat; raises `Refused` while that is under way already."""
     if not tx.handoffs.request_handoff(session_id, to.platform):
