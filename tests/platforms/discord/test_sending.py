@@ -1,5 +1,6 @@
 """What the bot posts, as people see it."""
 
+import asyncio
 import struct
 from datetime import timedelta
 from pathlib import Path
@@ -142,6 +143,27 @@ async def test_a_pause_is_for_one_place_or_for_all(
     with pytest.raises(SlowDown) as slow:
         await discord.send(private(server), Content(text="hello"), "k")
     assert (slow.value.retry_after, slow.value.everywhere) == (timedelta(seconds=2.5), everywhere)
+
+
+async def test_the_pace_that_discord_names_is_kept_at_each_place(server: DiscordServer, discord: Discord) -> None:
+    server.limit(create_message, 5, 30)
+    other = Address("discord", server.channel("general").id, "group")
+    for number in range(5):
+        await discord.send(private(server), Content(text=str(number)), f"k{number}")
+    with pytest.raises(SlowDown) as slow:
+        await discord.send(private(server), Content(text="5"), "k5")
+    await discord.send(other, Content(text="elsewhere"), "k6")
+    assert timedelta(seconds=20) < slow.value.retry_after <= timedelta(seconds=30)
+    assert not slow.value.everywhere
+    assert not any(one.status == 429 for one in server.calls)
+
+
+async def test_many_at_once_are_sent_once_each(server: DiscordServer, discord: Discord) -> None:
+    server.limit(create_message, 5, 0.3)
+    async with asyncio.TaskGroup() as group:
+        for number in range(12):
+            group.create_task(discord.send(private(server), Content(text=str(number)), f"k{number}"))
+    assert sorted(int(one.text) for one in server.private(server.user("Ann")).answers) == list(range(12))
 
 
 async def test_a_short_pause_is_kept_and_nobody_is_told(server: DiscordServer, discord: Discord) -> None:

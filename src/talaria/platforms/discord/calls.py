@@ -14,11 +14,11 @@ from discord.http import HTTPClient, Route
 
 from talaria.core.errors import Unreachable
 from talaria.platforms.discord.failures import our_error, pause
+from talaria.platforms.discord.pace import SHORT_PAUSE, Pace
 from talaria.platforms.discord.settings import DiscordSettings
 from talaria.platforms.discord.wire import User, read
 
-# A pause this short is kept by the library itself; any longer one is for delivery to plan with.
-_SHORT_PAUSE = 1.0
+_PACES_KEPT = 500
 _T = TypeVar("_T")
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Api(HTTPClient):
         trace = aiohttp.TraceConfig()
         trace.on_request_end.append(_note_scope)
         super().__init__(asyncio.get_running_loop(), http_trace=trace)
-        self.max_ratelimit_timeout = _SHORT_PAUSE
+        self.max_ratelimit_timeout = SHORT_PAUSE
         self._url = settings.api_url.rstrip("/")
 
     async def request(self, route: Route, **named: Any) -> Any:
@@ -44,6 +44,15 @@ class Api(HTTPClient):
             raise pause(error.retry_after, everywhere=scope.everywhere) from error
         except HTTPException as error:
             raise our_error(error) from error
+
+    def get_ratelimit(self, key: str) -> Pace:
+        """Return how fast requests of a kind may be sent."""
+        pace = self._buckets.get(key)
+        if not isinstance(pace, Pace):
+            pace = self._buckets[key] = Pace(SHORT_PAUSE)
+            if len(self._buckets) > _PACES_KEPT:
+                self._try_clear_expired_ratelimits()
+        return pace
 
     async def respond(self, interaction: str, token: str, answer: dict[str, object]) -> None:
         """Answer an interaction."""

@@ -171,7 +171,7 @@ def _words(message: Message, account: Account, own_role: str) -> str:
 def _prompted(text: str, channel: Channel, account: Account) -> str:
     """Put the words for a channel before what is said there; a thread has those of its channel."""
     prompt = account.prompts.get(channel.id) or account.prompts.get(channel.parent_id or "")
-    return f"[{prompt}]\n\n{text}" if prompt and not text.startswith("/") else text
+    return f"[{prompt}]\n\n{text}".strip() if prompt and not text.startswith("/") else text
 
 
 def _attachments(message: Message) -> tuple[Attachment, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 from aiohttp import BodyPartReader, web
-from msgspec import Struct
+from msgspec import Struct, field
 
 from talaria.testing.discord_server.forms import LARGEST_FILE
 from talaria.testing.discord_server.gateway import Gateway
@@ -43,6 +43,21 @@ class Fault(Struct):
     scope: str = "user"
 
 
+class Limit(Struct):
+    """How many calls of a method are allowed at each place, and for how long; ``used`` is when the latest were."""
+
+    count: int
+    seconds: float
+    used: dict[str, list[float]] = field(default_factory=dict)
+
+    def take(self, place: str, now: float) -> tuple[int, float]:
+        """Count a call; return how many are left, less than none for one too many, and after how long all are."""
+        recent = [one for one in self.used.get(place, []) if now - one < self.seconds]
+        left = self.count - len(recent) - 1
+        self.used[place] = [*recent, now] if left >= 0 else recent
+        return left, self.seconds - (now - self.used[place][0])
+
+
 class DiscordServer:
     """A Discord at a free port of loopback; ``async with`` starts and ends it.
 
@@ -60,6 +75,7 @@ class DiscordServer:
         self.world = World(self.gateway, self.bot, ids)
         self._port = 0
         self._faults: list[Fault] = []
+        self._limits: dict[Method, Limit] = {}
         application = web.Application(client_max_size=LARGEST_FILE * 12)
         for (verb, path), method in METHODS.items():
             application.router.add_route(verb, f"/api/v10{path}", partial(self._answer, path, method))
@@ -115,6 +131,10 @@ class DiscordServer:
         """Let a method fail; status 0 lets it never be answered, 429 asks for a pause."""
         self._faults.append(Fault(method, status, times, retry_after, scope))
 
+    def limit(self, method: Method, count: int, seconds: float) -> None:
+        """Allow a method so many times in so many seconds at each place, and tell of it as Discord does."""
+        self._limits[method] = Limit(count, seconds)
+
     def revoke(self) -> None:
         """Forget the token: nobody is the bot any more."""
         self.token = self.gateway.token = ""
@@ -136,12 +156,14 @@ class DiscordServer:
 
     async def _answer(self, path: str, method: Method, request: web.Request) -> web.StreamResponse:
         body: Any = None
+        pace = {"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "49", "X-RateLimit-Reset-After": "5"}
         try:
             read = await _read(request)
             body = read.body
             if method not in OPEN and request.headers.get("Authorization") != f"Bot {self.token or '-'}":
                 raise unauthorized()
             await self._go_wrong(method)
+            pace |= self._paced(method, request.match_info.get("channel_id", ""))
             status, answer = await method(self.world, read)
         except Refused as refused:
             status, answer = refused.status, refused.body
@@ -150,13 +172,25 @@ class DiscordServer:
         if status == 429:
             headers |= {"Retry-After": str(answer["retry_after"]), "X-RateLimit-Scope": _scope(answer)}
         else:
-            headers |= {"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "49", "X-RateLimit-Reset-After": "1"}
-            headers |= {"X-RateLimit-Reset": "1", "X-RateLimit-Bucket": method.__name__}
+            headers |= pace | {"X-RateLimit-Reset": "1", "X-RateLimit-Bucket": method.__name__}
         if status == 204:
             return web.Response(status=204, headers=headers)
         return web.Response(
             status=status, body=msgspec.json.encode(answer), content_type="application/json", headers=headers
         )
+
+    def _paced(self, method: Method, place: str) -> dict[str, str]:
+        limit = self._limits.get(method)
+        if limit is None:
+            return {}
+        left, after = limit.take(place, asyncio.get_running_loop().time())
+        if left < 0:
+            raise Refused(429, 0, "You are being rate limited.", **{"retry_after": round(after, 3), "global": False})
+        return {
+            "X-RateLimit-Limit": str(limit.count),
+            "X-RateLimit-Remaining": str(left),
+            "X-RateLimit-Reset-After": f"{after:.3f}",
+        }
 
     async def _go_wrong(self, method: Method) -> None:
         fault = next((one for one in self._faults if one.method is method and one.times > 0), None)
