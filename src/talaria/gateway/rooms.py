@@ -21,7 +21,7 @@ from talaria.sessions.lane import waiting_sessions
 from talaria.sessions.prospect import Prospect
 
 _LOOK_AGAIN, _LONGEST_PAUSE = 1.0, 60.0
-_OPENING_AT_ONCE = 32
+_OPENING_AT_ONCE = 12  # each holds up the others for about a millisecond
 
 log = logging.getLogger(__name__)
 
