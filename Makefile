@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 ARGS ?=
 
-.PHONY: run test check bench docs lock clean system embedded homeserver local-slack
+.PHONY: run test check bench docs lock clean system embedded homeserver localslack
 
 run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
@@ -46,7 +46,7 @@ system:
 homeserver: $(VENV)/run.stamp
 	@sh scripts/homeserver.sh $(VENV)
 
-local-slack:
+localslack:
 	@sh scripts/local-slack.sh
 
 $(VENV)/bin/python:

@@ -1,5 +1,7 @@
 """What subcommands ask about the chat networks of a profile."""
 
+from collections.abc import Mapping
+
 from talaria.app.platforms import enabled_platforms
 from talaria.app.subcommands import load
 from talaria.contracts.webhooks import WebhookDesk
@@ -26,3 +28,14 @@ class ProfileNetworks:
         network = self._settings.platforms.get("webhook", ChatNetwork())
         desk: WebhookDesk = load("talaria.app.webhooks").ProfileWebhooks(network, self._secrets, self._profile)
         return desk
+
+    def slack_manifest(self, *, assistant: bool) -> Mapping[str, object]:
+        """What a Slack app for this agent is made of."""
+        network = self._settings.platforms.get("slack", ChatNetwork())
+        registry, using = load("talaria.commands.registry").REGISTRY, load("talaria.commands.using")
+        commands = [(command.name, command.help) for command in using.usable(registry, terminal=False)]
+        word = network.options.get("command", "talaria").removeprefix("/")
+        made: Mapping[str, object] = load("talaria.platforms.slack.manifest").make_manifest(
+            commands, command=word, assistant=assistant
+        )
+        return made

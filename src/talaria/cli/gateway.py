@@ -46,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     install_ = actions.add_parser("install", help="let the system start it at each login, and again when it fails")
     install_.add_argument("--print", action="store_true", dest="only_print", help="print the file, and write nothing")
     actions.add_parser("uninstall", help="end that, and remove the file")
+    manifest = actions.add_parser("slack-manifest", help="print the manifest of a Slack app, to paste at Slack")
+    manifest.add_argument("--assistant", action="store_true", help="an app that Slack shows beside everything else")
     logs = actions.add_parser("logs", help="print the end of its log")
     logs.add_argument("-n", "--lines", type=int, default=_LINES, metavar="N", help=f"how many lines (default {_LINES})")
 
@@ -165,6 +167,11 @@ def _logs(arguments: argparse.Namespace, services: Services) -> int:
     return 0
 
 
+def _slack_manifest(arguments: argparse.Namespace, services: Services) -> int:
+    services.terminal.json(services.networks().slack_manifest(assistant=arguments.assistant))
+    return 0
+
+
 def _install(arguments: argparse.Namespace, services: Services) -> int:
     service = _service(services)
     if arguments.only_print:
@@ -189,6 +196,7 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], int]] = {
     "status": _status,
     "install": _install,
     "uninstall": _uninstall,
+    "slack-manifest": _slack_manifest,
     "logs": _logs,
 }
 

@@ -48,6 +48,9 @@ class NetworkDesk(Protocol):
     def webhooks(self) -> "WebhookDesk":
         """The routes on which programs post events; raises `Refused` where an option makes no sense."""
 
+    def slack_manifest(self, *, assistant: bool) -> Mapping[str, object]:
+        """What a Slack app for this agent is made of; with ``assistant`` one that is shown beside everything else."""
+
 
 class StoreCare(Protocol):
     """What finds and repairs damage of the store."""

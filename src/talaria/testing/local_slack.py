@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-MISSING = "No local-slack is installed; `make local-slack` installs it where npm can"
+MISSING = "No local-slack is installed; `make localslack` installs it where npm can"
 TOKEN = "xoxb-test-token"  # noqa: S105 -- of an app that exists in tests only
 APP_TOKEN = "xapp-test-token"  # noqa: S105 -- the same
 CHANNEL = "C01GEN"
