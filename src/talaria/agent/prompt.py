@@ -60,9 +60,9 @@ def project_context(folder: Path) -> str:
     found: dict[Path, str] = {}
     left = _CONTEXT_LIMIT
     for file in (place / name for place in _upwards(folder) for name in CONTEXT_FILES):
-        text = "" if file.resolve() in found else _read(file, min(left, _FILE_LIMIT))
-        if text:
-            found[file.resolve()] = f"## {file}\n{text}"
+        text = _read(file, min(left, _FILE_LIMIT))
+        if text and (real := file.resolve()) not in found:
+            found[real] = f"## {file}\n{text}"
             left = max(left - len(text), 0)
     return "\n\n".join(reversed(found.values()))
 
