@@ -27,6 +27,7 @@ from talaria.sessions.outgoing import queue_notice
 
 _PREFIX = "speak:"
 _STALE = timedelta(minutes=15)
+_LOOK_AGAIN = timedelta(seconds=1)
 _LONGEST = 4_000  # characters; about five minutes, and what providers take at once
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -82,6 +83,8 @@ class SpokenReplies:
         self._wake = wake
         self._clock: Clock = SystemClock()
         self._speaking: set[str] = set()
+        self._noted: dict[str, datetime] = {}
+        self._looked: datetime | None = None
 
     def turn_ended(self, tx: Transaction, ending: Ending) -> None:
         """Keep what is to be spoken, in the transaction that ends the turn."""
@@ -100,9 +103,12 @@ class SpokenReplies:
                 at=self._clock.now(),
             )
             tx.state.put(f"{_PREFIX}{ending.turn_id}", _encode(wanted).decode())
+            self._noted[f"{_PREFIX}{ending.turn_id}"] = wanted.at
 
     async def follow_up(self) -> bool:
         """Speak what waits; what fails is left out, as it stands there in writing."""
+        if not self._is_due():
+            return False
         for entry in await self._store.read(lambda tx: tx.state.with_prefix(_PREFIX)):
             if entry.key not in self._speaking:
                 self._speaking.add(entry.key)
@@ -110,7 +116,21 @@ class SpokenReplies:
                     await self._see_to(entry)
                 finally:
                     self._speaking.discard(entry.key)
+                    self._noted.pop(entry.key, None)
         return False
+
+    def _is_due(self) -> bool:
+        """Tell whether to look: something of this process may wait, or, now and then, something that another left."""
+        now = self._clock.now()
+        for key, at in tuple(self._noted.items()):
+            if now - at > _STALE:
+                self._noted.pop(key, None)
+        if self._noted:
+            return True
+        if self._looked is not None and now - self._looked < _LOOK_AGAIN:
+            return False
+        self._looked = now
+        return True
 
     async def _see_to(self, entry: Entry) -> None:
         """Speak one reply, unless another worker does; in the end nothing waits, whatever became of it."""
