@@ -14,7 +14,6 @@ from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
 from talaria.platforms.matrix.events import RoomEvent, read_event
 from talaria.platforms.matrix.failures import failure, login_failure
-from talaria.platforms.matrix.file_names import free_path, safe_name
 from talaria.platforms.matrix.incoming import Me, Room, read_incoming, related_event, since_invitation
 from talaria.platforms.matrix.keeping import Login, LoginFile
 from talaria.platforms.matrix.outgoing import (
@@ -305,20 +304,6 @@ def test_a_pause_is_told_and_bounded() -> None:
 def test_a_refused_login_is_a_matter_of_credentials() -> None:
     assert isinstance(login_failure(Rejected("no")), BadCredentials)
     assert isinstance(login_failure(Unreachable("no")), Unreachable)
-
-
-@given(st.text(), st.sampled_from(["", "text/plain", "image/png", "no/such"]))
-def test_names_of_files_are_safe(name: str, media_type: str) -> None:
-    safe = safe_name(name, media_type)
-    assert 0 < len(safe.encode()) <= 120
-    assert Path(safe).name == safe
-    assert not safe.startswith(".")
-    assert safe.isprintable()
-
-
-def test_names_that_are_taken_get_a_number(tmp_path: Path) -> None:
-    names = [free_path(tmp_path, "a.txt").name for _ in range(3)]
-    assert names == ["a.txt", "a-2.txt", "a-3.txt"]
 
 
 def test_a_login_is_that_of_its_account_only(tmp_path: Path) -> None:

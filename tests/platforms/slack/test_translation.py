@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from talaria.platforms.files import safe_name
 from talaria.platforms.slack.emoji import emoji_for, names_for
 from talaria.platforms.slack.events import Callback, Event, Interaction, read_payload
-from talaria.platforms.slack.files import safe_name
 from talaria.platforms.slack.incoming import Known, Me, place, read_event, read_interaction
 from talaria.platforms.slack.wording import escape, read_text
 

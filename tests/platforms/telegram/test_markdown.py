@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from talaria.core.errors import Rejected
 from talaria.platforms.telegram.entities import MOST_ENTITIES, Entity, Formatted, utf16_length
-from talaria.platforms.telegram.outgoing import TEXT_LIMIT, format_text, sendable
+from talaria.platforms.telegram.outgoing import TEXT_LIMIT, format_text
+from talaria.platforms.text import sendable
 
 PIECES = [
     "word", "två", "😀", "👩‍👩‍👧", "日本",

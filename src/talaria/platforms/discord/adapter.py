@@ -16,7 +16,6 @@ from talaria.core.errors import Rejected
 from talaria.platforms.discord.calls import Calls
 from talaria.platforms.discord.channels import Directory
 from talaria.platforms.discord.commands import Commands
-from talaria.platforms.discord.files import save
 from talaria.platforms.discord.incoming import Account, read_interaction, read_message, read_reaction, sticker_path
 from talaria.platforms.discord.keeping import MemoryShelf, Shelf
 from talaria.platforms.discord.outgoing import TEXT_LIMIT
@@ -25,6 +24,7 @@ from talaria.platforms.discord.receiving import Event, Receiver
 from talaria.platforms.discord.settings import DiscordSettings
 from talaria.platforms.discord.threads import open_thread
 from talaria.platforms.discord.wire import DIRECT, Channel, Interaction, Message, Reaction, read
+from talaria.platforms.files import save
 
 _LARGEST_DOWNLOAD = 100 * 1024 * 1024
 

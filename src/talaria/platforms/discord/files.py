@@ -3,8 +3,6 @@
 import base64
 import binascii
 import io
-import re
-from itertools import count
 from pathlib import Path, PurePath
 
 from discord import File as Sent
@@ -12,11 +10,8 @@ from msgspec import Struct
 
 from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
-from talaria.platforms.discord.outgoing import sendable
 from talaria.platforms.discord.voice import VoiceNote, read_voice
-
-_UNSAFE = re.compile(r"[^\w.()+, @-]+")
-_LONGEST = 100
+from talaria.platforms.files import safe_name
 
 
 class Parcel(Struct, frozen=True):
@@ -43,31 +38,6 @@ def pack(file: File | Image, limit: int) -> Parcel:
 def is_remote(file: File | Image) -> bool:
     """Tell whether a file is somewhere on the web, where Discord finds it by its address."""
     return file.source.startswith(("http://", "https://"))
-
-
-def save(data: bytes, name: str, folder: Path) -> Path:
-    """Write a file into a folder and return where it is; what has the name already stays as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
-    safe = Path(safe_name(name))
-    for number in count(1):
-        path = folder / (safe.name if number == 1 else f"{safe.stem}-{number}{safe.suffix}")
-        try:
-            with path.open("xb") as file:
-                file.write(data)
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError
-
-
-def safe_name(name: str) -> str:
-    """Return a file name that is one part of a path, hides nothing and keeps its ending."""
-    last = sendable(name).replace("\\", "/").rpartition("/")[2]
-    clean = _UNSAFE.sub("_", last).strip(" .")
-    stem, dot, ending = clean.rpartition(".")
-    if not dot or len(ending) > 10:
-        return clean[:_LONGEST].strip(" .") or "file"
-    return f"{stem[: _LONGEST - len(ending) - 1].strip(' .') or 'file'}.{ending}"
 
 
 def _name_of(file: File | Image) -> str:

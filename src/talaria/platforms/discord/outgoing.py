@@ -8,6 +8,7 @@ from hashlib import blake2b
 from talaria.contracts.platform import Button
 from talaria.core.errors import Rejected
 from talaria.platforms.discord.markdown import reshape
+from talaria.platforms.text import sendable
 
 TEXT_LIMIT = 2000
 FILES_AT_ONCE = 10
@@ -20,9 +21,6 @@ _THREAD_NAME_LIMIT = 100
 _HELP_LIMIT = 100
 _MOST_COMMANDS = 100
 
-_LINE_ENDS = re.compile(r"\r\n?")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_HALVES = re.compile(r"[\ud800-\udfff]")
 _COMMAND = re.compile(r"[-_a-z0-9]{1,32}")
 
 Payload = dict[str, object]
@@ -42,11 +40,6 @@ def format_text(source: str) -> str:
     if len(source) > TEXT_LIMIT:
         raise Rejected(f"a message has at most {TEXT_LIMIT} characters there, this one has {len(source)}")
     return source
-
-
-def sendable(text: str) -> str:
-    """Return a text without characters that cannot travel or that nobody could see."""
-    return _HALVES.sub("\ufffd", _CONTROLS.sub("", _LINE_ENDS.sub("\n", text)))
 
 
 def components(buttons: Sequence[Button]) -> list[Payload]:

@@ -13,8 +13,8 @@ from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected
 from talaria.core.ids import new_id
 from talaria.core.messages import File, Image
+from talaria.platforms.files import safe_name, save
 from talaria.platforms.matrix.connection import Connection
-from talaria.platforms.matrix.file_names import free_path, safe_name
 from talaria.platforms.matrix.incoming import Me, address_of, own_marks
 from talaria.platforms.matrix.invitations import Invitation, Invitations, Welcome
 from talaria.platforms.matrix.keeping import LoginFile, MemoryPosition, Position
@@ -136,7 +136,7 @@ class Matrix:
             raise Rejected(f"the file is larger than {self._settings.file_limit} bytes")
         async with self._line() as line:
             data = await line.media.download(attachment.reference)
-        return await asyncio.to_thread(_put, folder, safe_name(attachment.name, attachment.media_type), data)
+        return await asyncio.to_thread(save, data, attachment.name, folder, attachment.media_type)
 
     async def chats(self) -> list[KnownChat]:
         """Return the rooms in which we are."""
@@ -235,10 +235,3 @@ class Matrix:
     async def _is_allowed(self, invitation: Invitation) -> bool:
         direct = self._settings.invitations == "direct" and invitation.direct
         return direct or invitation.inviter in self._settings.allowed
-
-
-def _put(folder: Path, name: str, data: bytes) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = free_path(folder, name)
-    path.write_bytes(data)
-    return path

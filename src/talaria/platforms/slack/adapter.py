@@ -12,14 +12,15 @@ from talaria.contracts.platform import Abilities, Attachment, Content, Incoming,
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.core.ids import new_id
+from talaria.platforms.files import save
 from talaria.platforms.slack.assistant import Assistant
 from talaria.platforms.slack.calls import Calls
 from talaria.platforms.slack.directory import Directory
-from talaria.platforms.slack.files import save
 from talaria.platforms.slack.incoming import Me, place
+from talaria.platforms.slack.missed import MemoryNotes, Missed, Notes
 from talaria.platforms.slack.outgoing import TEXT_LIMIT, seed_text
 from talaria.platforms.slack.posting import Posting
-from talaria.platforms.slack.receiving import Receiver, Taken
+from talaria.platforms.slack.receiving import Desk, Receiver, Taken
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.socket import open_socket
 from talaria.platforms.slack.threads import MemoryShelf, OurThreads, Shelf
@@ -28,13 +29,19 @@ log = logging.getLogger(__name__)
 
 
 class Slack:
-    """One app; ``commands`` are the names and help of ours, ``shelf`` keeps the threads in which it takes part.
+    """One app; ``commands`` are the names and help of ours.
+
+    ``shelf`` keeps the threads in which it takes part, ``notes`` how far it has heard.
 
     Messages can be sent whether it is connected or not. Whoever made it closes it.
     """
 
     def __init__(
-        self, settings: SlackSettings, commands: Sequence[tuple[str, str]] = (), shelf: Shelf | None = None
+        self,
+        settings: SlackSettings,
+        commands: Sequence[tuple[str, str]] = (),
+        shelf: Shelf | None = None,
+        notes: Notes | None = None,
     ) -> None:
         self.name = settings.name
         # Not exclusive: of several connections Slack hands each event to one, so that every worker may listen.
@@ -55,7 +62,9 @@ class Slack:
         self._posting = Posting(self._calls, settings, self._threads)
         self._assistant = Assistant(self._calls)
         self._directory = Directory(self._calls)
+        self._missed = Missed(self._calls, notes or MemoryNotes(), self._threads)
         self._taken = Taken()
+        self._heard_until: float | None = None
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncIterator[Incoming]]:
@@ -75,12 +84,26 @@ class Slack:
             commands=self._commands,
         )
         await self._threads.begin()
-        receiver = Receiver(me, self._taken, self._posting, self._threads, self._directory, self._assistant)
-        async with (
-            open_socket(self._calls, self._settings) as socket,
-            aclosing(receiver.arriving(socket)) as arrivals,
-        ):
-            yield arrivals
+        desk = Desk(
+            posting=self._posting,
+            threads=self._threads,
+            directory=self._directory,
+            assistant=self._assistant,
+            missed=self._missed,
+        )
+        receiver = Receiver(me, self._taken, desk)
+        async with open_socket(self._calls, self._settings) as socket:
+            missed = await self._missed.find() if self._was_away() else []
+            async with aclosing(receiver.arriving(socket, missed)) as arrivals:
+                try:
+                    yield arrivals
+                finally:
+                    self._heard_until = asyncio.get_running_loop().time()
+
+    def _was_away(self) -> bool:
+        """Tell whether nobody may have listened for longer than Slack surely tries again."""
+        now = asyncio.get_running_loop().time()
+        return self._heard_until is None or now - self._heard_until > self._settings.away.total_seconds()
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
         """Post one message, its files behind it; ``key`` goes along, but Slack does not heed it."""
@@ -112,7 +135,7 @@ class Slack:
         file: dict[str, Any] = answer.get("file") or {}
         url = str(file.get("url_private_download") or file.get("url_private") or "")
         data = await self._calls.load(url, attachment.media_type)
-        return await asyncio.to_thread(save, data, attachment.name, attachment.media_type, folder)
+        return await asyncio.to_thread(save, data, attachment.name, folder, attachment.media_type)
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
         """Post a message for a thread to begin with; ``None`` where we may not speak."""

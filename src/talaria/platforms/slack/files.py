@@ -2,18 +2,12 @@
 
 import base64
 import binascii
-import mimetypes
-import re
-from itertools import count
 from pathlib import Path, PurePath
 from typing import Any
 
 from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
-from talaria.platforms.slack.outgoing import sendable
-
-_UNSAFE = re.compile(r"[^\w.()+,=@ -]+")
-_LONGEST = 120
+from talaria.platforms.files import safe_name
 
 
 def read_upload(file: File | Image, limit: int) -> dict[str, Any]:
@@ -32,31 +26,6 @@ def read_upload(file: File | Image, limit: int) -> dict[str, Any]:
     if not 0 < len(data) <= limit:
         raise Rejected(f"{name} is empty, or larger than {limit} bytes")
     return {"file": data, "filename": name, "title": name}
-
-
-def save(data: bytes, name: str, media_type: str, folder: Path) -> Path:
-    """Write a file into a folder and return where it is; what has the name already stays as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
-    safe = Path(safe_name(name, media_type))
-    for number in count(1):
-        path = folder / (safe.name if number == 1 else f"{safe.stem}-{number}{safe.suffix}")
-        try:
-            with path.open("xb") as file:
-                file.write(data)
-        except FileExistsError:
-            continue
-        return path
-    raise AssertionError
-
-
-def safe_name(name: str, media_type: str = "") -> str:
-    """Return a file name that is one part of a path, hides nothing and has an ending if one is known."""
-    last = re.split(r"[/\\]", sendable(name))[-1]
-    kept = Path(_UNSAFE.sub("_", last).strip(" .") or "file")
-    stem, ending = kept.stem, kept.suffix[:20] or mimetypes.guess_extension(media_type) or ""
-    while len((stem + ending).encode()) > _LONGEST:
-        stem = stem[:-1]
-    return (stem + ending).strip(" .") or "file"
 
 
 def _name_of(file: File | Image) -> str:

@@ -12,6 +12,7 @@ from talaria.core.errors import Rejected
 from talaria.platforms.slack.blocks import MOST_BLOCKS, Preformatted, RichText, Section, TextBlock, Words, as_mrkdwn
 from talaria.platforms.slack.markdown import read_markdown
 from talaria.platforms.slack.wording import escape
+from talaria.platforms.text import sendable
 
 # Slack takes 40,000 characters. Each of ours may take five of these, as `&` does, and is taken whole all the same.
 TEXT_LIMIT = 8000
@@ -24,9 +25,6 @@ _MOST_BUTTONS = 5
 _MOST_OPTIONS = 100
 _SEED_LIMIT = 150
 
-_LINE_ENDS = re.compile(r"\r\n?")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_HALVES = re.compile(r"[\ud800-\udfff]")
 # What would mean something to Slack within a plain text.
 _SIGNS = re.compile(r"[*_~`]|:[\w+'-]+:|^\s*>|^\s*•", re.MULTILINE)
 
@@ -65,11 +63,6 @@ def make_plain_post(content: Content) -> Post:
     pieces = [source[at : at + _SECTION_LIMIT] for at in range(0, len(source), _SECTION_LIMIT)]
     sections = [{"type": "section", "text": {"type": "plain_text", "text": piece}} for piece in pieces]
     return Post(escape(source), [*sections, *_actions(content.buttons)])
-
-
-def sendable(text: str) -> str:
-    """Return a text without characters that cannot travel or that nobody could see."""
-    return _HALVES.sub("\ufffd", _CONTROLS.sub("", _LINE_ENDS.sub("\n", text)))
 
 
 def seed_text(name: str) -> str:

@@ -12,9 +12,9 @@ from telegram import BotCommand
 from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected
+from talaria.platforms.files import save
 from talaria.platforms.telegram.albums import MemoryShelf, Receiving, Shelf
 from talaria.platforms.telegram.calls import Calls
-from talaria.platforms.telegram.downloads import DOWNLOAD_LIMIT, save
 from talaria.platforms.telegram.incoming import Account, Arrival, read_updates
 from talaria.platforms.telegram.outgoing import FILE_LIMIT, TEXT_LIMIT, menu, topic_name
 from talaria.platforms.telegram.polling import Polling
@@ -37,6 +37,8 @@ _ABILITIES = Abilities(
     file_limit=FILE_LIMIT,
 )
 _BEST_EFFORT = timedelta(seconds=5)
+
+DOWNLOAD_LIMIT = 20 * 1024 * 1024
 
 log = logging.getLogger(__name__)
 

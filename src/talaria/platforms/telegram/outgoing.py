@@ -10,8 +10,10 @@ from msgspec import Struct
 from talaria.contracts.platform import Button
 from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
+from talaria.platforms.files import safe_name
 from talaria.platforms.telegram.entities import Formatted, assemble, utf16_length
 from talaria.platforms.telegram.markdown import read_markdown
+from talaria.platforms.text import sendable
 
 TEXT_LIMIT = 4096
 CAPTION_LIMIT = 1024
@@ -24,11 +26,7 @@ _ROW_WIDTH = 24
 _MOST_COMMANDS = 100
 _HELP_LIMIT = 256
 
-_LINE_ENDS = re.compile(r"\r\n?")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_HALVES = re.compile(r"[\ud800-\udfff]")
 _COMMAND = re.compile(r"[a-z0-9_]{1,32}")
-_UNSAFE = re.compile(r"[^\w.()+, @-]+")
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/webp"})
 _VOICES = frozenset({"audio/ogg", "audio/opus", "audio/ogg; codecs=opus"})
 
@@ -64,11 +62,6 @@ def format_text(source: str, limit: int = TEXT_LIMIT) -> Formatted:
     return Formatted(source)
 
 
-def sendable(text: str) -> str:
-    """Return a text without characters that cannot travel or that nobody could see."""
-    return _HALVES.sub("\ufffd", _CONTROLS.sub("", _LINE_ENDS.sub("\n", text)))
-
-
 def arrange(buttons: Sequence[Button]) -> list[list[Button]]:
     """Return rows of buttons: short ones side by side. Raises `Rejected` for a value that is too long."""
     rows: list[list[Button]] = []
@@ -99,16 +92,6 @@ def name_of(file: File | Image) -> str:
     address = file.source.partition("?")[0]
     fallback = f"picture.{file.media_type.rpartition('/')[2]}"
     return safe_name(PurePath(address).name if not address.startswith("data:") else fallback)
-
-
-def safe_name(name: str, *, longest: int = 100) -> str:
-    """Return a file name that is one part of a path, hides nothing and keeps its ending."""
-    last = sendable(name).replace("\\", "/").rpartition("/")[2]
-    clean = _UNSAFE.sub("_", last).strip(" .")
-    stem, dot, ending = clean.rpartition(".")
-    if not dot or len(ending) > 10:
-        return clean[:longest].strip(" .") or "file"
-    return f"{stem[: longest - len(ending) - 1].strip(' .') or 'file'}.{ending}"
 
 
 def menu(commands: Sequence[tuple[str, str]]) -> list[MenuEntry]:
