@@ -1,12 +1,14 @@
 """What happens on Discord reaches us: over connections that break, sessions that end, and processes that do."""
 
+from datetime import timedelta
+
 import pytest
 from tests.platforms.discord.far_side import settings_for
 
 from talaria.contracts.platform import Button, Content
 from talaria.contracts.store import Store
 from talaria.core.addresses import Address
-from talaria.core.errors import BadCredentials, Unreachable
+from talaria.core.errors import BadCredentials, SlowDown, Unreachable
 from talaria.platforms.discord.adapter import Discord
 from talaria.platforms.discord.keeping import StoreShelf
 from talaria.testing.discord_server import DiscordServer
@@ -64,6 +66,28 @@ async def test_after_a_session_that_ended_places_where_we_talk_are_caught_up_wit
     assert (told[2].external_id, told[2].address) == (missed.id, Address("discord", room.id))
     assert told[1].address == Address("discord", channel.id, "group")
     assert server.gateway.logins == ["identify", "invalid", "identify"]
+
+
+async def test_what_was_missed_is_read_again_until_it_was_taken(server: DiscordServer, store: Store) -> None:
+    ann = server.user("Ann")
+    room = server.private(ann)
+    first = again(server, store)
+    async with first.connect() as arrivals:
+        for text in ("one", "two"):
+            await room.says(ann, text)
+            await following(arrivals)
+    await first.close()
+    server.gateway.expire()
+    await room.says(ann, "three")
+    await room.says(ann, "four")
+    heard = []
+    for number in (1, 2, 2, 1):
+        platform = again(server, store)
+        async with platform.connect() as arrivals:
+            heard.append([(await following(arrivals)).text for _ in range(number)])
+        await platform.close()
+    assert heard == [["two"], ["two", "three"], ["three", "four"], ["four"]]
+    assert server.gateway.logins == ["identify", *["invalid", "identify"] * 4]
 
 
 @pytest.mark.parametrize("trouble", ["reconnect", "cut"])
@@ -236,6 +260,14 @@ async def test_a_network_that_cannot_say_where_its_gateway_is_has_trouble(
     with pytest.raises(Unreachable, match="503"):
         async with discord.connect():
             pass
+
+
+async def test_a_bot_that_has_begun_too_many_sessions_waits(server: DiscordServer, discord: Discord) -> None:
+    server.gateway.starts_left = 0
+    with pytest.raises(SlowDown) as slow:
+        async with discord.connect():
+            pass
+    assert slow.value.retry_after == timedelta(hours=4)
 
 
 async def test_hearts_beat(server: DiscordServer, discord: Discord) -> None:

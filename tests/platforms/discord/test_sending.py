@@ -80,6 +80,18 @@ async def test_a_voice_note_stands_alone_and_tells_how_it_sounds(
     assert voice.files[0].waveform == "Df8NgA=="
 
 
+async def test_where_voice_notes_are_forbidden_one_is_a_file(
+    server: DiscordServer, discord: Discord, tmp_path: Path
+) -> None:
+    room = server.private(server.user("Ann"))
+    room.place.forbids.add("voice")
+    path = tmp_path / "reply.ogg"
+    path.write_bytes(opus(10, 20))
+    await discord.send(private(server), Content(files=(File(str(path), "reply.ogg", "audio/ogg"),)), "voice")
+    (post,) = room.answers
+    assert (post.flags, post.files[0].name, post.files[0].waveform) == (0, "reply.ogg", "")
+
+
 @pytest.mark.parametrize("data", [b"", b"OggS", b"RIFF....WAVE", opus(), opus(5, seconds=0), b"OpusHead" * 30])
 def test_what_is_no_voice_note_is_not_taken_for_one(data: bytes) -> None:
     assert read_voice(data) is None

@@ -95,9 +95,13 @@ class Posting:
         try:
             return await self._send(channel, payload, parcels)
         except Refusal as refusal:
-            if "message_reference" not in payload or refusal.code not in (INVALID_FORM, CANNOT_REPLY):
+            if payload.get("flags"):  # voice notes may be forbidden where files are not
+                del payload["flags"]
+                payload |= _named(parcels)
+            elif "message_reference" in payload and refusal.code in (INVALID_FORM, CANNOT_REPLY):
+                del payload["message_reference"]  # better without saying what it answers than not at all
+            else:
                 raise
-        del payload["message_reference"]  # better without saying what it answers than not at all
         return await self._send(channel, payload, parcels)
 
     async def _send(self, channel: str, payload: Payload, parcels: Sequence[Parcel]) -> str:

@@ -48,6 +48,7 @@ class Receiver:
         self._shelf = shelf
         self._progress = Progress()
         self._line: Line | None = None
+        self._fresh: Login | None = None  # kept once all that was missed before it has been taken
         self._missed: list[Event] = []
         self._saved = 0.0
 
@@ -62,6 +63,7 @@ class Receiver:
             while self._missed:
                 yield self._missed[0]
                 self._missed.pop(0)
+            await self._adopt()
             assert self._line is not None
             while self._line.arrived:
                 frame = self._line.arrived.popleft()
@@ -117,9 +119,16 @@ class Receiver:
             await line.follow(seconds)
         if frame.t == "READY":
             ready = msgspec.json.decode(frame.d, type=_Ready)
-            login = Login(ready.resume_gateway_url, ready.session_id, frame.s or 0)
-            self._progress = structs.replace(self._progress, login=login)
             self._missed = await self._catch_up()
+            self._fresh = Login(ready.resume_gateway_url, ready.session_id, frame.s or 0)
+            if not self._missed:
+                await self._adopt()
+
+    async def _adopt(self) -> None:
+        """Go on with a new session from now on."""
+        if self._fresh is not None:
+            self._progress = structs.replace(self._progress, login=self._fresh)
+            self._fresh = None
             await self._save()
 
     async def _gateway(self) -> str:

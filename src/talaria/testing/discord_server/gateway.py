@@ -94,6 +94,7 @@ class Gateway:
         self.public_url = ""
         self.deaf = False
         self.allows_content = True
+        self.starts_left = 999
         self.sessions: list[Session] = []
         self.logins: list[Literal["identify", "resume", "invalid"]] = []
         self.greeting: Callable[[], list[tuple[str, Any]]] = list

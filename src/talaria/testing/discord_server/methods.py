@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from talaria.testing.discord_server.forms import (
     LARGEST_FILE,
+    VOICE,
     Callback,
     Command,
     CreateMessage,
@@ -79,7 +80,7 @@ async def own_application(world: World, request: Request) -> Answer:
 
 async def gateway(world: World, request: Request) -> Answer:
     """Tell where the gateway is."""
-    limit = {"total": 1000, "remaining": 999, "reset_after": 14_400_000, "max_concurrency": 1}
+    limit = {"total": 1000, "remaining": world.gateway.starts_left, "reset_after": 14_400_000, "max_concurrency": 1}
     return 200, {"url": world.gateway.url, "shards": 1, "session_start_limit": limit}
 
 
@@ -292,6 +293,8 @@ def _posted(world: World, place: Place, form: CreateMessage, request: Request) -
         _files(world, place, form, request),
     )
     check_voice(form)
+    if form.flags & VOICE and "voice" in place.forbids:
+        raise Refused(400, 50173, "Cannot send voice messages in this channel")
     if not text and not files:
         raise Refused(400, 50006, "Cannot send an empty message")
     answered = None
