@@ -5,6 +5,7 @@ import msgspec
 from talaria.contracts.platform import Platform, PlatformAccount
 from talaria.core.errors import Refused
 from talaria.platforms.slack.adapter import Slack
+from talaria.platforms.slack.missed import StoreNotes
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.threads import StoreShelf
 
@@ -19,6 +20,7 @@ def open_platform(account: PlatformAccount) -> Platform:
         settings = msgspec.convert(given, SlackSettings, strict=False)
     except msgspec.ValidationError as error:
         raise Refused(f"An option of platforms.{account.name} is wrong: {error}.") from error
-    platform = Slack(settings, account.commands, StoreShelf(account.store, account.name))
+    shelf, notes = StoreShelf(account.store, account.name), StoreNotes(account.store, account.name)
+    platform = Slack(settings, account.commands, shelf, notes)
     account.closing.push_async_callback(platform.close)
     return platform

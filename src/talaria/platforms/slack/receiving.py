@@ -2,8 +2,10 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from talaria.contracts.platform import Incoming
 from talaria.platforms.slack.assistant import Assistant
@@ -19,6 +21,7 @@ from talaria.platforms.slack.incoming import (
     read_interaction,
     thread_of,
 )
+from talaria.platforms.slack.missed import Missed
 from talaria.platforms.slack.posting import Posting
 from talaria.platforms.slack.socket import Envelope, Socket
 from talaria.platforms.slack.threads import OurThreads
@@ -47,34 +50,59 @@ class Taken:
             self._ids.popitem(last=False)
 
 
+class Desk(Struct, frozen=True, kw_only=True):
+    """What a receiver asks."""
+
+    posting: Posting
+    threads: OurThreads
+    directory: Directory
+    assistant: Assistant
+    missed: Missed
+
+
 class Receiver:
     """Reads what a socket brings, and finds out what has to be known besides."""
 
-    def __init__(
-        self, me: Me, taken: Taken, posting: Posting, threads: OurThreads, directory: Directory, assistant: Assistant
-    ) -> None:
+    def __init__(self, me: Me, taken: Taken, desk: Desk) -> None:
         self._me = me
         self._taken = taken
-        self._posting = posting
-        self._threads = threads
-        self._directory = directory
-        self._assistant = assistant
+        self._posting = desk.posting
+        self._threads = desk.threads
+        self._directory = desk.directory
+        self._assistant = desk.assistant
+        self._missed = desk.missed
 
-    async def arriving(self, socket: Socket) -> AsyncGenerator[Incoming, None]:
-        """Yield what people do until the connection fails."""
+    async def arriving(self, socket: Socket, missed: Sequence[Event]) -> AsyncGenerator[Incoming, None]:
+        """Yield what people said meanwhile, then what they do until the connection fails."""
+        for event in missed:
+            incoming = await self._read_event(event)
+            if incoming is not None and await self._is_news(incoming):
+                yield incoming
+                await self._take(incoming)
         while True:
             envelope = await socket.following()
             incoming = await self._read(envelope)
-            if incoming is not None and incoming.external_id not in self._taken:
-                if incoming.addressed and incoming.address.chat_type == "thread":
-                    await self._threads.join(incoming.address.chat_id, incoming.address.thread_id)
+            if incoming is not None and await self._is_news(incoming):
                 yield incoming
-                self._taken.add(incoming.external_id)
+                await self._take(incoming)
             elif incoming is not None:
                 log.info("%s: came again, time %d: %s", self._me.platform, envelope.attempt, incoming.external_id)
             await socket.acknowledge(envelope)
             if incoming is not None and incoming.text:
                 await self._assistant.name(incoming.address, incoming.text)
+
+    async def _is_news(self, incoming: Incoming) -> bool:
+        """Tell whether something was not taken yet; a thread in which we are meant is ours before that is known."""
+        if incoming.external_id in self._taken:
+            return False
+        if incoming.addressed and incoming.address.chat_type == "thread":
+            await self._threads.join(incoming.address.chat_id, incoming.address.thread_id)
+        return True
+
+    async def _take(self, incoming: Incoming) -> None:
+        self._taken.add(incoming.external_id)
+        if incoming.message_id and not (incoming.edited or incoming.button or incoming.reaction):
+            await self._missed.note(incoming.address.chat_id, incoming.message_id)
 
     async def _read(self, envelope: Envelope) -> Incoming | None:
         match envelope.kind:

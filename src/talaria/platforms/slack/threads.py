@@ -18,6 +18,9 @@ class Shelf(Protocol):
     async def has(self, channel: str, thread: str) -> bool:
         """Tell whether one is kept."""
 
+    async def latest(self, number: int) -> list[tuple[str, str]]:
+        """Return those that began last, as channel and thread."""
+
     async def clear(self) -> None:
         """Forget the oldest where they are too many."""
 
@@ -35,6 +38,10 @@ class MemoryShelf:
     async def has(self, channel: str, thread: str) -> bool:
         """Tell whether one is kept."""
         return (channel, thread) in self._kept
+
+    async def latest(self, number: int) -> list[tuple[str, str]]:
+        """Return those that began last, as channel and thread."""
+        return sorted(self._kept, key=lambda one: one[1])[-number:]
 
     async def clear(self) -> None:
         """Leave everything as it is."""
@@ -54,6 +61,12 @@ class StoreShelf:
     async def has(self, channel: str, thread: str) -> bool:
         """Tell whether one is kept."""
         return await self._store.read(lambda tx: tx.state.get(self._key(channel, thread))) is not None
+
+    async def latest(self, number: int) -> list[tuple[str, str]]:
+        """Return those that began last, as channel and thread."""
+        entries = await self._store.read(lambda tx: tx.state.with_prefix(self._prefix))
+        places = [entry.key.removeprefix(self._prefix).partition(":") for entry in entries[-number:]]
+        return [(channel, thread) for thread, _, channel in places]
 
     async def clear(self) -> None:
         """Forget the oldest where they are too many."""
@@ -84,6 +97,10 @@ class OurThreads:
             return
         await self._shelf.put(channel, thread)
         self._remember(channel, thread)
+
+    async def latest(self, number: int) -> list[tuple[str, str]]:
+        """Return those that began last, as channel and thread."""
+        return await self._shelf.latest(number)
 
     async def has(self, channel: str, thread: str) -> bool:
         """Tell whether we take part in one."""

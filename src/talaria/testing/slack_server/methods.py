@@ -134,7 +134,7 @@ def replies(world: World, given: Parameters) -> Answer:
 
 def _page(world: World, given: Parameters, messages: list[Message]) -> list[Answer]:
     told = given.get("include_all_metadata") in (True, "1", "true")
-    page = messages[: int(given.get("limit", 100))]
+    page = [one for one in messages if one.ts > given.get("oldest", "")][: int(given.get("limit", 100))]
     return [world.shown(one) | ({"metadata": one.metadata} if told and one.metadata else {}) for one in page]
 
 
@@ -187,6 +187,7 @@ def _beside(name: str) -> Callable[[World, Parameters], Answer]:
 
 
 _MESSAGE = ("blocks", "metadata", "text", "thread_ts", "unfurl_links", "unfurl_media")
+_PAGE = ("include_all_metadata", "limit", "oldest")
 _MARK = ("channel", "timestamp", "name")
 _THREAD = ("channel_id", "thread_ts")
 
@@ -199,8 +200,8 @@ METHODS = {
     "reactions.get": Method(get_reactions, "reactions:read", ("channel", "timestamp"), ("full",)),
     "users.info": Method(user_info, "users:read", ("user",)),
     "conversations.info": Method(channel_info, "channels:read", ("channel",)),
-    "conversations.history": Method(history, "channels:history", ("channel",), ("include_all_metadata", "limit")),
-    "conversations.replies": Method(replies, "channels:history", ("channel", "ts"), ("include_all_metadata", "limit")),
+    "conversations.history": Method(history, "channels:history", ("channel",), _PAGE),
+    "conversations.replies": Method(replies, "channels:history", ("channel", "ts"), _PAGE),
     "conversations.open": Method(open_channel, "im:write", ("users",)),
     "files.getUploadURLExternal": Method(upload_url, "files:write", ("filename", "length")),
     "files.completeUploadExternal": Method(complete_upload, "files:write", ("files",), ("channel_id", "thread_ts")),

@@ -101,6 +101,11 @@ class Office:
             self._forget(connection)
             await connection.socket.send_json({"type": "disconnect", "reason": "refresh_requested"})
 
+    def drop(self) -> None:
+        """Give up everything that nobody took, as Slack does after some minutes."""
+        for envelope in self.handed:
+            envelope.acknowledged = True
+
     def cut(self) -> None:
         """Break all connections."""
         for connection in list(self._connections):
