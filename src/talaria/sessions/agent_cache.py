@@ -81,6 +81,7 @@ class AgentCache(Generic[T]):
         self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
         self._retired: list[_Entry[T]] = []
         self._sites: dict[str, _Site] = {}
+        self._crowded = False
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -144,6 +145,7 @@ class AgentCache(Generic[T]):
         surplus = list(self._entries)[: max(len(self._entries) - self._cap, 0)]
         for key in [key for key in surplus if not self._entries[key].busy]:
             self.evict(key)
+        self._crowded = self._crowded and len(self._entries) > self._cap
 
     def drain(self) -> list[T]:
         """Take out all of them, busy or not, and return them: whoever asked for that closes them."""
@@ -174,8 +176,9 @@ class AgentCache(Generic[T]):
             return entry
         self._entries[key] = entry
         self.settle()
-        if len(self) > self._cap:
-            log.warning("%d agents are kept, above the cap of %d: those to go are mid-turn", len(self), self._cap)
+        if len(self) > self._cap and not self._crowded:
+            self._crowded = True
+            log.warning("more agents are kept than the cap of %d: those to go are mid-turn", self._cap)
         return entry
 
     @contextmanager
