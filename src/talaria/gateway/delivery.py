@@ -58,7 +58,7 @@ class Delivery:
         self._pace = pace
         self._clock = clock or SystemClock()
         self._woken = asyncio.Event()
-        self._under_way: dict[int, float] = {}
+        self._under_way: dict[int, Placing] = {}
         self._due: datetime | None = None
         self._refused = False
         self._counts: dict[str, int] = {}
@@ -97,8 +97,9 @@ class Delivery:
             while True:
                 self._woken.clear()
                 for item, shown in await self._claimed():
-                    self._under_way[item.id] = asyncio.get_running_loop().time()
-                    group.create_task(self._see_through(item, shown))
+                    placing = Placing(self._store, self._platform, self._pace, item, shown)
+                    self._under_way[item.id] = placing
+                    group.create_task(self._see_through(item, placing))
                 await self._pause()
 
     async def _heed(self) -> None:
@@ -152,16 +153,16 @@ class Delivery:
         if self._platform.abilities.idempotent:
             return self._pace.at_once - len(self._under_way)
         late = asyncio.get_running_loop().time() - self._pace.alone.total_seconds()
-        quick = sum(began > late for began in self._under_way.values())
+        slow = sum((one.calling_since or late) < late for one in self._under_way.values())
+        quick = len(self._under_way) - slow
         return 1 - quick if len(self._under_way) < self._pace.at_once else 0
 
     async def _give_back(self, claimed: list[tuple[OutboxItem, Shown | None]]) -> None:
         now = self._clock.now()
         await self._store.write(lambda tx: [tx.outbox.retry(item.id, now, item.error) for item, _ in claimed])
 
-    async def _see_through(self, item: OutboxItem, shown: Shown | None) -> None:
+    async def _see_through(self, item: OutboxItem, placing: Placing) -> None:
         """Deliver one item; when everything stops, let it end first, so that nobody has to doubt whether it went."""
-        placing = Placing(self._store, self._platform, self._pace, item, shown)
         with bound(SessionContext(session_id=item.session_id or "", platform=self._platform.name)):
             delivering = asyncio.ensure_future(self._deliver(item, placing))
         try:

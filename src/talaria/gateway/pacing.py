@@ -14,8 +14,8 @@ class Pace(Struct, frozen=True, kw_only=True):
     go on when everything stops. ``quiet`` is how long a final text waits for a preview to end.
 
     At most ``at_once`` items go out side by side. Where a network does not recognise what it was sent before, it is one
-    at a time, so that a worker that is killed leaves one in doubt; but who has taken longer than ``alone`` does not
-    hold up the others.
+    at a time, so that a worker that is killed leaves one in doubt; but one for which the network takes longer than
+    ``alone`` does not hold up the others.
     """
 
     call: timedelta = timedelta(seconds=20)
@@ -25,7 +25,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     longest_pause: timedelta = timedelta(minutes=5)
     grace: timedelta = timedelta(seconds=5)
     quiet: timedelta = timedelta(seconds=10)
-    alone: timedelta = timedelta(seconds=0.5)
+    alone: timedelta = timedelta(seconds=0.8)
     at_once: int = 16
 
     def pause(self, attempts: int) -> timedelta:

@@ -28,7 +28,8 @@ class Placing:
     """One item on its way. Raises what a `Platform` raises; what was placed stays placed and is not placed again.
 
     ``halted`` makes it end behind the piece that is under way. ``repeated`` says that a piece may be there twice, as
-    somebody died while posting it and the network cannot tell.
+    somebody died while posting it and the network cannot tell. ``calling_since`` is when a call to the network began
+    that is under way.
     """
 
     def __init__(self, store: Store, platform: Platform, pace: Pace, item: OutboxItem, shown: Shown | None) -> None:
@@ -40,6 +41,7 @@ class Placing:
         self._doubtful = item.doubtful
         self._deadline = asyncio.get_running_loop().time() + (pace.claim - 2 * pace.call).total_seconds()
         self.halted = False
+        self.calling_since: float | None = None
         self.repeated = False
 
     async def place(self) -> str:
@@ -99,7 +101,11 @@ class Placing:
         await self._bounded(self._platform.edit(MessageRef(self._item.address, message_id), piece))
 
     async def _bounded(self, call: Awaitable[T]) -> T:
-        return await bounded(call, self._pace.call.total_seconds())
+        self.calling_since = asyncio.get_running_loop().time()
+        try:
+            return await bounded(call, self._pace.call.total_seconds())
+        finally:
+            self.calling_since = None
 
     async def _record(self) -> None:
         shown = self._shown
