@@ -146,7 +146,9 @@ class Preview:
         try:
             await (self._grow() if self._edits else self._tell())
         except SlowDown as error:
-            self._stage.gate.shut(error.retry_after)
+            pause = max(pause, error.retry_after.total_seconds())
+            if error.everywhere:
+                self._stage.gate.shut(error.retry_after)
         except (Unreachable, StoreError) as error:
             pause = max(pause, self._stage.call)
             log.info("%s: a preview waits: %s", self._platform.name, error)
