@@ -53,17 +53,15 @@ class Calls:
             )
         return self._web
 
-    async def ask(
-        self, call: Awaitable[AsyncSlackResponse], patience: timedelta | None = None, *, everywhere: bool = True
-    ) -> dict[str, Any]:
-        """Return the answer, or raise one of our errors; a pause counts ``everywhere`` or for one channel alone."""
+    async def ask(self, call: Awaitable[AsyncSlackResponse], patience: timedelta | None = None) -> dict[str, Any]:
+        """Return the answer, or raise one of our errors."""
         try:
-            return await self.ask_openly(call, patience, everywhere=everywhere)
+            return await self.ask_openly(call, patience)
         except NotTaken as no:
-            raise our_error(no.refusal, everywhere=everywhere) from no
+            raise our_error(no.refusal) from no
 
     async def ask_openly(
-        self, call: Awaitable[AsyncSlackResponse], patience: timedelta | None = None, *, everywhere: bool = True
+        self, call: Awaitable[AsyncSlackResponse], patience: timedelta | None = None
     ) -> dict[str, Any]:
         """The same, except that what `Rejected` would stand for is told by `NotTaken`."""
         seconds = (patience or self._settings.patience).total_seconds()
@@ -74,7 +72,7 @@ class Calls:
             raise Unreachable(f"Slack did not answer within {seconds:g} s") from error
         except SlackApiError as error:
             refusal = read_refusal(error)
-            meant = our_error(refusal, everywhere=everywhere)
+            meant = our_error(refusal)
             if isinstance(meant, Rejected):
                 raise NotTaken(refusal) from error
             raise meant from error

@@ -112,7 +112,7 @@ class Posting:
             return found
         try:
             return await self._post_marked_if_possible(to, content, post, key)
-        except Unreachable:
+        except (Unreachable, asyncio.CancelledError):
             self._doubts.add(key)
             raise
 
@@ -139,8 +139,7 @@ class Posting:
                 unfurl_links=False,
                 unfurl_media=False,
                 metadata={"event_type": _EVENT, "event_payload": payload} if payload else None,
-            ),
-            everywhere=False,
+            )
         )
         return str(answer.get("ts", ""))
 

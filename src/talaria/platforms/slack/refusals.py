@@ -53,14 +53,12 @@ def read_refusal(error: SlackApiError) -> Refusal:
     )
 
 
-def our_error(refusal: Refusal, *, everywhere: bool = True) -> PlatformError:
-    """Return the error of ours; a pause counts ``everywhere`` or for one channel alone."""
+def our_error(refusal: Refusal) -> PlatformError:
+    """Return the error of ours. A pause is one for an address: Slack counts by method, and messages by channel."""
     code = refusal.code
     if code in ("ratelimited", "rate_limited", "message_limit_exceeded") or refusal.status == 429:
         pause = refusal.retry_after
-        return SlowDown(
-            f"Slack asks for a pause of {pause.total_seconds():g} s", retry_after=pause, everywhere=everywhere
-        )
+        return SlowDown(f"Slack asks for a pause of {pause.total_seconds():g} s", retry_after=pause, everywhere=False)
     if code in _NOBODY:
         return BadCredentials(f"Slack does not know this app any more ({code}); its tokens may have been revoked")
     if not code or code in _TROUBLE or refusal.status >= 500:
