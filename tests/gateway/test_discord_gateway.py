@@ -90,3 +90,26 @@ async def test_what_is_told_again_after_a_break_is_answered_once(
         await room.wait_for(lambda post: post.text == "re: the last", within=20)
     assert [post.text for post in room.answers] == ["re: hello", "re: are you back?", "re: the last"]
     assert discord.gateway.logins == ["identify", "resume", "resume"]
+
+
+async def test_a_conversation_moves_into_a_thread_and_goes_on_there(
+    program: Program, server: ModelServer, discord: DiscordServer
+) -> None:
+    ann = discord.user("Ann")
+    room, channel = discord.private(ann), discord.channel("general")
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with running(program):
+        await _listening(discord)
+        await channel.says(ann, "good morning", mention=True)  # from now on the channel is known by its name
+        await channel.wait_for(lambda post: post.text == "re: good morning", within=20)
+        await room.says(ann, "the code word is heron")
+        await room.wait_for(lambda post: post.text == "re: the code word is heron", within=20)
+        await room.says(ann, "/move discord:general")
+        await discord.world.until(lambda: any(place.is_thread for place in discord.world.places.values()), 20)
+        thread = discord.room(next(place.id for place in discord.world.places.values() if place.is_thread))
+        await thread.wait_for(lambda post: post.text.startswith("re: "), within=20)
+        await thread.says(ann, "what was it?")
+        await thread.wait_for(lambda post: post.text == "re: what was it?", within=20)
+    asked = next(one for one in server.received if one.question == "what was it?")
+    assert "heron" in str(asked.body)
+    assert thread.place.parent is channel.place
