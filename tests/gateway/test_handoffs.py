@@ -233,3 +233,28 @@ async def test_a_script_moves_a_conversation(tmp_path: Path, server: ModelServer
             place = msgspec.json.decode(moved.out)
             shown = partial(network.shown, "ann", place["thread_id"])
             await network.until(lambda: shown() == ["We were at the second plank."], seconds=20)
+
+
+async def test_whoever_gives_up_wins_and_a_slow_one_delays_no_other(tmp_path: Path, server: ModelServer) -> None:
+    server.answering(answer)
+    async with LoopbackNetwork(THREADS) as network:
+        program = workplace(tmp_path, server, network, access=OWNED)
+        terminal = Terminal(program)
+        async with worker(program):
+            await network.until(lambda: network.receivers == 1, seconds=20)
+            network.upset(Fault("thread", "delay", times=0, chat_id="slow", seconds=2))
+            given_up = await terminal.write(lambda tx: asked(tx, Address("loopback", "slow"), "given up"))
+            await until_running(terminal, given_up)
+            quick = await terminal.write(lambda tx: asked(tx, Address("loopback", "ann"), "quick"))
+            assert (await terminal.until_over(quick))["state"] == "completed"
+            assert (await terminal.state(given_up))["state"] == "running"
+            assert await terminal.write(lambda tx: tx.handoffs.withdraw_handoff(given_up, "it took too long"))
+            await network.until(lambda: sum(record.kind == "thread" for record in network.records) == 2, seconds=20)
+            await network.until(lambda: len(network.posts) == 1, seconds=20)
+        assert await terminal.state(given_up) == {
+            "state": "failed",
+            "platform": "loopback",
+            "error": "it took too long",
+        }
+        assert await terminal.write(of(given_up)) == []
+    assert len(network.posts) == 1
