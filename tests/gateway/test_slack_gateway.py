@@ -1,11 +1,14 @@
 """The gateway on Slack: the process, the adapter and a workspace that is strict."""
 
+import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tests.app.program import Program
 from tests.app.scripted import scripted_program
+from tests.cli.live_screen import opened, ready, say
 from tests.gateway.test_gateway import running
 
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -94,3 +97,26 @@ async def test_a_slash_command_is_answered(program: Program, slack: SlackServer,
     async with running(program):
         await chat.runs(ann, "/talaria", "whoami")
         await chat.wait_for(lambda one: "owner" in one.text, within=20)
+
+
+@pytest.mark.parametrize("where", ["channel", "private chat"])
+async def test_a_conversation_is_handed_over_to_a_thread(
+    program: Program, server: ModelServer, slack: SlackServer, ann: User, where: str
+) -> None:
+    home = slack.channel("family", ann) if where == "channel" else slack.direct(ann)
+    server.answering(lambda received: Say(f"re: {received.question[:40]}"))
+    async with running(program):
+        await home.runs(ann, "/talaria", "sethome")
+        await home.wait_for(lambda one: "my home on slack" in one.text, within=20)
+        async with opened(program) as screen:
+            await ready(screen)
+            await say(screen, "Build a boat.")
+            await screen.wait_for(re.compile("re: Build a boat"))
+            await say(screen, "/handoff slack")
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+        greeting = await home.wait_for(lambda one: one.thread_ts != "", within=20)
+        assert any(one.ts == greeting.thread_ts for one in home.answers)
+        await home.says(ann, "Of oak.", thread=greeting.thread_ts)
+        await home.wait_for(lambda one: (one.text, one.thread_ts) == ("re: Of oak.", greeting.thread_ts), within=20)
+    assert "Build a boat." in str(next(one for one in server.received if one.question == "Of oak.").body)
