@@ -85,6 +85,7 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
         health = Health(gateway, house.store, jobs, house.mask)
         await stack.enter_async_context(health.served(house.settings.gateway.port))
         with _last_words(house, gateway, stop):
+            log.info("the gateway serves %s", ", ".join(line.network.platform.name for line in lines))
             await house.store.write(lambda tx: say_that_it_is_back(tx, house.identity.version))
             stack.callback(jobs.create_task(_follow_settings(house, gateway)).cancel)
             tell_hooks(house, rooms.worker, lines)

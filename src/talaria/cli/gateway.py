@@ -246,7 +246,8 @@ def _row(network: NetworkStatus) -> tuple[object, ...]:
 
 
 def _tail(file: Path, count: int) -> str:
+    nothing = "Nothing was written yet."
     try:
-        return "\n".join(file.read_text(errors="replace").splitlines()[-count:])
+        return "\n".join(file.read_text(errors="replace").splitlines()[-count:]) or nothing
     except FileNotFoundError:
-        return "Nothing was written yet."
+        return nothing

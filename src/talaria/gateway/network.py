@@ -203,4 +203,5 @@ class Network:
     def _enter(self, state: NetworkState, error: str) -> None:
         if state != self._state:
             self._since = datetime.now(UTC)
+            log.info("%s: %s", self.platform.name, state)
         self._state, self._error = state, error
