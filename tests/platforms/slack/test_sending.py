@@ -18,6 +18,10 @@ TABLE = "Figures:\n\n| a | b |\n|---|--:|\n| 1 |  |\n"
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
+def write(path: Path) -> None:
+    path.write_text("1,2")
+
+
 def is_empty(folder: Path) -> bool:
     return not list(folder.iterdir())
 
@@ -47,19 +51,42 @@ async def test_nothing_is_fetched_for_a_preview_and_the_key_goes_along(
     assert asked["metadata"]["event_payload"] == {"key": "the key", "reply_to": "1.2"}
 
 
-@pytest.mark.parametrize("error", ["invalid_blocks", "msg_blocks_too_long", "invalid_metadata_format"])
+@pytest.mark.parametrize("error", ["invalid_blocks", "msg_blocks_too_long"])
 async def test_blocks_that_are_not_taken_do_not_fail_a_message(
     server: SlackServer, slack: Slack, ann: User, home: Address, error: str
 ) -> None:
     content = Content(text="**Now** or never?", buttons=(Button("Now", "now"),))
     server.fail("chat.postMessage", error)
     ref = await slack.send(home, content, "k")
+    assert server.direct(ann).answers[0].text == "**Now** or never?"
     server.fail("chat.update", error)
     await slack.edit(ref, content)
     message = server.direct(ann).answers[0]
     assert message.text == "**Now** or never?"
     assert [one["type"] for one in message.blocks] == ["section", "actions"]
     assert message.edits == 1
+
+
+async def test_a_table_that_is_not_taken_is_drawn(server: SlackServer, slack: Slack, ann: User, home: Address) -> None:
+    server.fail("chat.postMessage", "invalid_blocks")
+    await slack.send(home, Content(text=f"**Now**\n\n{TABLE}"), "k")
+    message = server.direct(ann).answers[0]
+    assert [one["type"] for one in message.blocks] == ["rich_text"]
+    assert message.blocks[0]["elements"][-1]["type"] == "rich_text_preformatted"
+
+
+async def test_words_are_not_posted_again_where_their_file_failed(
+    server: SlackServer, slack: Slack, ann: User, home: Address, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.csv"
+    write(path)
+    content = Content(text="Here.", files=(File(str(path), "a.csv"),))
+    server.fail("files.completeUploadExternal", "ratelimited", status=429, retry_after=1)
+    with pytest.raises(SlowDown):
+        await slack.send(home, content, "k")
+    await slack.send(home, content, "k")
+    answers = server.direct(ann).answers
+    assert [(one.text, len(one.files)) for one in answers] == [("Here.", 0), ("", 1)]
 
 
 async def test_an_edit_takes_buttons_away(server: SlackServer, slack: Slack, ann: User, home: Address) -> None:

@@ -39,9 +39,9 @@ _LEAVES = frozenset({"paragraph_open", "heading_open", "fence", "code_block", "h
 _DEEPEST = 8
 
 
-def read_markdown(source: str) -> list[TextBlock]:
-    """Return the blocks of a text; of its tables the first is one, since a message has one table at most."""
-    return _Writer().write(_READER.parse(source))
+def read_markdown(source: str, *, tables: int = 1) -> list[TextBlock]:
+    """Return the blocks of a text; so many of its tables are blocks, others are drawn: a message has one at most."""
+    return _Writer(tables=tables).write(_READER.parse(source))
 
 
 class _List(Struct):
@@ -61,7 +61,7 @@ class _Grid(Struct):
 class _Writer:
     """A text in the making: pieces of a line become lines, these become elements, and those become blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tables: int = 0) -> None:
         self._blocks: list[TextBlock] = []
         self._elements: list[Element] = []
         self._line: list[Inline] = []
@@ -71,7 +71,7 @@ class _Writer:
         self._quotes = 0
         self._points: list[Section] | None = None
         self._grid: _Grid | None = None
-        self._has_table = False
+        self._tables = tables
         self._last_line: int | None = None
         self._gap = 0
         self._after_marker = False
@@ -144,11 +144,11 @@ class _Writer:
     def _add_table(self, grid: _Grid) -> None:
         rows = grid.rows
         fits = len(rows) <= MOST_ROWS and len(rows[0]) <= MOST_COLUMNS
-        if self._has_table or not fits or sum(len(cell) for row in rows for cell in row) > LONGEST_CELLS:
+        if not self._tables or not fits or sum(len(cell) for row in rows for cell in row) > LONGEST_CELLS:
             self._add_code(drawn(rows))
             return
         self._end_elements()
-        self._has_table = True
+        self._tables -= 1
         # An empty cell would not be taken.
         cells = tuple(tuple(Cell(text or " ") for text in row) for row in rows)
         self._blocks.append(Table(cells, tuple(grid.columns)))

@@ -36,14 +36,23 @@ class Post(Struct, frozen=True):
     blocks: list[dict[str, Any]] = []
 
 
-def make_post(content: Content) -> Post:
-    """Return a message; raises `Rejected` for one that is empty or longer than Slack takes."""
+def make_posts(content: Content) -> list[Post]:
+    """Return a message as it should be, and then as it may be where Slack does not take that: the last is plain.
+
+    Raises `Rejected` for one that is empty or longer than Slack takes.
+    """
+    posts = [make_post(content), make_post(content, tables=0), make_plain_post(content)]
+    return [post for number, post in enumerate(posts) if post not in posts[:number]]
+
+
+def make_post(content: Content, *, tables: int = 1) -> Post:
+    """Return a message with so many tables as blocks."""
     source = sendable(content.text).strip("\n")
     if not source.strip():
         raise Rejected("there is nothing to send")
     if len(source) > TEXT_LIMIT:
         raise Rejected(f"a message has at most {TEXT_LIMIT} characters there, this one has {len(source)}")
-    written = read_markdown(source)
+    written = read_markdown(source, tables=tables)
     if not written:  # such as a line that only says where a link leads
         written = [RichText((Preformatted((Words(source),)),))]
     is_plain = _plain_text(written) == source and not _SIGNS.search(source)

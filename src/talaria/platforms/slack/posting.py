@@ -3,22 +3,24 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
 from talaria.contracts.platform import Content, MessageRef
 from talaria.core.addresses import Address
-from talaria.core.errors import Rejected, Unreachable
+from talaria.core.errors import Rejected, SlowDown, Unreachable
 from talaria.platforms.slack.calls import Calls, NotTaken
 from talaria.platforms.slack.doubts import Doubts
 from talaria.platforms.slack.emoji import names_for
 from talaria.platforms.slack.files import read_upload
-from talaria.platforms.slack.outgoing import Post, make_plain_post, make_post
+from talaria.platforms.slack.outgoing import Post, make_posts
 from talaria.platforms.slack.refusals import our_error
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.threads import OurThreads
 
+T = TypeVar("T")
 _KNOWN = 2000
 _LONGEST_KEY = 200
 _EVENT = "talaria_message"
@@ -50,15 +52,18 @@ class Posting:
 
         A message without text is named by its first file: Slack does not tell at once which message that made.
         """
-        limit = self._settings.file_limit
+        limit, key = self._settings.file_limit, key[:_LONGEST_KEY]
         uploads = [await asyncio.to_thread(read_upload, file, limit) for file in content.files]
-        has_text = bool(content.text.strip() or content.buttons or not uploads)
-        post = make_post(content) if has_text else None
+        posts = make_posts(content) if content.text.strip() or content.buttons or not uploads else []
         to = await self._reachable(to)
-        message_id = await self._post(to, content, post, key) if post else ""
-        if uploads:
-            file_id = await self._upload(to, uploads)
-            message_id = message_id or file_id
+        try:
+            message_id = await self._post(to, content, posts, key) if posts else ""
+            if uploads:
+                file_id = await self._upload(to, uploads)
+                message_id = message_id or file_id
+        except (Unreachable, SlowDown, asyncio.CancelledError):
+            self._doubts.add(key)  # the text may be there
+            raise
         ref = MessageRef(to, message_id)
         self.posted[to.chat_id, message_id] = to.thread_id
         if len(self.posted) > _KNOWN:
@@ -68,17 +73,7 @@ class Posting:
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
         """Replace the text and the buttons of a message of ours."""
-        post = make_post(content)
-        try:
-            await self._update(ref, post)
-        except NotTaken as no:
-            if not (post.blocks and no.refusal.is_about_blocks):
-                raise our_error(no.refusal) from no
-            log.warning("the marks of an edit were not taken: %s", no)
-            try:
-                await self._update(ref, make_plain_post(content))
-            except NotTaken as again:
-                raise our_error(again.refusal) from again
+        await self._first_taken(make_posts(content), lambda post: self._update(ref, post))
 
     async def react(self, ref: MessageRef, emoji: str) -> None:
         """Put a mark on a message in place of the one that we put there before, or take it away."""
@@ -104,29 +99,24 @@ class Posting:
         thread = str(message.get("thread_ts") or "")
         return "" if thread == message_id else thread
 
-    async def _post(self, to: Address, content: Content, post: Post, key: str) -> str:
-        key = key[:_LONGEST_KEY]
+    async def _post(self, to: Address, content: Content, posts: Sequence[Post], key: str) -> str:
         found = await self._doubts.find(to, key)
         if found:  # with the words of that time, which need not be those of now
             await self.edit(MessageRef(to, found), content)
             return found
-        try:
-            return await self._post_marked_if_possible(to, content, post, key)
-        except (Unreachable, asyncio.CancelledError):
-            self._doubts.add(key)
-            raise
+        payload = {"key": key, "reply_to": content.reply_to}
+        return await self._first_taken(posts, lambda post: self._post_once(to, post, payload))
 
-    async def _post_marked_if_possible(self, to: Address, content: Content, post: Post, key: str) -> str:
-        try:
-            return await self._post_once(to, post, {"key": key, "reply_to": content.reply_to})
-        except NotTaken as no:
-            if not no.refusal.is_about_blocks:
-                raise our_error(no.refusal) from no
-            log.warning("the marks of a message were not taken: %s", no)
-        try:
-            return await self._post_once(to, make_plain_post(content), {})
-        except NotTaken as no:
-            raise our_error(no.refusal) from no
+    async def _first_taken(self, posts: Sequence[Post], post: Callable[[Post], Awaitable[T]]) -> T:
+        """Post what Slack takes, of several ways to say the same."""
+        for number, one in enumerate(posts, 1):
+            try:
+                return await post(one)
+            except NotTaken as no:
+                if number == len(posts) or not no.refusal.is_about_blocks:
+                    raise our_error(no.refusal) from no
+                log.warning("the marks of a message were not taken: %s", no)
+        raise AssertionError
 
     async def _post_once(self, to: Address, post: Post, payload: dict[str, str]) -> str:
         answer = await self._calls.ask_openly(
@@ -138,7 +128,7 @@ class Posting:
                 # A preview is fetched by Slack from whoever is named in a link, with all that stands in it.
                 unfurl_links=False,
                 unfurl_media=False,
-                metadata={"event_type": _EVENT, "event_payload": payload} if payload else None,
+                metadata={"event_type": _EVENT, "event_payload": payload},
             )
         )
         return str(answer.get("ts", ""))

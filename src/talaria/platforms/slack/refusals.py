@@ -18,7 +18,6 @@ _TROUBLE = frozenset({
 })  # fmt: skip
 _ABOUT_BLOCKS = frozenset({
     "invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "invalid_attachments", "only_one_table_allowed",
-    "invalid_metadata_format", "invalid_metadata_schema", "metadata_too_large", "metadata_must_be_sent_from_app",
 })  # fmt: skip
 GONE = frozenset({"channel_not_found", "not_in_channel", "is_archived"})
 _PAUSE = 5
