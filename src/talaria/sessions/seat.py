@@ -166,9 +166,9 @@ class Seat:
         async with self._changing, AsyncExitStack() as stack:
             chat = await self._opened(wish, stack)
             left = self.session_id if self._chat is not None else None
-            await self._close()
             await self.store.write(lambda tx: self._changed(tx, left, chat.conversation.session_id))
             await self.store.hint(OUTBOX)
+            await self._close()
             self._stack = stack.pop_all()
             return await self._begin(chat)
 
@@ -183,9 +183,10 @@ class Seat:
         return chat
 
     def _changed(self, tx: Transaction, left: SessionId | None, session_id: SessionId) -> None:
+        bound = tx.bindings.get(self.key)
         bring(tx, session_id, self.key, self._address)
         if left is not None and left != session_id:
-            if self._address is not None:
+            if bound is not None and bound.session_id == left:  # else it goes on elsewhere, with all that waits in it
                 carry_over(tx, left, session_id)
             _forget_if_empty(tx, left)
 
