@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from msgspec import Struct
+from msgspec import Struct, field
 
 from talaria.platforms.slack.blocks import (
     LONGEST_CELLS,
@@ -37,6 +38,7 @@ _TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 _ALIGN = re.compile(r"text-align:(left|center|right)")
 _LEAVES = frozenset({"paragraph_open", "heading_open", "fence", "code_block", "hr", "table_open"})
 _DEEPEST = 8
+_Kind: TypeAlias = Literal["bullet", "ordered", "quote"]
 
 
 def read_markdown(source: str, *, tables: int = 1) -> list[TextBlock]:
@@ -49,6 +51,27 @@ class _List(Struct):
 
     ordered: bool
     number: int
+
+
+class _Run(Struct):
+    """Points of one list, or a quotation, to which more may be added."""
+
+    kind: _Kind
+    indent: int = 0
+    offset: int = 0
+    points: list[Section] = field(default_factory=list)
+    quoted: list[Inline] = field(default_factory=list)
+
+    @property
+    def behind(self) -> int:
+        """How many were counted before the next point."""
+        return self.offset + len(self.points)
+
+    def element(self) -> Element:
+        """Return all of it."""
+        if self.kind == "quote":
+            return Quote(_joined(self.quoted))
+        return Points(self.kind, tuple(self.points), self.indent, self.offset)
 
 
 class _Grid(Struct):
@@ -69,7 +92,8 @@ class _Writer:
         self._links: list[str] = []
         self._lists: list[_List] = []
         self._quotes = 0
-        self._points: list[Section] | None = None
+        self._points = False
+        self._run: _Run | None = None
         self._grid: _Grid | None = None
         self._tables = tables
         self._last_line: int | None = None
@@ -156,7 +180,7 @@ class _Writer:
     def _add_code(self, text: str) -> None:
         self._end_line()
         if text.strip():
-            self._elements.append(Preformatted((Words(text),)))
+            self._append(Preformatted((Words(text),)))
         self._gap = 0
 
     def _begin_point(self) -> None:
@@ -167,7 +191,7 @@ class _Writer:
             self._line.append(Words("  " * (len(self._lists) - 1) + marker))
             self._after_marker = True
         else:
-            self._points = []
+            self._points = True
         one.number += 1
         self._gap = 0
 
@@ -180,40 +204,49 @@ class _Writer:
     def _end_line(self) -> None:
         """Make an element of the lines so far."""
         line, self._line = _joined(self._line), []
-        points, self._points = self._points, None
+        is_point, self._points = self._points, False
         if not any((one.text if isinstance(one, Words) else one.url).strip() for one in line):
             return
         if self._quotes:
             self._add_quote(line)
-        elif points is not None:
+        elif is_point:
             self._add_point(Section(line))
         else:
-            self._elements.append(Section(line))
+            self._append(Section(line))
 
     def _add_quote(self, line: tuple[Inline, ...]) -> None:
         """Write below what is being quoted already, if anything is."""
-        last = self._elements[-1] if self._elements else None
-        if isinstance(last, Quote):
-            self._elements[-1] = Quote(_joined([*last.elements, Words("\n"), *line]))
+        if self._run is not None and self._run.kind == "quote":
+            self._run.quoted += [Words("\n"), *line]
         else:
-            self._elements.append(Quote(line))
+            self._end_run()
+            self._run = _Run("quote", quoted=list(line))
 
     def _add_point(self, point: Section) -> None:
+        """Write below the points before it, where it is one of their list."""
         one, indent = self._lists[-1], min(len(self._lists) - 1, _DEEPEST)
-        style, offset = ("ordered", one.number - 2) if one.ordered else ("bullet", 0)
-        last = self._elements[-1] if self._elements else None
-        if (
-            isinstance(last, Points)
-            and (last.style, last.indent) == (style, indent)
-            and (style == "bullet" or last.offset + len(last.elements) == offset)
-        ):
-            self._elements[-1] = Points(last.style, (*last.elements, point), indent, last.offset)
-            return
-        self._elements.append(Points("ordered" if one.ordered else "bullet", (point,), indent, offset))
+        kind: _Kind = "ordered" if one.ordered else "bullet"
+        offset = one.number - 2 if one.ordered else 0
+        run = self._run
+        if run is None or (run.kind, run.indent) != (kind, indent) or (one.ordered and run.behind != offset):
+            self._end_run()
+            self._run = run = _Run(kind, indent=indent, offset=offset)
+        run.points.append(point)
+
+    def _end_run(self) -> None:
+        """Make an element of the points or the quotation so far."""
+        run, self._run = self._run, None
+        if run is not None:
+            self._elements.append(run.element())
+
+    def _append(self, element: Element) -> None:
+        self._end_run()
+        self._elements.append(element)
 
     def _end_elements(self) -> None:
         """Make a block of the elements so far."""
         self._end_line()
+        self._end_run()
         elements, self._elements = self._elements, []
         if elements:
             self._blocks.append(RichText(tuple(_spaced(elements))))
@@ -243,7 +276,7 @@ class _Writer:
     def _add(self, text: str, *, code: bool = False) -> None:
         if not text:
             return
-        if not self._line and self._points is not None and text[:4] in _TASKS:
+        if not self._line and self._points and text[:4] in _TASKS:
             text = _TASKS[text[:4]] + text[4:]
         marks = {**dict.fromkeys(self._styles, True), **({"code": True} if code else {})}
         style = Style(**marks) if marks else None

@@ -1,7 +1,7 @@
 """From our vocabulary to Slack's: messages with their blocks, buttons, names of files."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -36,13 +36,17 @@ class Post(Struct, frozen=True):
     blocks: list[dict[str, Any]] = []
 
 
-def make_posts(content: Content) -> list[Post]:
-    """Return a message as it should be, and then as it may be where Slack does not take that: the last is plain.
+def make_posts(content: Content) -> Iterator[Post]:
+    """Yield a message as it should be, and then as it may be where Slack does not take that: the last is plain.
 
-    Raises `Rejected` for one that is empty or longer than Slack takes.
+    Raises `Rejected`, before the first, for one that is empty or longer than Slack takes.
     """
-    posts = [make_post(content), make_post(content, tables=0), make_plain_post(content)]
-    return [post for number, post in enumerate(posts) if post not in posts[:number]]
+    best = make_post(content)
+    yield best
+    drawn = make_post(content, tables=0)
+    if drawn != best:
+        yield drawn
+    yield make_plain_post(content)
 
 
 def make_post(content: Content, *, tables: int = 1) -> Post:

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import chain
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
@@ -54,10 +55,11 @@ class Posting:
         """
         limit, key = self._settings.file_limit, key[:_LONGEST_KEY]
         uploads = [await asyncio.to_thread(read_upload, file, limit) for file in content.files]
-        posts = make_posts(content) if content.text.strip() or content.buttons or not uploads else []
+        posts = make_posts(content)
+        best = next(posts) if content.text.strip() or content.buttons or not uploads else None
         to = await self._reachable(to)
         try:
-            message_id = await self._post(to, content, posts, key) if posts else ""
+            message_id = await self._post(to, content, chain([best], posts), key) if best else ""
             if uploads:
                 file_id = await self._upload(to, uploads)
                 message_id = message_id or file_id
@@ -99,7 +101,7 @@ class Posting:
         thread = str(message.get("thread_ts") or "")
         return "" if thread == message_id else thread
 
-    async def _post(self, to: Address, content: Content, posts: Sequence[Post], key: str) -> str:
+    async def _post(self, to: Address, content: Content, posts: Iterable[Post], key: str) -> str:
         found = await self._doubts.find(to, key)
         if found:  # with the words of that time, which need not be those of now
             await self.edit(MessageRef(to, found), content)
@@ -107,16 +109,19 @@ class Posting:
         payload = {"key": key, "reply_to": content.reply_to}
         return await self._first_taken(posts, lambda post: self._post_once(to, post, payload))
 
-    async def _first_taken(self, posts: Sequence[Post], post: Callable[[Post], Awaitable[T]]) -> T:
+    async def _first_taken(self, posts: Iterable[Post], post: Callable[[Post], Awaitable[T]]) -> T:
         """Post what Slack takes, of several ways to say the same."""
-        for number, one in enumerate(posts, 1):
+        refused: NotTaken | None = None
+        for one in posts:
             try:
                 return await post(one)
             except NotTaken as no:
-                if number == len(posts) or not no.refusal.is_about_blocks:
+                if not no.refusal.is_about_blocks:
                     raise our_error(no.refusal) from no
                 log.warning("the marks of a message were not taken: %s", no)
-        raise AssertionError
+                refused = no
+        assert refused is not None
+        raise our_error(refused.refusal) from refused
 
     async def _post_once(self, to: Address, post: Post, payload: dict[str, str]) -> str:
         answer = await self._calls.ask_openly(
