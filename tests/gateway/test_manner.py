@@ -10,6 +10,7 @@ from tests.gateway.workers import worker, workplace
 from talaria.contracts.platform import Abilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
 
 OWNED = 'owners = ["loopback:ann"]'
 MARKING = Abilities(text_limit=4096, reactions=True)
@@ -131,3 +132,21 @@ async def test_settings_that_are_changed_meanwhile_count_at_once(tmp_path: Path,
                     count = len(network.posts)
                     network.say("ann", "more")
                     await network.posted(count + 1)
+
+
+async def test_a_chat_has_words_of_its_own_for_the_agent(tmp_path: Path, server: ModelServer) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with LoopbackNetwork(EDITING) as network:
+        program = workplace(
+            tmp_path, server, network, more='[platforms.loopback.prompts]\n"attic" = "Answer in Latin."\n'
+        )
+        async with worker(program):
+            for chat in ("attic", "cellar"):
+                network.say(chat, "hello", sender=chat)
+            await network.posted(2)
+    latin = ["Answer in Latin." in call.json["messages"][0]["content"] for call in server.received if _is_turn(call)]
+    assert sorted(latin) == [False, True]
+
+
+def _is_turn(call: Received) -> bool:
+    return "title of at most" not in call.body.decode()

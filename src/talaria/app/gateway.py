@@ -258,11 +258,14 @@ class _Builder:
         now = datetime.now(UTC)
         return await self._house.store.read(lambda tx: may_speak(tx, self._house.settings, place, sender, now))
 
-    def _wish(self, platform: str) -> ChatWish:
+    def _wish(self, address: Address) -> ChatWish:
+        platform = address.platform
+        prompts = self._house.settings.platforms.get(platform, ChatNetwork()).prompts
+        prompt = prompts.get(address.thread_id) or prompts.get(address.chat_id, "")
         return ChatWish(
             source=platform,
             folder=self.folder,
-            surface=_SURFACE.format(platform=platform),
+            surface=f"{_SURFACE.format(platform=platform)} {prompt}".rstrip(),
             lasting=True,
             followers=(self._media.spoken,),
             unpack=self._media.unpacker.unpack,
@@ -270,9 +273,9 @@ class _Builder:
         )
 
     async def _prospect(self, address: Address, session_id: SessionId) -> Prospect:
-        return await self._house.prospect(structs.replace(self._wish(address.platform), resume=session_id))
+        return await self._house.prospect(structs.replace(self._wish(address), resume=session_id))
 
     def _room(self, key: str, address: Address) -> Room:
         shared = place_owner(address, self._house.settings.platforms.get(address.platform, ChatNetwork()))
-        wish = structs.replace(self._wish(address.platform), owner=shared, audience=audience_of(address))
+        wish = structs.replace(self._wish(address), owner=shared, audience=audience_of(address))
         return Room(key, address, wish, self._doors[address.platform], self._jobs)

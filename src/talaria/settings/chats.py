@@ -108,6 +108,13 @@ class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     everyone: Annotated[
         bool, Meta(description="Whether everybody on it may speak, strangers too: you pay for them.", extra=_LIVE)
     ] = False
+    prompts: Annotated[
+        dict[str, str],
+        Meta(
+            description="What the agent is told besides in a chat or thread, by its id, from its next conversation on.",
+            extra=_LIVE,
+        ),
+    ] = {}
     progress: Annotated[
         Literal["off", "new", "all", "verbose"],
         Meta(

@@ -29,7 +29,7 @@ def account(store: Store, folder: Path, closing: AsyncExitStack, token: str | No
 async def test_options_reach_the_bot(server: DiscordServer, store: Store, tmp_path: Path) -> None:
     ann = server.user("Ann")
     quiet, free = server.channel("quiet"), server.channel("free")
-    options = {"free_channels": f"{free.id}, 99", f"prompt_{free.id}": "Be brief.", "patience": "PT3S"}
+    options = {"free_channels": f"{free.id}, 99", "patience": "PT3S"}
     async with AsyncExitStack() as closing:
         platform = open_platform(account(store, tmp_path, closing, server.token, api_url=server.api_url, **options))
         assert isinstance(platform, Discord)
@@ -37,7 +37,7 @@ async def test_options_reach_the_bot(server: DiscordServer, store: Store, tmp_pa
             await quiet.says(ann, "anybody?")
             await free.says(ann, "anybody?")
             told = [await following(arrivals) for _ in range(2)]
-    assert [(one.addressed, one.text) for one in told] == [(False, "anybody?"), (True, "[Be brief.]\n\nanybody?")]
+    assert [(one.addressed, one.text) for one in told] == [(False, "anybody?"), (True, "anybody?")]
     assert [one["name"] for one in server.world.commands] == ["help"]
 
 
@@ -47,7 +47,6 @@ async def test_options_reach_the_bot(server: DiscordServer, store: Store, tmp_pa
         (None, {}),
         ("x", {"group_mode": "loud"}),
         ("x", {"grop_mode": "free"}),
-        ("x", {"prompt_general": "Be brief."}),
         ("x", {"prompts": "Be brief."}),
         ("x", {"silence": "soon"}),
     ],

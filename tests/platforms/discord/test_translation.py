@@ -172,15 +172,6 @@ def test_a_sticker_is_known_by_its_id() -> None:
     assert sticker_path("60/900/1") == ""
 
 
-def test_words_for_a_channel_go_before_what_is_meant_for_us_there() -> None:
-    account = Account("discord", ME, prompts={"60": "Answer in French."})
-    told = [
-        read_message(message(text), place, account)
-        for text, place in [("<@1> hi", CHANNEL), ("<@1> hi", THREAD), ("hi", CHANNEL), ("<@1> /new", CHANNEL)]
-    ]
-    assert [one.text for one in told if one] == ["[Answer in French.]\n\nhi"] * 2 + ["hi", "/new"]
-
-
 @pytest.mark.parametrize(
     ("more", "meant"),
     [({}, False), ({"message_author_id": ME}, True)],

@@ -66,7 +66,7 @@ class Discord:
         me = await self._calls.me()
         await self._commands.register()
         settings = self._settings
-        account = Account(self.name, me.id, settings.group_mode, settings.free_channels, settings.prompts)
+        account = Account(self.name, me.id, settings.group_mode, settings.free_channels)
         receiver = Receiver(self._calls, settings, self._shelf)
         try:
             await receiver.begin()

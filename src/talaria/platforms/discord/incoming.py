@@ -1,7 +1,6 @@
 """From Discord's events to our vocabulary."""
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -36,13 +35,12 @@ _STICKERS = {
 
 
 class Account(Struct, frozen=True):
-    """Whom the events are for. ``free`` are channels in which everything is, ``prompts`` words for some of them."""
+    """Whom the events are for. ``free`` are channels in which everything is."""
 
     platform: str
     user_id: str
     group_mode: GroupMode = "reply"
     free: frozenset[str] = frozenset()
-    prompts: Mapping[str, str] = {}
 
 
 def read_message(
@@ -63,7 +61,7 @@ def read_message(
         address=_place(channel, account),
         sender=_sender(message.author, message.member),
         at=(message.edited_timestamp if edited else None) or message.timestamp,
-        text=_prompted(text, channel, account) if addressed else text,
+        text=text,
         attachments=attachments,
         message_id=message.id,
         reply_to=reference.message_id if reference and reference.type == 0 else "",
@@ -166,12 +164,6 @@ def _words(message: Message, account: Account, own_role: str) -> str:
     passed = [f"[passed on] {one.message.content}" for one in message.message_snapshots if one.message.content]
     poll = [f"[poll: {message.poll.question.text}]"] if message.poll else []
     return "\n\n".join(filter(None, [text, *passed, *poll]))
-
-
-def _prompted(text: str, channel: Channel, account: Account) -> str:
-    """Put the words for a channel before what is said there; a thread has those of its channel."""
-    prompt = account.prompts.get(channel.id) or account.prompts.get(channel.parent_id or "")
-    return f"[{prompt}]\n\n{text}".strip() if prompt and not text.startswith("/") else text
 
 
 def _attachments(message: Message) -> tuple[Attachment, ...]:

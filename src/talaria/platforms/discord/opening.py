@@ -8,22 +8,13 @@ from talaria.platforms.discord.adapter import Discord
 from talaria.platforms.discord.keeping import StoreShelf
 from talaria.platforms.discord.settings import DiscordSettings
 
-_PROMPT = "prompt_"
-
 
 def open_platform(account: PlatformAccount) -> Platform:
-    """Return the adapter of the bot whose token is stored; an option ``prompt_`` and an id has words for a channel."""
+    """Return the adapter of the bot whose token is stored."""
     token = account.secret("DISCORD_BOT_TOKEN")
     if not token:
         raise Refused("Discord needs the token of a bot: `talaria setup chat` asks for it.")
-    given: dict[str, object] = {name: value for name, value in account.options.items() if not name.startswith(_PROMPT)}
-    prompts = {name: value for name, value in account.options.items() if name.startswith(_PROMPT)}
-    for name in prompts:
-        if not name.removeprefix(_PROMPT).isdecimal():
-            raise Refused(f"An option of platforms.{account.name} is wrong: behind {_PROMPT} goes the id of a channel.")
-    if "prompts" in given:
-        raise Refused(f"An option of platforms.{account.name} is wrong: {_PROMPT} and an id stand for `prompts`.")
-    given["prompts"] = {name.removeprefix(_PROMPT): words for name, words in prompts.items()}
+    given: dict[str, object] = dict(account.options)
     channels = account.options.get("free_channels", "")
     given["free_channels"] = [one.strip() for one in channels.split(",") if one.strip()]
     try:

@@ -1,6 +1,5 @@
 """What the Discord adapter has to know of a bot."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Literal
 
@@ -13,8 +12,8 @@ class DiscordSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One bot.
 
     In servers it is meant when it is named (``mention``), also when one of its messages is answered or in threads of
-    its own (``reply``), or always (``free``); in ``free_channels`` and their threads always. ``prompts`` are words
-    that go before what is said in a channel, by its id. Without ``message_content`` it sees only what is meant for it.
+    its own (``reply``), or always (``free``); in ``free_channels`` and their threads always. Without
+    ``message_content`` it sees only what is meant for it.
     ``file_limit`` is the size in bytes of the largest file. A call takes ``patience`` at most, those with files
     ``file_patience``; a connection over which nothing comes for ``silence`` is dead. ``api_url`` and ``cdn_url`` are
     those of another server.
@@ -24,7 +23,6 @@ class DiscordSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     name: str = "discord"
     group_mode: GroupMode = "reply"
     free_channels: frozenset[str] = frozenset()
-    prompts: Mapping[str, str] = {}
     message_content: bool = True
     file_limit: int = 10 * 1024 * 1024
     api_url: str = "https://discord.com/api/v10"
