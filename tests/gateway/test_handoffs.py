@@ -242,7 +242,7 @@ async def test_whoever_gives_up_wins_and_a_slow_one_delays_no_other(tmp_path: Pa
         terminal = Terminal(program)
         async with worker(program):
             await network.until(lambda: network.receivers == 1, seconds=20)
-            network.upset(Fault("thread", "delay", times=0, chat_id="slow", seconds=2))
+            network.upset(Fault("thread", "delay", times=0, chat_id="slow", seconds=6))
             given_up = await terminal.write(lambda tx: asked(tx, Address("loopback", "slow"), "given up"))
             await until_running(terminal, given_up)
             quick = await terminal.write(lambda tx: asked(tx, Address("loopback", "ann"), "quick"))

@@ -209,7 +209,8 @@ async def test_a_route_that_is_out_of_order_keeps_its_events_with_their_senders(
     write_route(folder, "poor", secret="NO_SUCH_SECRET")
     door = Door(folder)
     async with door.opened():
-        assert [record.levelno for record in caplog.records] == [logging.ERROR]
+        told = [record.levelno for record in caplog.records if record.levelno >= logging.WARNING]
+        assert told == [logging.ERROR]
         assert [await door.post_signed(name, "m1") for name in ("broken", "poor", "hub")] == [503, 503, 202]
         write_route(folder, "broken", template="{{ a }}")
         assert await door.post_signed("broken", "m1") == 202
