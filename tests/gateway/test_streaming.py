@@ -13,8 +13,8 @@ from tests.storage.engines import Place
 
 from talaria.commands.command import Display
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.platform import Abilities
-from talaria.contracts.store import Store
+from talaria.contracts.platform import Abilities, Content
+from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Route
 from talaria.core.events import QuestionAsked, TextAdded, ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import TurnId, WorkerId, new_worker_id
@@ -289,3 +289,21 @@ async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, 
     shown = await store.read(lambda tx: read_shown(tx, TURN))
     assert shown is not None
     assert shown.live == ""
+
+
+async def test_a_message_that_a_dead_worker_has_posted_unseen_becomes_the_final_text(store: Store) -> None:
+    """It died between posting and hearing that; whoever goes on with the turn has nothing more to show of it."""
+    async with network_with(structs.replace(FAST, idempotent=True)) as network:
+        await network.platform().send(HERE, Content(text="… half a word"), "t1:1")
+        await store.write(lambda tx: keep_shown(tx, TURN, Shown(HERE, ("",), live=DEAD)))
+        async with previewing(store, network, patience=60):
+            async with asyncio.timeout(10):
+                while await store.read(lambda tx: is_of(tx, DEAD)):  # noqa: ASYNC110 (nobody rings for the store)
+                    await asyncio.sleep(0.01)
+        await finish(store, network, "The whole word.")
+        assert network.shown("1") == ["The whole word."]
+
+
+def is_of(tx: Transaction, worker: WorkerId) -> bool:
+    shown = read_shown(tx, TURN)
+    return shown is not None and shown.live == worker

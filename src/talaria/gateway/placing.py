@@ -60,7 +60,7 @@ class Placing:
     async def _place(self, place: int, piece: Content) -> str:
         """Make a message say this piece, and return its id."""
         key = self._shown.key(self._item.key, place)
-        known = self._shown.messages[place] if place < len(self._shown.messages) else None
+        known = self._shown.at(place)
         if known and not piece.files:
             return await self._become(known, key, piece)
         message_id = await self._send(piece, key)

@@ -14,7 +14,8 @@ class Shown(Struct, frozen=True, omit_defaults=True):
     """The messages of a reply so far, by their ids; an empty id was being posted and may be there or not.
 
     ``let_go`` were posted before them and stay as they are. ``done`` of ``messages`` have their final text.
-    ``live`` is the worker that may still be changing them.
+    ``live`` is the worker that may still be changing them. ``maybe`` says how many more may be there behind them under
+    their keys, left by a worker that died while it posted them.
     """
 
     address: Address
@@ -22,6 +23,13 @@ class Shown(Struct, frozen=True, omit_defaults=True):
     let_go: int = 0
     done: int = 0
     live: WorkerId = WorkerId("")
+    maybe: int = 0
+
+    def at(self, place: int) -> str | None:
+        """Return the id of the message at a place; empty where one may be there, ``None`` where none is."""
+        if place < len(self.messages):
+            return self.messages[place]
+        return "" if place < len(self.messages) + self.maybe else None
 
     def key(self, reply: str, place: int) -> str:
         """Return the key on the network of the message at a place, for the reply of this key."""

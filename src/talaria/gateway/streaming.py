@@ -113,9 +113,13 @@ class Preview:
             return
         known = tuple(message_id for message_id in found.messages if message_id)
         doubtful = len(found.messages) - len(known)
-        # One that may have been posted and has no id cannot be changed: the next is another message.
-        let_go = found.let_go if self._platform.abilities.idempotent or not doubtful else found.let_go + doubtful
-        self._shown = structs.replace(found, messages=known, let_go=let_go, live=self._stage.worker)
+        # One that may have been posted and has no id cannot be changed: the next is another message, unless the
+        # network answers with that one when its key comes again.
+        again = self._platform.abilities.idempotent
+        let_go, maybe = (found.let_go, doubtful) if again else (found.let_go + doubtful, 0)
+        self._shown = structs.replace(
+            found, messages=known, let_go=let_go, live=self._stage.worker, maybe=max(found.maybe, maybe)
+        )
         self._texts = [""] * len(known)
         if not await self._stage.store.write(self._begin):
             self._broken = True
