@@ -105,7 +105,7 @@ class Intake:
             return ""
         room = self._rooms.find(guest.key)
         running = room is not None and room.seat.busy
-        if word == "/stop" and room is not None and room.seat.chat.conversation.stop():
+        if word == "/stop" and room is not None and running and room.seat.chat.conversation.stop():
             return f"Stopping. {_STUCK}"
         return f"{'A turn is running here.' if running else 'Nothing is running here.'} {_STUCK}"
 
