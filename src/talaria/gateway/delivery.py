@@ -24,6 +24,7 @@ from talaria.sessions.unbroken import unbroken
 T = TypeVar("T")
 DEFAULT_PACE = Pace()
 _STORE_PAUSE = 1.0
+_A_LITTLE = 0.005
 
 log = logging.getLogger(__name__)
 
@@ -120,13 +121,19 @@ class Delivery:
             left = (self._due - self._clock.now()).total_seconds()
             seconds = min(seconds, max(left, 0.01))
         if self._under_way and not self._platform.abilities.idempotent:
-            seconds = min(seconds, self._pace.alone.total_seconds())
+            seconds = min(seconds, self._until_slow())
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
             pass
         self._refused = self._refused and self.gate.shut_for > 0
+
+    def _until_slow(self) -> float:
+        """Return when the next call to the network will have taken so long that others go ahead of it."""
+        now, alone = asyncio.get_running_loop().time(), self._pace.alone.total_seconds()
+        lefts = [(one.calling_since or now) + alone - now for one in self._under_way.values()]
+        return min((left for left in lefts if left > 0), default=alone) + _A_LITTLE
 
     async def _claimed(self) -> list[tuple[OutboxItem, Shown | None]]:
         """Mark what is due as being sent and return it, each with the messages that show it already."""

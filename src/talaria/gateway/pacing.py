@@ -25,7 +25,7 @@ class Pace(Struct, frozen=True, kw_only=True):
     longest_pause: timedelta = timedelta(minutes=5)
     grace: timedelta = timedelta(seconds=5)
     quiet: timedelta = timedelta(seconds=10)
-    alone: timedelta = timedelta(seconds=0.8)
+    alone: timedelta = timedelta(seconds=0.6)
     at_once: int = 16
 
     def pause(self, attempts: int) -> timedelta:
