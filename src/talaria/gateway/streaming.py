@@ -21,6 +21,8 @@ from talaria.gateway.shown import Shown, keep_shown, read_shown
 from talaria.gateway.splitting import split_text
 from talaria.sessions.company import accompanied
 
+_HELD_UP = 0.9  # seconds; a lease lasts longer, unless the settings make it very short
+
 log = logging.getLogger(__name__)
 
 
@@ -197,7 +199,8 @@ class Preview:
                     return False
             elif self._texts[place] != piece:
                 ref = MessageRef(self._route.address, self._shown.messages[place])
-                if not await self._stage.store.read(self._is_ours):
+                asked = asyncio.get_running_loop().time()
+                if not await self._stage.store.read(self._is_ours) or self._is_late(asked):
                     self._broken = True  # another worker has taken the turn over, and may have said the last word
                     return False
                 await bounded(self._platform.edit(ref, Content(text=piece)), self._stage.call)
@@ -207,7 +210,8 @@ class Preview:
     async def _post(self, place: int, piece: str) -> bool:
         before = structs.replace(self._shown, live=self._stage.worker)
         self._shown = structs.replace(before, messages=(*before.messages, ""))
-        if not await self._stage.store.write(self._begin):
+        asked = asyncio.get_running_loop().time()
+        if not await self._stage.store.write(self._begin) or self._is_late(asked):
             self._shown = before
             return False
         reply_to = "" if place or before.let_go else self._route.reply_to
@@ -244,6 +248,11 @@ class Preview:
 
     def _is_running(self, tx: Transaction) -> bool:
         return any(turn.id == self._turn_id for turn in tx.turns.find(self._session_id, running=True))
+
+    def _is_late(self, asked: float) -> bool:
+        """Tell whether this process was held up meanwhile, so that another may have taken the turn over."""
+        self._broken = self._broken or asyncio.get_running_loop().time() - asked > _HELD_UP
+        return self._broken
 
     def _is_ours(self, tx: Transaction) -> bool:
         found = read_shown(tx, self._turn_id)
