@@ -9,8 +9,10 @@ from tests.gateway.arrivals import ANN, BEN, said
 
 from talaria.contracts.platform import Incoming, Sender
 from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.bindings import Binding
 from talaria.contracts.stores.inbox import Arrival
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.core.wording import find_zone
@@ -44,8 +46,9 @@ class Door:
 
         return self._database.write(work)
 
-    def begins_anew(self, session_id: SessionId) -> str:
-        return self._database.write(lambda tx: self._doorman().begins_anew(tx, session_id, NOON))
+    def begins_anew(self, session_id: SessionId, brought: timedelta = timedelta(days=99)) -> str:
+        binding = Binding("k", session_id, Address("telegram", "1"), NOON - brought)
+        return self._database.write(lambda tx: self._doorman().begins_anew(tx, binding, NOON))
 
     def _doorman(self) -> Doorman:
         return Doorman(self.settings, "telegram", (), find_zone(self.settings.cli.time_zone))
@@ -151,6 +154,7 @@ def test_a_conversation_begins_anew_when_the_network_says_so(
     assert door.begins_anew(conversation(database, clock, ago=timedelta(minutes=119))) == ""
     assert door.begins_anew(conversation(database, clock, ago=timedelta(days=9), spoken=False)) == ""
     assert door.begins_anew(SessionId("gone")) == ""
+    assert door.begins_anew(silent, brought=timedelta(minutes=1)) == ""
 
 
 def test_the_hour_is_one_of_the_persons_zone(door: Door, database: Database, clock: SettableClock) -> None:

@@ -9,6 +9,7 @@ from talaria.contracts.platform import Abilities, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.gateway.farewell import Farewells
 from talaria.gateway.shelter import Shelter
+from talaria.sessions.session_keys import build_session_key
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
@@ -73,3 +74,29 @@ async def test_without_a_policy_nothing_is_asked(tmp_path: Path) -> None:
         await network.posted(1)
         assert await looked(gateway, tmp_path, datetime.now(UTC) + timedelta(days=400)) == 0
         assert len(server.received) == 1
+
+
+async def test_a_conversation_that_is_brought_back_goes_on(tmp_path: Path) -> None:
+    async with (
+        ModelServer() as server,
+        LoopbackNetwork(Abilities(text_limit=4096, idempotent=True)) as network,
+        served(tmp_path, network.platform(), server.url, settings=HOURLY) as gateway,
+    ):
+        server.answering(answer)
+        network.say("ann", "My ship is called Nanny.")
+        await network.posted(1)
+        room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
+        assert room is not None
+        old = room.seat.session_id
+        later = datetime.now(UTC) + timedelta(hours=2)
+        assert await looked(gateway, tmp_path, later) == 1
+        network.say("ann", "hello")
+        await network.until(lambda: "re: hello" in network.shown("ann"), seconds=20)
+        network.say("ann", f"/resume {old}")
+        await network.until(lambda: any("Back in" in text for text in network.shown("ann")), seconds=20)
+        assert "re: My ship is called Nanny." in network.shown("ann")[-1]  # not the leave that the agent took
+        network.say("ann", "go on")
+        await network.until(lambda: "re: go on" in network.shown("ann"), seconds=20)
+        said = [message["content"] for message in server.received[-1].json["messages"]]
+        assert "My ship is called Nanny." in said
+        assert await looked(gateway, tmp_path, later) == 1  # another pause, another leave

@@ -15,7 +15,7 @@ from talaria.core.ids import SessionId
 from talaria.core.wording import ago, counted
 from talaria.sessions.branching import exchanges
 from talaria.sessions.naming import opening
-from talaria.sessions.transcripts import is_mirrored
+from talaria.sessions.transcripts import is_mirrored, said_by_people
 
 _SPARE = 20
 _LOOKED_BACK = 60
@@ -83,6 +83,7 @@ def way_back(tx: Transaction, session: Session) -> str:
 
 def last_exchange(messages: Sequence[StoredMessage]) -> str:
     """Return what was said last, so that one knows where one is."""
+    messages = said_by_people(messages)
     begun = exchanges(messages)
     if not begun:
         return ""

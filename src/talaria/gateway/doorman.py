@@ -7,12 +7,12 @@ from msgspec import Struct, structs
 from talaria.commands.command import Command
 from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.bindings import Binding
 from talaria.contracts.stores.pairing import Person
 from talaria.contracts.stores.sessions import Session, SessionChanges, SessionFilter
 from talaria.core.addresses import Address, audience_of
-from talaria.core.ids import SessionId
 from talaria.gateway.access import Access, Allowed, Denied
-from talaria.gateway.farewell import farewell_said
+from talaria.gateway.farewell import farewell_said, quiet_since
 from talaria.gateway.reset import policy_of, reset_due, reset_words
 from talaria.sessions.aliases import known_ids, same_place
 from talaria.sessions.channels import note_channel
@@ -79,12 +79,12 @@ class Doorman:
                 code = offer_code(tx, person, place=incoming.address)
                 return code_words(platform, code) if code else ""
 
-    def begins_anew(self, tx: Transaction, session_id: SessionId, now: datetime) -> str:
-        """Return what to say when the conversation is to begin anew; empty where it goes on."""
-        session, policy = tx.sessions.get(session_id), policy_of(self._network)
-        if session is None or not session.message_count or tx.inbox.unsettled(session_id):
+    def begins_anew(self, tx: Transaction, binding: Binding, now: datetime) -> str:
+        """Return what to say when the conversation of a place is to begin anew; empty where it goes on."""
+        session, policy = tx.sessions.get(binding.session_id), policy_of(self._network)
+        if session is None or not session.message_count or tx.inbox.unsettled(session.id):
             return ""
-        reason = farewell_said(tx, session_id) or reset_due(policy, session.updated_at, now, self._zone)
+        reason = farewell_said(tx, binding) or reset_due(policy, quiet_since(session, binding), now, self._zone)
         return reset_words(reason, policy) if reason else ""
 
     def goes_on(self, tx: Transaction, session: Session, guest: Guest, incoming: Incoming) -> bool:

@@ -7,17 +7,22 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.bindings import Binding
+from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import TalariaError
 from talaria.core.events import TurnEvent
-from talaria.core.ids import SessionId, WorkerId
+from talaria.core.ids import WorkerId
 from talaria.core.messages import Message, Text
 from talaria.gateway.keepers import keep
 from talaria.gateway.reset import Reason, policy_of, reset_due
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.seat import ChatOpener
 from talaria.sessions.session_keys import keys_of
+from talaria.sessions.transcripts import PROGRAM
 from talaria.settings.chats import ChatNetwork
 
 _LOOK_AGAIN = 60.0
@@ -33,12 +38,27 @@ ASKED = (
 log = logging.getLogger(__name__)
 
 
-def farewell_said(tx: Transaction, session_id: SessionId) -> Reason | None:
+class _Over(Struct, frozen=True):
+    """Why a conversation is over at a place to which it was bound at that time: brought back, it is not any more."""
+
+    reason: Reason
+    bound_at: datetime
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Over).decode
+
+
+def farewell_said(tx: Transaction, binding: Binding) -> Reason | None:
     """Return why a conversation is over of which the agent has kept what it wanted; ``None`` where it is not."""
-    entry = tx.state.get(f"farewell:{session_id}")
-    if entry is None:
-        return None
-    return "daily" if entry.value == "daily" else "idle"
+    entry = tx.state.get(_key(binding))
+    over = _decode(entry.value) if entry else None
+    return over.reason if over is not None and over.bound_at == binding.bound_at else None
+
+
+def quiet_since(session: Session, binding: Binding) -> datetime:
+    """Return since when nothing has happened in a conversation at a place: that it was brought there is something."""
+    return max(session.updated_at, binding.bound_at)
 
 
 class Farewells:
@@ -87,7 +107,7 @@ class Farewells:
         for binding in bindings:
             reason = self._reason(tx, binding, networks[binding.address.platform], now)
             if reason and keep(tx, binding.key, self._worker):
-                tx.state.put(f"farewell:{binding.session_id}", reason)
+                tx.state.put(_key(binding), _encode(_Over(reason, binding.bound_at)).decode())
                 found.append(binding)
             if len(found) == _AT_ONCE:
                 break
@@ -97,9 +117,9 @@ class Farewells:
         session = tx.sessions.get(binding.session_id)
         if session is None or not session.message_count or tx.inbox.unsettled(session.id):
             return None
-        if farewell_said(tx, session.id) is not None or tx.turns.find(session.id, running=True, limit=1):
+        if farewell_said(tx, binding) is not None or tx.turns.find(session.id, running=True, limit=1):
             return None
-        return reset_due(policy_of(network), session.updated_at, now, self._zone())
+        return reset_due(policy_of(network), quiet_since(session, binding), now, self._zone())
 
     async def _say_farewell(self, binding: Binding) -> None:
         """Take one more turn there, of which nobody hears."""
@@ -110,13 +130,19 @@ class Farewells:
             attended=False,
             titled=False,
         )
-        message = Message(role="user", parts=(Text(ASKED),), at=datetime.now(UTC), author="system")
+        message = Message(role="user", parts=(Text(ASKED),), at=datetime.now(UTC), author=PROGRAM)
         try:
             async with asyncio.timeout(_SECONDS), AsyncExitStack() as stack:
                 chat = await self._opener.open_chat(wish, _unheard, stack, self._jobs)
-                await chat.conversation.say(message, source=SOURCE, external_id=binding.session_id)
+                await chat.conversation.say(
+                    message, source=SOURCE, external_id=f"{binding.session_id}:{binding.bound_at}"
+                )
         except (TalariaError, TimeoutError) as error:
             log.warning("session %s: nothing was kept of it in memory: %s", binding.session_id, error)
+
+
+def _key(binding: Binding) -> str:
+    return f"farewell:{binding.session_id}"
 
 
 def _unheard(event: TurnEvent) -> None:

@@ -277,7 +277,7 @@ class Intake:
         session = welcome(tx, session, incoming.address, guest.owner)
         if not doorman.goes_on(tx, session, guest, incoming):
             return _NOTHING, _NOTHING, ""
-        notice = doorman.begins_anew(tx, bound.session_id, incoming.at)
+        notice = doorman.begins_anew(tx, bound, incoming.at)
         return (_NOTHING, bound.session_id, notice) if notice else (bound.session_id, _NOTHING, "")
 
     def _begin(self, tx: Transaction, guest: Guest, incoming: Incoming) -> SessionId:

@@ -1,7 +1,7 @@
 """A session as a file: Markdown to read, JSON and JSON lines that hold everything."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from typing import assert_never
 
@@ -16,6 +16,8 @@ from talaria.core.harmless import harmless_json
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from talaria.core.wording import clock_time
+
+PROGRAM = "Talaria, not a person"  # the author of what the program itself tells the agent
 
 _LONGEST_LINE = 500
 _LONGEST_NAME = 60
@@ -49,6 +51,17 @@ class MessageLine(Struct, frozen=True, tag="message"):
 
     seq: int
     message: Message
+
+
+def said_by_people(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+    """Return a conversation without what the program itself said to the agent, and what came of that."""
+    kept, by_program = [], False
+    for stored in messages:
+        if stored.message.role == "user":
+            by_program = stored.message.author == PROGRAM
+        if not by_program:
+            kept.append(stored)
+    return kept
 
 
 def is_mirrored(message: Message) -> bool:
