@@ -257,4 +257,13 @@ async def test_whoever_gives_up_wins_and_a_slow_one_delays_no_other(tmp_path: Pa
             "error": "it took too long",
         }
         assert await terminal.write(of(given_up)) == []
-    assert len(network.posts) == 1
+        assert len(network.posts) == 1
+        network.upset()
+        async with worker(program):
+            await network.until(lambda: network.receivers == 1, seconds=20)
+            assert await terminal.write(lambda tx: tx.handoffs.request_handoff(given_up, "loopback"))
+            assert (await terminal.until_over(given_up))["state"] == "completed"
+        (binding,) = await terminal.write(of(given_up))
+        made = [record for record in network.records if record.kind == "thread"]
+        assert binding.address.chat_id == made[-1].address.chat_id == "ann"
+        assert len(made) == 3  # the one in the other chat stays there, empty

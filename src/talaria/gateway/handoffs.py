@@ -21,6 +21,7 @@ from talaria.sessions.homes import HANDOFFS, read_home
 from talaria.sessions.lane import arrival
 from talaria.sessions.relocation import bring, forget_wanted_place, own_thread, wanted_place
 from talaria.sessions.session_keys import build_session_key
+from talaria.sessions.transcripts import PROGRAM
 from talaria.settings.chats import ChatNetwork
 from talaria.settings.model import Settings
 
@@ -142,7 +143,7 @@ class Handoffs:
 
     async def _thread(self, platform: Platform, chat_id: str, asked: PendingHandoff) -> str:
         """Return the thread that an earlier worker made for this, or a new one; empty where there can be none."""
-        key = f"handoff:{asked.session_id}"
+        key = _thread_key(asked.session_id, platform.name, chat_id)
         made = await self._store.read(lambda tx: tx.state.get(key))
         if made is not None:
             return made.value
@@ -167,10 +168,15 @@ class Handoffs:
         keep(tx, destination.key, self._rooms.worker)
         now = datetime.now(UTC)
         words = Text(_TOLD.format(platform=asked.platform))
-        message = Message(role="user", parts=(words,), at=now, author="system")
+        message = Message(role="user", parts=(words,), at=now, author=PROGRAM)
         moved = f"{session_id}:{now.isoformat()}"
         tx.inbox.add(arrival(session_id, SOURCE, moved, message, route=Route(destination.address)))
-        tx.state.delete(f"handoff:{session_id}")
+        tx.state.delete(_thread_key(session_id, asked.platform, destination.address.chat_id))
+
+
+def _thread_key(session_id: SessionId, platform: str, chat_id: str) -> str:
+    """Return where the thread of a move that is not done yet is kept: another move may go to another chat."""
+    return f"handoff:{session_id}:{platform}:{chat_id}"
 
 
 def _parent(tx: Transaction, asked: PendingHandoff) -> Address | None:
