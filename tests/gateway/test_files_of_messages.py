@@ -193,6 +193,11 @@ async def test_killed_while_it_speaks_it_speaks_when_it_is_back(
     async with running(program):
         network.say("ann", "two")
         async with asyncio.timeout(15):
-            while len(network.shown("ann")) < 4:  # noqa: ASYNC110 - the same
+            while len(_spoken(network)) < 2:  # noqa: ASYNC110 - the same
                 await asyncio.sleep(0.02)
-    assert sorted(post.files for post in network.posts) == [(), (), ("voice.ogg",), ("voice.ogg",)]
+    assert _spoken(network) == [("voice.ogg",), ("voice.ogg",)]
+
+
+def _spoken(network: LoopbackNetwork) -> list[tuple[str, ...]]:
+    """Return the recordings that were posted; what was written may be posted twice around a kill."""
+    return [post.files for post in network.posts if post.files]
