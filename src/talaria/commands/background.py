@@ -1,6 +1,5 @@
 """`/background`: have something answered beside this conversation."""
 
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 from msgspec import structs
@@ -10,11 +9,12 @@ from talaria.commands.markdown import plain, shortened
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.core.errors import Refused, TalariaError
-from talaria.core.events import TurnAnswered, TurnEnd, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
+from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
 from talaria.sessions.lane import arrival
 from talaria.sessions.preferences import read_preferences, write_preferences
+from talaria.sessions.unattended import work_off_alone
 
 _LONGEST_QUOTE = 60
 
@@ -56,19 +56,13 @@ async def _answer(errand: Errand, session_id: SessionId) -> None:
     wish = structs.replace(seat.wish, resume=session_id, latest=False, attended=False, lasting=False)
     go_on = f"`/resume {session_id}` goes on with it."
     try:
-        async with AsyncExitStack() as stack:
-            chat = await seat.opener.open_chat(wish, _unheard, stack, seat.jobs)
-            end = await chat.conversation.work_off()
+        end = await work_off_alone(seat.opener, wish, seat.jobs)
     except TalariaError as error:
         said = str(error) if errand.author.owner else error.public
         errand.place.show(f"What I saw to beside this conversation failed: {said} {go_on}")
         return
     about = f"**Beside this conversation:** {plain(shortened(errand.words, _LONGEST_QUOTE))}"
     errand.place.show(f"{about}\n\n{_outcome(end)}\n\n{go_on}")
-
-
-def _unheard(event: TurnEvent) -> None:
-    """Let the steps of the turn pass: only its end is shown."""
 
 
 def _outcome(end: TurnEnd | None) -> str:
