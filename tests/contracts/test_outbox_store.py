@@ -178,3 +178,15 @@ def test_what_is_undelivered_is_listed_oldest_first_for_all_or_for_one_session(m
         queue(mine, key, session=session)
     assert [item.key for item in mine.outbox.find()] == ["b", "a", "c"]
     assert [item.key for item in mine.outbox.find(OutboxFilter(session_id=ONE))] == ["b", "c"]
+
+
+def test_what_is_out_is_found_when_asked_for(mine: Transaction) -> None:
+    queue(mine, "a")
+    queue(mine, "b", session=TWO)
+    for _ in range(2):
+        [item] = mine.outbox.claim("telegram", MINUTE)
+        mine.outbox.sent(item.id, f"id of {item.key}")
+    assert mine.outbox.find() == []
+    assert [item.key for item in mine.outbox.find(OutboxFilter(sent=True))] == ["a", "b"]
+    [one] = mine.outbox.find(OutboxFilter(key="b", sent=True))
+    assert one.reference == "id of b"

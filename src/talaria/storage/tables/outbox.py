@@ -78,7 +78,7 @@ class OutboxTable:
             values["session_id = ?"] = wanted.session_id
         if wanted.key:
             values["key = ?"] = wanted.key
-        conditions = " AND ".join([*values, *(() if wanted.sent else ("state <> 'sent'",))])
+        conditions = " AND ".join([*values, "TRUE" if wanted.sent else "state <> 'sent'"])
         rows = self._sql.rows(f"SELECT {_COLUMNS} FROM outbox WHERE {conditions} ORDER BY id", tuple(values.values()))
         return [_item(row) for row in rows]
 
