@@ -31,6 +31,7 @@ IDEMPOTENT = Abilities(text_limit=4096, buttons=True, idempotent=True)
 EXCLUSIVE = Abilities(text_limit=4096, buttons=True, exclusive=True)
 _PATIENCE = 120.0
 _PAUSED = 2.5
+_REPLY = "re: "
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ async def ride_out(storm: Storm, home: Path, *, seed: int) -> Damage:
     """Let people write while gateways are ended at random moments and started again; return what that broke."""
     chance = random.Random(seed)
     async with ModelServer() as server, LoopbackNetwork(storm.abilities) as network:
-        server.answering(lambda received: Say(f"re: {received.question}"))
+        server.answering(lambda received: Say(f"{_REPLY}{received.question}"))
         environment = prepare_home(home, server.url, network.address, storm.abilities, server=storm.server)
         began = perf_counter()
         async with _Workers(environment, storm.workers) as workers, asyncio.TaskGroup() as group:
@@ -172,21 +173,22 @@ async def _write(network: LoopbackNetwork, storm: Storm, chance: random.Random) 
     for number in range(storm.messages):
         chat = f"c{number % storm.chats}"
         text = f"{chat} m{number // storm.chats}"
-        said[f"re: {text}"] = time()
+        said[f"{_REPLY}{text}"] = time()
         network.say(chat, text, sender=chat)
         await asyncio.sleep(chance.uniform(0, 2 * pause))
     return said
 
 
 def _posted(network: LoopbackNetwork) -> list[str]:
-    return [record.text for record in network.posts]
+    """Return the replies that were posted; people are also told when a turn has to wait, all in the same words."""
+    return [record.text for record in network.posts if record.text.startswith(_REPLY)]
 
 
 async def _damage(network: LoopbackNetwork, storm: Storm, home: Path, said: dict[str, float], seconds: float) -> Damage:
     posted = Counter(_posted(network))
     answered = {record.text: record.at for record in reversed(network.posts)}
     wanted = [
-        [f"re: c{chat} m{number}" for number in range(len(range(chat, storm.messages, storm.chats)))]
+        [f"{_REPLY}c{chat} m{number}" for number in range(len(range(chat, storm.messages, storm.chats)))]
         for chat in range(storm.chats)
     ]
     store = _store(storm, home)
