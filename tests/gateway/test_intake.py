@@ -23,7 +23,7 @@ async def test_a_conversation_that_cannot_be_opened_keeps_no_other_chat_waiting(
             await spoil(gateway, "ann")
             network.say("ann", "second")
             network.say("bob", "hello", sender="bob")
-            await network.until(lambda: network.shown("bob") == ["re: hello"], seconds=0.9)
+            await network.until(lambda: network.shown("bob") == ["re: hello"])
             assert network.receivers == 1
             await network.posted(3)
     first, told = network.shown("ann")

