@@ -49,6 +49,7 @@ from talaria.sessions.prospect import AgentParts, Prospect
 from talaria.sessions.questions import Questions
 from talaria.sessions.seat import Emit
 from talaria.sessions.summaries import StoredSummaries
+from talaria.sessions.waking import Told
 from talaria.settings.files import read_file
 from talaria.settings.model import Settings
 from talaria.settings.secrets import KNOWN_SECRETS
@@ -358,11 +359,13 @@ async def _desk(
 
 def _followed(desk: Desk, bench: Workbench, wish: ChatWish, auxiliary: Auxiliary) -> Desk:
     """Return the desk with all who hear of turns, and with who fetches files."""
+    told = (Told(wish.context.session_key),) if wish.lasting else ()
+    goal = goal_follower(bench, desk, auxiliary, lasting=wish.lasting)
     return structs.replace(
         desk,
         unpack=wish.unpack,
         held_up=wish.held_up,
-        followers=(*desk.followers, *wish.followers, goal_follower(bench, desk, auxiliary, lasting=wish.lasting)),
+        followers=(*desk.followers, *wish.followers, *told, goal),
     )
 
 

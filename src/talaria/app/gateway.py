@@ -38,6 +38,7 @@ from talaria.gateway.room import Door, Room
 from talaria.gateway.rooms import Rooms
 from talaria.gateway.shelter import Shelter
 from talaria.gateway.streaming import Stage
+from talaria.gateway.waking import Waking
 from talaria.gateway.welcome import may_speak
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.company import first_error
@@ -238,7 +239,8 @@ class _Builder:
         handoffs = Handoffs(house.store, rooms, self._platforms, lambda: house.settings)
         farewells = Farewells(house, rooms.worker, self.folder, networks, zone, self._jobs)
         directory = Directory(house.store, [line.network for line in lines])
-        return [letters.serve, handoffs.serve, farewells.serve, directory.serve]
+        waking = Waking(house.store, rooms, self._platforms)
+        return [letters.serve, handoffs.serve, waking.serve, farewells.serve, directory.serve]
 
     def _account(self, name: str) -> PlatformAccount:
         network = self._house.settings.platforms.get(name)

@@ -21,6 +21,7 @@ from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.messages import Image, Text
 from talaria.sessions.answering import answer
 from talaria.sessions.chat import Chat, ChatWish
+from talaria.sessions.listening import listen
 from talaria.sessions.seat import Seat
 
 _WELCOMED = "welcomed"
@@ -65,6 +66,7 @@ class Sitting:
         """Open the conversation that was asked for; also returns sentences that the person should read."""
         self.seat.wish = wish
         chat = await self.seat.open()
+        self.seat.start_beside(listen(self.seat))
         custom, remarks = load_custom(self._house.command_folders)
         self._commands = usable((*REGISTRY, *custom), terminal=True)
         return chat, [*self._house.notes, *chat.notes, *remarks]

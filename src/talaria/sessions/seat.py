@@ -19,6 +19,7 @@ from talaria.sessions.context import place_context, set_current_session_id
 from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.prospect import Prospect
 from talaria.sessions.relocation import bring, carry_over
+from talaria.sessions.waking import tell
 
 Emit = Callable[[TurnEvent], None]
 
@@ -177,7 +178,8 @@ class Seat:
         session_id = chat.conversation.session_id
         if self._address is None:
             set_current_session_id(session_id)
-        if await self.store.read(lambda tx: _is_unfinished(tx, session_id)):
+        reported = self.wish.lasting and await tell(self.store, session_id, self.key)
+        if reported or await self.store.read(lambda tx: _is_unfinished(tx, session_id)):
             chat.conversation.wake()
         chat.conversation.follow()
         return chat

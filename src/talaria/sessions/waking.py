@@ -1,0 +1,157 @@
+"""Wake a conversation: what its background work reports waits in the store, and becomes one message in its inbox."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import ClassVar
+
+import msgspec
+from msgspec import Struct, structs
+
+from talaria.contracts.follower import Ending
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.inbox import InboxItem
+from talaria.core.addresses import Address, Route
+from talaria.core.ids import SessionId, is_gone
+from talaria.core.messages import Message, Text
+from talaria.core.session_context import SessionContext
+from talaria.sessions.lane import arrival
+from talaria.sessions.transcripts import PROGRAM
+
+WAKE = "wake"  # the topic of hints that something was reported; source and kind of what is put into an inbox
+_TOLD = "This is not from the person. What you started in the background reports:\n\n{}"
+_BETWEEN = "\n\n---\n\n"
+
+
+class Origin(Struct, frozen=True, omit_defaults=True):
+    """The message that led to something: where it was written, and by whom."""
+
+    platform: str = ""
+    chat_id: str = ""
+    thread_id: str = ""
+    message_id: str = ""
+    user_id: str = ""
+    user_name: str = ""
+    chat_name: str = ""
+
+    def is_at(self, address: Address) -> bool:
+        """Tell whether that was at this place."""
+        here = (address.platform, address.chat_id, address.thread_id)
+        return (self.platform, self.chat_id, self.thread_id) == here
+
+
+class Report(Struct, frozen=True, omit_defaults=True):
+    """What is told, and the message that led to it."""
+
+    text: str
+    origin: Origin = Origin()
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Report).decode
+
+
+def origin_of(context: SessionContext) -> Origin:
+    """Return what led to whatever a turn of this context starts."""
+    return Origin(**{name: getattr(context, name) for name in Origin.__struct_fields__})
+
+
+def report(
+    tx: Transaction,
+    session_id: SessionId,
+    source: str,
+    external_id: str,
+    text: str,
+    *,
+    origin: Origin = Origin(),  # noqa: B008 (it never changes)
+) -> bool:
+    """Let something be told to a conversation, once for each ``source`` and ``external_id``.
+
+    ``False`` for what was reported before, and for a conversation that is no more. A hint of the topic `WAKE` behind
+    the transaction lets it be told at once.
+    """
+    if tx.sessions.get(session_id) is None:
+        return False
+    return tx.completions.add(session_id, source, external_id, _encode(Report(text, origin)).decode())
+
+
+def fold_in(tx: Transaction, session_id: SessionId) -> InboxItem | None:
+    """Put all that was reported into the inbox as one message; ``None`` where there is nothing.
+
+    The reply goes to where the conversation is now; it answers the message that led to the last report, if that was
+    written there.
+    """
+    taken = tx.completions.take(session_id)
+    if not taken or tx.sessions.get(session_id) is None:
+        return None
+    reports = [_decode(one.payload) for one in taken]
+    words = Text(_TOLD.format(_BETWEEN.join(one.text for one in reports)))
+    message = Message(role="user", parts=(words,), at=datetime.now(UTC), author=PROGRAM)
+    route = _route(tx, session_id, [one.origin for one in reports])
+    return tx.inbox.add(arrival(session_id, WAKE, f"{session_id}:{taken[-1].id}", message, kind=WAKE, route=route))
+
+
+def fold_in_at_rest(tx: Transaction, session_id: SessionId) -> InboxItem | None:
+    """Do so unless somebody works on the conversation, or is about to tell: who does tells the rest behind that."""
+    held = tx.leases.get(f"session:{session_id}")
+    if held is not None and not is_gone(held.owner):
+        return None
+    if any(item.kind == WAKE for item in tx.inbox.unsettled(session_id)):
+        return None
+    return fold_in(tx, session_id)
+
+
+def is_told_at(tx: Transaction, session_id: SessionId, key: str) -> bool:
+    """Tell whether the place of this key is the one at which a conversation is told; a terminal has none."""
+    bindings = tx.bindings.of_session(session_id)
+    return not bindings or bindings[0].key == key
+
+
+async def tell(store: Store, session_id: SessionId, key: str = "") -> bool:
+    """Put what was reported into the inbox of a conversation that rests and is told here; tell whether there was any.
+
+    Whoever calls this wakes the conversation then.
+    """
+    if session_id not in await store.read(lambda tx: tx.completions.waiting()):
+        return False
+
+    def work(tx: Transaction) -> bool:
+        return is_told_at(tx, session_id, key) and fold_in_at_rest(tx, session_id) is not None
+
+    return await store.write(work)
+
+
+class Told(Struct, frozen=True):
+    """Implements `Follower`: what was reported while a turn ran is told behind it, all at once.
+
+    ``key`` is that of the place at which the conversation is open.
+    """
+
+    resumable: ClassVar = True
+    key: str = ""
+
+    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
+        """Put it into the inbox, in the transaction that ends the turn."""
+        if is_told_at(tx, ending.session_id, self.key):
+            fold_in(tx, ending.session_id)
+
+    async def follow_up(self) -> bool:
+        """Do nothing more."""
+        return False
+
+
+def _route(tx: Transaction, session_id: SessionId, origins: Sequence[Origin]) -> Route | None:
+    bindings = tx.bindings.of_session(session_id)
+    if not bindings:
+        return None
+    address = bindings[0].address
+    route = Route(address)
+    for origin in origins:
+        if origin.is_at(address):
+            route = structs.replace(
+                route,
+                reply_to=origin.message_id or route.reply_to,
+                user_id=origin.user_id,
+                user_name=origin.user_name,
+                chat_name=origin.chat_name,
+            )
+    return route

@@ -1,0 +1,172 @@
+"""What background work reports becomes one message for the conversation that asked, once; on every engine."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.commands.desk import open_desk
+from tests.contracts.speech import said
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.inbox import InboxItem
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.turn_log import TurnLog
+from talaria.core.addresses import Address, Route
+from talaria.core.events import TurnAnswered, TurnEnd
+from talaria.core.ids import SessionId
+from talaria.core.session_context import SessionContext
+from talaria.sessions.admitted import read_admitted
+from talaria.sessions.lane import admit, work_off
+from talaria.sessions.listening import listen
+from talaria.sessions.transcripts import PROGRAM
+from talaria.sessions.waking import WAKE, Told, fold_in, fold_in_at_rest, origin_of, report, tell
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+ROOM = Address("loopback", "7", "group", "t1")
+ASKED = origin_of(SessionContext(platform="loopback", chat_id="7", thread_id="t1", message_id="m5", user_id="ann"))
+
+
+@pytest.fixture
+async def session_id(store: Store) -> SessionId:
+    return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
+
+
+async def waiting(store: Store, session_id: SessionId) -> list[InboxItem]:
+    return await store.read(lambda tx: tx.inbox.unsettled(session_id))
+
+
+async def reported(store: Store, session_id: SessionId, number: str, text: str) -> bool:
+    return await store.write(lambda tx: report(tx, session_id, "process", number, text))
+
+
+async def test_several_reports_are_one_message_in_the_order_in_which_they_came(
+    store: Store, session_id: SessionId
+) -> None:
+    for number in ("one", "two"):
+        assert await reported(store, session_id, number, f"{number} ended")
+    assert not await store.write(lambda tx: report(tx, session_id, "process", "one", "one ended again"))
+    assert await store.write(lambda tx: fold_in(tx, session_id)) is not None
+    (item,) = await waiting(store, session_id)
+    message = read_admitted(item.payload)
+    assert message.author == PROGRAM
+    assert message.text.index("one ended") < message.text.index("two ended")
+    assert "again" not in message.text
+
+
+async def test_what_was_told_is_not_told_again(store: Store, session_id: SessionId) -> None:
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
+    assert await tell(store, session_id)
+    assert not await tell(store, session_id)
+    assert not await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
+    assert await store.write(lambda tx: fold_in(tx, session_id)) is None
+
+
+async def test_two_who_tell_at_once_tell_it_once(store: Store, session_id: SessionId) -> None:
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
+    told = await asyncio.gather(*(tell(store, session_id) for _ in range(8)))
+    assert told.count(True) == 1
+    assert len(await waiting(store, session_id)) == 1
+
+
+async def test_a_conversation_that_is_no_more_is_told_nothing(store: Store) -> None:
+    gone = SessionId("gone")
+    assert not await store.write(lambda tx: report(tx, gone, "process", "1", "it ended"))
+    assert await store.write(lambda tx: fold_in(tx, gone)) is None
+
+
+async def test_the_reply_goes_to_the_thread_and_answers_the_message_that_led_to_it(
+    store: Store, session_id: SessionId
+) -> None:
+    await store.write(lambda tx: tx.bindings.bind("key", session_id, ROOM))
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended", origin=ASKED))
+    await store.write(lambda tx: fold_in(tx, session_id))
+    (item,) = await waiting(store, session_id)
+    assert read_admitted(item.payload).route == Route(ROOM, reply_to="m5", user_id="ann")
+
+
+async def test_a_conversation_that_moved_is_told_where_it_is_now(store: Store, session_id: SessionId) -> None:
+    elsewhere = Address("loopback", "9")
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended", origin=ASKED))
+    await store.write(lambda tx: tx.bindings.bind("elsewhere", session_id, elsewhere))
+    await store.write(lambda tx: fold_in(tx, session_id))
+    (item,) = await waiting(store, session_id)
+    assert read_admitted(item.payload).route == Route(elsewhere)
+
+
+async def test_what_is_reported_in_a_turn_waits_behind_it_and_is_one_turn(store: Store, session_id: SessionId) -> None:
+    questions = []
+
+    async def agree(turn: TurnLog) -> TurnEnd:
+        questions.append((await turn.transcript())[-1].message.text)
+        if len(questions) == 1:
+            for number in ("one", "two"):
+                await reported(store, session_id, number, number)
+                assert not await tell(store, session_id)
+        await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
+        return TurnAnswered("ok")
+
+    await admit(store, session_id, "test", "1", said("start it"))
+    await work_off(store, session_id, agree, finishing=Told().turn_ended)
+    assert len(questions) == 2
+    assert questions[1].endswith("one\n\n---\n\ntwo")
+
+
+async def test_what_is_about_to_be_told_is_told_before_the_next_is_put_behind_it(
+    store: Store, session_id: SessionId
+) -> None:
+    def report_and_look(tx: Transaction, number: str) -> InboxItem | None:
+        report(tx, session_id, "process", number, number)
+        return fold_in_at_rest(tx, session_id)
+
+    assert await store.write(lambda tx: report_and_look(tx, "one")) is not None
+    assert await store.write(lambda tx: report_and_look(tx, "two")) is None
+    assert await store.write(lambda tx: report_and_look(tx, "three")) is None
+    asked: list[str] = []
+
+    async def agree(turn: TurnLog) -> TurnEnd:
+        asked.append((await turn.transcript())[-1].message.text)
+        await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
+        return TurnAnswered("ok")
+
+    await work_off(store, session_id, agree, finishing=Told().turn_ended)
+    assert [text.partition("\n\n")[2] for text in asked] == ["one", "two\n\n---\n\nthree"]
+
+
+async def test_a_place_at_which_the_conversation_is_not_any_more_leaves_it_to_the_other(
+    store: Store, session_id: SessionId
+) -> None:
+    await store.write(lambda tx: tx.bindings.bind("key", session_id, ROOM))
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
+    assert not await tell(store, session_id)
+    assert not await tell(store, session_id, "another")
+    assert await tell(store, session_id, "key")
+
+
+def answer(received: Received) -> Say:
+    return Say(f"heard: {received.question.rpartition(chr(10))[2]}")
+
+
+async def test_what_waits_is_told_when_a_conversation_is_opened(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.answering(answer)
+        here = desk.seat.session_id
+        desk.seat.wish = structs.replace(desk.seat.wish, lasting=True)
+        await desk.house.store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
+        await desk.seat.renew()
+        await desk.seat.chat.conversation.settled()
+        assert [text for role, text in await desk.transcript() if role == "assistant"] == ["heard: it ended"]
+
+
+async def test_an_open_terminal_at_which_nobody_types_is_woken(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.answering(answer)
+        here, store = desk.seat.session_id, desk.house.store
+        desk.seat.start_beside(listen(desk.seat))
+        await store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
+        await store.hint(WAKE)
+        async with asyncio.timeout(30):
+            while len(await desk.transcript()) < 2:  # noqa: ASYNC110 (the store has no bell for that)
+                await asyncio.sleep(0.02)
+        assert (await desk.transcript())[-1] == ("assistant", "heard: it ended")
