@@ -1,0 +1,52 @@
+"""Many requests and many gateways on one PostgreSQL: each is moved once, and none waits for a slow one."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from tests.gateway.handing_over import GREETING, asked, begun, scene
+from tests.gateway.workers import worker
+from tests.storage.engines import Place
+
+from talaria.contracts.store import Transaction
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.sessions.relocation import request_move
+from talaria.testing.loopback_platform.wire import Fault
+from talaria.testing.model_server import ModelServer
+
+GATEWAYS, REQUESTS = 8, 100
+HOME = Address("loopback", "crew", "group", user_id="ann")
+SLOW = Address("loopback", "slow", "group", user_id="ann")
+PATIENCE = 60.0
+
+
+def all_asked(tx: Transaction) -> tuple[list[SessionId], list[SessionId]]:
+    """Ask for as many slow moves as there are gateways, then for quick ones."""
+    slow = [begun(tx, f"slow boat {number}") for number in range(GATEWAYS)]
+    for session_id in slow:
+        request_move(tx, session_id, SLOW)
+    return slow, [asked(tx, HOME, f"boat {number}") for number in range(REQUESTS)]
+
+
+async def test_eight_gateways_move_a_hundred_once_each_and_slow_ones_delay_nobody(
+    tmp_path: Path, server: ModelServer, postgres_place: Place
+) -> None:
+    async with scene(tmp_path, server, postgres_place) as here, AsyncExitStack() as stack:
+        settings = tmp_path / "profiles" / "default" / "config.toml"
+        settings.write_text(f"{settings.read_text()}patience = '{PATIENCE}'\n")
+        for _ in range(GATEWAYS):
+            await stack.enter_async_context(worker(here.program))
+        await here.served(GATEWAYS)
+        here.network.upset(Fault("thread", "delay", times=0, chat_id=SLOW.chat_id, seconds=12))
+        slow, quick = await here.terminal.ask(all_asked)
+        for session_id in quick:
+            assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        assert {(await here.terminal.state(session_id))["state"] for session_id in slow} == {"running"}
+        for session_id in slow:
+            assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        bindings = [await here.terminal.places(session_id) for session_id in (*quick, *slow)]
+        places = [place.address for (place,) in bindings]
+        await here.network.until(lambda: len(here.network.posts) >= len(places), seconds=60)
+        assert len({(place.chat_id, place.thread_id) for place in places}) == len(places)
+        assert sorted(here.threads) == [HOME.chat_id] * REQUESTS + [SLOW.chat_id] * GATEWAYS
+        assert [here.seen(place) for place in places] == [[GREETING]] * len(places)
