@@ -63,6 +63,17 @@ def test_a_key_is_free_again_when_its_life_is_over(mine: Transaction, clock: Set
     assert mine.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post b", None)
 
 
+def test_a_reservation_that_nobody_will_answer_is_replaced_once(mine: Transaction, theirs: Transaction) -> None:
+    mine.responses.begin_request("key", "post a, by one who died", DAY)
+    dead = "post a, by one who died"
+    assert theirs.responses.begin_request("key", "post a, by us", DAY, instead_of=dead) is None
+    again = mine.responses.begin_request("key", "post a, by others", DAY, instead_of=dead)
+    assert again == RepeatedAnswer("post a, by us", None)
+    theirs.responses.end_request("key", "answer")
+    answered = mine.responses.begin_request("key", "post a", DAY, instead_of="post a, by us")
+    assert answered == RepeatedAnswer("post a, by us", "answer")
+
+
 def test_a_run_is_recorded(mine: Transaction) -> None:
     run = mine.runs.create(ApiRun(id="run", session_id=ONE, request="{}"))
     assert run == ApiRun(id="run", session_id=ONE, request="{}", state="queued", created_at=NOON, updated_at=NOON)

@@ -54,8 +54,13 @@ class Responses(Protocol):
     def delete(self, response_id: str) -> bool:
         """Forget a response."""
 
-    def begin_request(self, key: str, fingerprint: str, life: timedelta) -> RepeatedAnswer | None:
-        """Reserve a key for a first request, or return what is known of the earlier one."""
+    def begin_request(
+        self, key: str, fingerprint: str, life: timedelta, *, instead_of: str = ""
+    ) -> RepeatedAnswer | None:
+        """Reserve a key for a first request, or return what is known of the earlier one.
+
+        ``instead_of`` is the fingerprint of a reservation that nobody will answer any more: it may be replaced.
+        """
 
     def end_request(self, key: str, answer: str) -> None:
         """Keep the answer for repetitions."""

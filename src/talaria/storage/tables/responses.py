@@ -50,13 +50,15 @@ class ResponsesTable:
         """Forget a response."""
         return self._sql.count("DELETE FROM responses WHERE id = ?", (response_id,)) > 0
 
-    def begin_request(self, key: str, fingerprint: str, life: timedelta) -> RepeatedAnswer | None:
+    def begin_request(
+        self, key: str, fingerprint: str, life: timedelta, *, instead_of: str = ""
+    ) -> RepeatedAnswer | None:
         """Reserve a key for a first request, or return what is known of the earlier one."""
         reserved = self._sql.count(
             "INSERT INTO requests (key, fingerprint, expires_at) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE"
             " SET fingerprint = excluded.fingerprint, answer = NULL, expires_at = excluded.expires_at"
-            " WHERE requests.expires_at <= ?",
-            (key, fingerprint, self._sql.now + to_span(life), self._sql.now),
+            " WHERE requests.expires_at <= ? OR (requests.answer IS NULL AND requests.fingerprint = ?)",
+            (key, fingerprint, self._sql.now + to_span(life), self._sql.now, instead_of),
         )
         if reserved:
             return None
