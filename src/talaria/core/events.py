@@ -12,12 +12,13 @@ from talaria.core.messages import ToolCall, ToolResult, Usage
 class TurnBegan(Struct, frozen=True, tag="began"):
     """A turn begins, or one that was cut off goes on, for what was ``said``.
 
-    ``route`` is where its reply goes, if anywhere.
+    ``route`` is where its reply goes, if anywhere; ``items`` are what it works off of the inbox.
     """
 
     turn_id: TurnId
     route: Route | None = None
     said: str = ""
+    items: tuple[int, ...] = ()
 
 
 class TextAdded(Struct, frozen=True, tag="text"):

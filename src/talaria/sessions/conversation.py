@@ -222,7 +222,7 @@ class Conversation:
         if self._desk.beforehand is not None and not self._begun:
             await self._desk.beforehand()
         self._begun = True
-        self._desk.emit(TurnBegan(turn.turn_id, turn.route, turn.said))
+        self._desk.emit(TurnBegan(turn.turn_id, turn.route, turn.said, turn.items))
         if self._unpacking.was_stopped(turn.items):
             return await self._over_at_once(turn)
         hasty, self._hasty = self._hasty, None
