@@ -175,6 +175,11 @@ async def test_a_port_that_is_taken_is_told_and_another_is_used(place: Place) ->
             told = await asyncio.to_thread(place.program.run, "gateway", "status")
             assert f"The port {port} of `gateway.port` cannot be had" in told.out
             assert f"{status['address']}/health" in told.out
+            place.settings(place.network.address, f"port = {port}\nrooms = 7")
+            async with asyncio.timeout(30):
+                while "gateway.rooms" not in told.out:
+                    told = await asyncio.to_thread(place.program.run, "gateway", "status")
+            assert f"The port {port} of `gateway.port` cannot be had" in told.out
 
 
 async def test_a_port_of_ones_own_is_used(place: Place) -> None:

@@ -110,7 +110,7 @@ async def _follow_settings(house: House, gateway: Gateway) -> None:
         house.settings_rack.current = change.settings
         for key in (*change.live, *change.restart):
             log.info("settings: %s", key.sentence)
-        gateway.trouble = "; ".join([*map(str, change.faults), *(key.sentence for key in change.restart)])
+        gateway.troubles["settings"] = "; ".join([*map(str, change.faults), *(key.sentence for key in change.restart)])
 
 
 @contextmanager

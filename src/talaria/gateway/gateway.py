@@ -37,7 +37,8 @@ class Gateway:
     """Runs until told to stop, then lets turns end and replies go out, for as long as ``patience`` lasts.
 
     ``beside`` are what else goes on until then. ``missing`` are the networks that could not be opened, ``models`` is
-    how those do that were asked, and ``mask`` hides secrets.
+    how those do that were asked, and ``mask`` hides secrets. ``troubles`` are sentences for the status, each by what it
+    is about.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Gateway:
         self._version = version
         self.started = datetime.now(UTC)
         self.address = ""
-        self.trouble = ""
+        self.troubles: dict[str, str] = {}
         self.models = ModelHealth()
         self.mask: Callable[[str], str] = str
         self.stopping = False
@@ -101,7 +102,7 @@ class Gateway:
             networks=tuple(structs.replace(one, error=self.mask(one.error)) for one in networks),
             rooms=len(self._rooms),
             turns=len(self._rooms.busy),
-            error=self.mask(" ".join(filter(None, (self.trouble, self.presence.trouble)))),
+            error=self.mask(" ".join(filter(None, (*self.troubles.values(), self.presence.trouble)))),
             models=tuple(self._model_status(one) for one in self.models.states if one.error),
         )
 

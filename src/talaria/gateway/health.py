@@ -133,11 +133,12 @@ class Health:
         except OSError as error:
             if not port:
                 raise
-            self._gateway.trouble = (
+            trouble = (
                 f"The port {port} of `gateway.port` cannot be had ({error.strerror or error}); health and metrics are"
                 " on another."
             )
-            log.warning("%s", self._gateway.trouble)
+            log.warning("%s", trouble)
+            self._gateway.troubles["port"] = trouble
             return await loop.create_server(lambda: _Visitor(self), _HERE, 0)
 
     async def _ready(self) -> Answer:
