@@ -1,26 +1,24 @@
-"""One conversation in one transcript: from a terminal to a topic on Telegram, back, and to a thread elsewhere."""
+"""One conversation in one transcript: from a terminal to a topic on Telegram, back, and to a thread on Slack."""
 
 import asyncio
 import re
 from pathlib import Path
 
 import msgspec
+from tests.app.program import Program
 from tests.app.scripted import scripted_program
 from tests.cli.live_screen import opened, ready, say
 from tests.gateway.test_gateway import running
 
-from talaria.contracts.platform import Abilities
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.addresses import Address
-from talaria.sessions.homes import Home, write_home
 from talaria.storage.sqlite.opening import open_sqlite
-from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.screen import Screen
+from talaria.testing.slack_server import APP_TOKEN, TOKEN, SlackServer
 from talaria.testing.telegram_server import TelegramServer
-
-THREADS = Abilities(text_limit=4096, threads=True, idempotent=True)
 
 
 def answer(received: Received) -> Say:
@@ -31,59 +29,67 @@ def answer(received: Received) -> Say:
     return Say(f"re: {received.question}")
 
 
-async def test_terminal_to_telegram_and_back_and_on_to_another_thread(tmp_path: Path, server: ModelServer) -> None:
+def prepared(home: Path, server: ModelServer, telegram: TelegramServer, slack: SlackServer, *people: str) -> Program:
+    """Return a program that is set up for both networks, whose owner these people are."""
+    return scripted_program(
+        home,
+        server,
+        f"[access]\nowners = {msgspec.json.encode(people).decode()}\n"
+        f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n'
+        f'base_file_url = "{telegram.base_file_url}"\n'
+        f'[platforms.slack.options]\nbase_url = "{slack.base_url}"\n',
+        f"TELEGRAM_BOT_TOKEN={telegram.token}\nSLACK_BOT_TOKEN={TOKEN}\nSLACK_APP_TOKEN={APP_TOKEN}\n",
+    )
+
+
+async def left_for(screen: Screen, platform: str) -> None:
+    """Hand the conversation over, and wait for the end of the program."""
+    await say(screen, f"/handoff {platform}")
+    async with asyncio.timeout(60):
+        assert await screen.process.wait() == 0
+
+
+async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, server: ModelServer) -> None:
     server.answering(answer)
-    async with TelegramServer() as telegram, LoopbackNetwork(THREADS) as network:
-        ann = telegram.user("Ann")
-        able = msgspec.json.encode(THREADS).decode()
-        program = scripted_program(
-            tmp_path,
-            server,
-            f'[access]\nowners = ["telegram:{ann.id}", "loopback:ann"]\n'
-            f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n'
-            f'base_file_url = "{telegram.base_file_url}"\n'
-            f"[platforms.loopback.options]\naddress = \"{network.address}\"\nabilities = '{able}'\n",
-            f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
-        )
-        forum = telegram.forum("Workshop", ann, admin=True)
+    async with TelegramServer() as telegram, SlackServer() as slack:
+        ann, same = telegram.user("Ann"), slack.user("Ann")
+        program = prepared(tmp_path, server, telegram, slack, f"telegram:{ann.id}", f"slack:{same.id}")
+        forum, channel = telegram.forum("Workshop", ann, admin=True), slack.channel("workshop", same)
         async with running(program):
             await forum.says(ann, "/sethome", mention=True)
-            await forum.wait_for(lambda message: "my home on telegram" in message.text, within=20)
+            await forum.wait_for(lambda message: "my home on telegram" in message.text, within=30)
+            await channel.runs(same, "/talaria", "sethome")
+            await channel.wait_for(lambda one: "my home on slack" in one.text, within=30)
             async with opened(program) as screen:
                 await ready(screen)
                 await say(screen, "Build a boat.")
                 await screen.wait_for(re.compile("re: Build a boat"))
-                await say(screen, "/handoff telegram")
-                async with asyncio.timeout(30):
-                    assert await screen.process.wait() == 0
-            greeting = await forum.wait_for(lambda message: message.text == "I am here, behind 2 messages.", within=20)
+                await left_for(screen, "telegram")
+            greeting = await forum.wait_for(lambda message: message.text == "I am here, behind 2 messages.", within=30)
             assert greeting.thread
             await forum.says(ann, "Of oak.", thread=greeting.thread)
-            oak = await forum.wait_for(lambda message: message.text == "re: Of oak.", within=20)
+            oak = await forum.wait_for(lambda message: message.text == "re: Of oak.", within=30)
             assert oak.thread == greeting.thread
-            database = open_sqlite(tmp_path / "profiles" / "default" / "talaria.db")
-            try:
-                database.write(lambda tx: write_home(tx, Home(Address("loopback", "ann"))))
-                async with opened(program) as screen:
-                    await ready(screen)
-                    await say(screen, "/resume The boat")
-                    await screen.wait_for(re.compile("Back in The boat"))
-                    await forum.wait_for(lambda message: "goes on in the terminal" in message.text, within=20)
-                    await say(screen, "With a sail.")
-                    await screen.wait_for(re.compile("re: With a sail"))
-                    await say(screen, "/handoff loopback")
-                    async with asyncio.timeout(30):
-                        assert await screen.process.wait() == 0
-                (place,) = database.read(places)
-                assert place.platform == "loopback"
-                assert place.thread_id
-                here = "I am here, behind 8 messages."
-                await network.until(lambda: network.shown("ann", place.thread_id) == [here], seconds=20)
-                network.say(place, "And now?", sender="ann")
-                await network.until(lambda: "re: And now?" in network.shown("ann", place.thread_id), seconds=20)
-                said = database.read(transcript)
-            finally:
-                database.close()
+            async with opened(program) as screen:
+                await ready(screen)
+                await say(screen, "/resume The boat")
+                await screen.wait_for(re.compile("Back in The boat"))
+                await forum.wait_for(lambda message: "goes on in the terminal" in message.text, within=30)
+                await say(screen, "With a sail.")
+                await screen.wait_for(re.compile("re: With a sail"))
+                await left_for(screen, "slack")
+            here = await channel.wait_for(lambda one: one.text == "I am here, behind 8 messages.", within=30)
+            assert any(one.ts == here.thread_ts and "The boat" in one.text for one in channel.answers)
+            await channel.says(same, "And now?", thread=here.thread_ts)
+            last = await channel.wait_for(lambda one: one.text == "re: And now?", within=30)
+            assert last.thread_ts == here.thread_ts
+        assert slack.office.complaints == []
+    database = open_sqlite(tmp_path / "profiles" / "default" / "talaria.db")
+    try:
+        (place,), said = database.read(places), database.read(transcript)
+    finally:
+        database.close()
+    assert (place.platform, place.chat_id, place.thread_id) == ("slack", channel.id, here.thread_ts)
     assert [text for text in said if not text.startswith("This is not from the person")] == [
         "Build a boat.",
         "re: Build a boat.",
