@@ -1,0 +1,1 @@
+"""Scheduled jobs: when to start a turn nobody asked for, and what becomes of it."""
