@@ -1,0 +1,163 @@
+"""Compose a response of what happens: its items, and the events that tell of them while it grows."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from msgspec import structs
+
+from talaria.api.responses import stream_events as told
+from talaria.api.responses.items import Items, Thoughts, Words
+from talaria.api.responses.stream_events import ResponseEvent
+from talaria.api.responses.wire import (
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputTokensDetails,
+    Response,
+    ResponseError,
+    ResponseUsage,
+)
+from talaria.api.runs import events
+from talaria.api.runs.events import RunEvent
+from talaria.core.messages import Usage
+
+
+class Composition:
+    """A response in the making.
+
+    The same events make the same response with the same numbers, whoever composes it: so a stream that broke off goes
+    on behind any of its numbers. ``thoughts`` says whether the client wants to know what the model thinks.
+    """
+
+    def __init__(self, response: Response, *, thoughts: bool = False) -> None:
+        self.response = response
+        self._items = Items(response.id.removeprefix("resp_"))
+        self._thoughts = thoughts
+        self._open: Words | Thoughts | None = None
+        self._numbers = 0
+        self._begun = False
+
+    def take(self, event: RunEvent, at: float) -> list[ResponseEvent]:
+        """Return what there is to tell of an event that happened at this time, in seconds since 1970."""
+        fresh = list(self._taken(event, at))
+        for one in fresh:
+            one.sequence_number = self._numbers
+            self._numbers += 1
+        return fresh
+
+    def _taken(self, event: RunEvent, at: float) -> Iterable[ResponseEvent]:
+        match event:
+            case events.RunQueued():
+                yield from self._begin("queued")
+            case events.TurnStarted():
+                yield from self._begin("in_progress")
+            case events.TurnResumed():
+                self._go_on()
+            case events.ModelUsed(usage=usage):
+                self.response = structs.replace(self.response, usage=_sum(self.response.usage, usage))
+            case events.RunCompleted() | events.RunFailed() | events.RunStopped():
+                yield from self._end(event, at)
+            case _:
+                yield from self._done(event)
+
+    def _done(self, event: RunEvent) -> Iterable[ResponseEvent]:
+        """Tell of what the agent says and does."""
+        match event:
+            case events.TextDelta(text):
+                yield from self._add(text)
+            case events.ReasoningDelta(text):
+                yield from self._think(text)
+            case events.MessageCompleted(text):
+                yield from self._complete(text)
+            case events.ToolStarted(call_id, name, arguments):
+                yield from self._close()
+                yield from self._items.tool_called(call_id, name, arguments)
+            case events.ToolCompleted(call_id, _, output, failed):
+                yield from self._items.tool_answered(call_id, output, failed=failed)
+            case _:
+                return
+
+    def _begin(self, status: str) -> Iterable[ResponseEvent]:
+        queued = status == "queued"
+        self.response = structs.replace(self.response, status="queued" if queued else "in_progress")
+        if not self._begun:
+            yield told.Created(response=self.response)
+        self._begun = True
+        yield told.Queued(response=self.response) if queued else told.InProgress(response=self.response)
+
+    def _add(self, text: str) -> Iterable[ResponseEvent]:
+        if not isinstance(self._open, Words):
+            yield from self._close()
+            self._open = self._items.words()
+            yield from self._open.begun()
+        yield from self._open.add(text)
+
+    def _think(self, text: str) -> Iterable[ResponseEvent]:
+        if not self._thoughts:
+            return
+        if not isinstance(self._open, Thoughts):
+            yield from self._close()
+            self._open = self._items.thoughts()
+            yield from self._open.begun()
+        yield from self._open.add(text)
+
+    def _complete(self, text: str) -> Iterable[ResponseEvent]:
+        if not isinstance(self._open, Words):
+            yield from self._add(text)
+        if isinstance(self._open, Words):
+            self._open.text = text
+        yield from self._close()
+
+    def _close(self) -> Iterable[ResponseEvent]:
+        closing, self._open = self._open, None
+        if closing is not None:
+            yield from self._items.close(closing)
+
+    def _go_on(self) -> None:
+        """Begin the open words anew, without telling twice what stays the same."""
+        if self._open is not None:
+            self._open.anew()
+
+    def _end(self, event: events.RunEnd, at: float) -> Iterable[ResponseEvent]:
+        match event:
+            case events.RunCompleted(text):
+                if text and not self._items.says(text):
+                    yield from self._complete(text)
+                yield from self._close()
+                self._items.make_final()
+                self.response = structs.replace(self._whole(), status="completed", completed_at=at)
+                yield told.Completed(response=self.response)
+            case events.RunFailed(error, "out_of_budget"):
+                yield from self._complete(error)
+                why = IncompleteDetails("max_output_tokens")
+                self.response = structs.replace(self._whole(), status="incomplete", incomplete_details=why)
+                yield told.Incomplete(response=self.response)
+            case events.RunFailed(error):
+                yield from self._close()
+                why_not = ResponseError("server_error", error)
+                self.response = structs.replace(self._whole(), status="failed", error=why_not)
+                yield told.Failed(response=self.response)
+            case events.RunStopped():
+                yield from self._close()
+                self.response = structs.replace(self._whole(), status="cancelled")
+                yield told.Incomplete(response=self.response)
+            case _:
+                assert_never(event)
+
+    def _whole(self) -> Response:
+        return structs.replace(self.response, output=self._items.done)
+
+
+def _sum(before: ResponseUsage | None, usage: Usage) -> ResponseUsage:
+    details = before.input_tokens_details if before else InputTokensDetails()
+    thought = before.output_tokens_details.reasoning_tokens if before else 0
+    read = (before.input_tokens if before else 0) + usage.input_tokens
+    written = (before.output_tokens if before else 0) + usage.output_tokens
+    return ResponseUsage(
+        input_tokens=read,
+        input_tokens_details=InputTokensDetails(
+            details.cached_tokens + usage.cache_read_tokens, details.cache_write_tokens + usage.cache_write_tokens
+        ),
+        output_tokens=written,
+        output_tokens_details=OutputTokensDetails(thought + usage.reasoning_tokens),
+        total_tokens=read + written,
+    )
