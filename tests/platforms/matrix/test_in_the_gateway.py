@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from tests.app.scripted import scripted_program
+from tests.gateway.handing_over import GREETING, answer
 from tests.gateway.test_gateway import running
+from tests.gateway.test_handoff_networks import handed_over
 from tests.platforms.matrix.people import Desk, Person, until
 
 from talaria.testing.model_server import ModelServer, Say
@@ -29,3 +31,41 @@ async def test_who_may_speak_invites_it_and_is_answered(
     login = tmp_path / "home" / "profiles" / "default" / "platforms" / "matrix" / "login.json"
     assert login.stat().st_mode & 0o777 == 0o600
     assert desk.account.password not in login.read_text()
+
+
+async def test_a_conversation_is_handed_over_to_a_thread_on_a_message(
+    tmp_path: Path, server: ModelServer, desk: Desk, alice: Person
+) -> None:
+    program = scripted_program(
+        tmp_path / "home",
+        server,
+        f'[access]\nowners = ["matrix:{alice.user_id}"]\n[platforms.matrix.options]\nuser = "{desk.user_id}"\n'
+        'poll = "PT2S"\n',
+        f"MATRIX_HOMESERVER={desk.settings.homeserver}\nMATRIX_PASSWORD={desk.account.password}\n",
+    )
+    server.answering(answer)
+    room = alice.room_with(desk.user_id)
+    async with running(program):
+        await until(lambda: desk.user_id in alice.members(room))
+        alice.say(room, "/sethome")
+        await until(lambda: "my home on matrix" in str(alice.events(room)))
+        place = await handed_over(program, "matrix")
+        relation = {"rel_type": "m.thread", "event_id": place.thread_id, "is_falling_back": True}
+        await until(lambda: in_thread(alice, room, place.thread_id) == [GREETING])
+        alice.say(room, "and now?", **{"m.relates_to": relation, "m.mentions": {}})
+        await until(lambda: in_thread(alice, room, place.thread_id)[1:] == ["and now?", "re: and now?"])
+    assert place.chat_id == room
+    assert alice.event(room, place.thread_id)["content"]["body"] == "The boat"
+    assert "Build a boat." in server.received[-1].body.decode()
+
+
+def in_thread(person: Person, room: str, thread: str) -> list[str]:
+    """Return what is said in a thread, as it was edited in the end."""
+    said: dict[str, str] = {}
+    for event in person.events(room):
+        content, relation = event["content"], event["content"].get("m.relates_to", {})
+        if relation.get("event_id") == thread:
+            said[event["event_id"]] = content["body"]
+        elif relation.get("event_id") in said:
+            said[relation["event_id"]] = content["m.new_content"]["body"]
+    return list(said.values())
