@@ -13,7 +13,8 @@ from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded.card import LIMITS, MODEL
 from talaria.providers.embedded.weights import is_installed
 from talaria.providers.presets import PRESETS
-from talaria.settings.model import Embedded, Model, ModelFacts, ProviderAccount, Settings
+from talaria.settings.model import Settings
+from talaria.settings.providers import Embedded, Model, ModelFacts, ProviderAccount
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.testing.model_server import ModelServer
 

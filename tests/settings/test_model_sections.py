@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from talaria.settings.load import Loaded, interpret
-from talaria.settings.model import Embedded, Model, ModelFacts, ProviderAccount
+from talaria.settings.providers import Embedded, Model, ModelFacts, ProviderAccount
 from talaria.settings.source import Source
 
 

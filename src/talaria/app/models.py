@@ -27,7 +27,8 @@ from talaria.providers.opening import open_provider
 from talaria.providers.presets import PRESETS, Preset
 from talaria.providers.timeouts import Timeouts
 from talaria.settings.faults import nearest, unknown
-from talaria.settings.model import Model, ModelFacts, ProviderAccount, Settings
+from talaria.settings.model import Settings
+from talaria.settings.providers import Model, ModelFacts, ProviderAccount
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 
 DEFAULT_MODELS = {

@@ -36,8 +36,9 @@ from talaria.providers.http import HttpPool
 from talaria.providers.opening import open_provider
 from talaria.providers.presets import PRESETS
 from talaria.settings.load import load_settings
-from talaria.settings.model import ProviderAccount, Settings
+from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
+from talaria.settings.providers import ProviderAccount
 from talaria.settings.secrets import Secrets, read_secrets
 
 TRY_SECONDS = 8.0
