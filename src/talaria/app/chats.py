@@ -102,6 +102,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
     questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
+    desk = structs.replace(desk, budget=_budget(house.settings, store, session, wish.caps))
     keep = _keeping(bench, agent, prefix, kept.personality)
     desk = structs.replace(_followed(desk, bench, wish, auxiliary), context=context, beforehand=keep)
     titled = wish.titled and not session.title
@@ -352,7 +353,6 @@ async def _desk(
         owner=bench.viewer.owner,
         audience=bench.viewer.audience,
         lease=timedelta(seconds=house.settings.gateway.lease_seconds),
-        budget=_budget(house.settings, bench.store, session),
         followers=(_WorkspaceKeeper(workspace), *await _exports(house.settings, bench, session)),
     )
 
@@ -422,8 +422,8 @@ def caps_for(settings: Settings, session: Session) -> list[Cap]:
     return [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
 
 
-def _budget(settings: Settings, store: Store, session: Session) -> Budget:
-    return StoredBudget(store, lambda tx: (*caps_for(settings, session), *goal_caps(tx, session.id)))
+def _budget(settings: Settings, store: Store, session: Session, more: Sequence[Cap]) -> Budget:
+    return StoredBudget(store, lambda tx: (*caps_for(settings, session), *goal_caps(tx, session.id), *more))
 
 
 def _seer(helpers: tuple[ModelChoice, ...]) -> tuple[Provider, str] | None:

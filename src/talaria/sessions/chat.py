@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from talaria.contracts.follower import Follower
 from talaria.contracts.models import ModelInfo
+from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.tool import Tool, Workspace
 from talaria.core.session_context import SessionContext
 from talaria.sessions.admitted import Unpack, leave_packed
@@ -22,7 +23,8 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     that a goal may go on there. ``owner`` and ``audience`` are those of a new conversation; ``followers`` hear of its
     turns as well. ``unpack`` fetches the files of messages; ``file_limit`` is how many bytes a file may have that is
     sent here, ``None`` where this is no chat. ``held_up`` is called when a turn waits for a store that cannot be used,
-    which it does only where this is given. ``context`` is what the front door knows of the place.
+    which it does only where this is given. ``context`` is what the front door knows of the place. ``caps`` are what may
+    be spent beside what counts for every conversation.
     """
 
     source: str
@@ -43,6 +45,7 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     file_limit: int | None = None
     held_up: Callable[[], None] | None = None
     context: SessionContext = SessionContext()
+    caps: tuple[Cap, ...] = ()
 
 
 def _nothing_to_keep() -> None:
