@@ -15,8 +15,9 @@ from msgspec import Struct, structs
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import TalariaError
 from talaria.gateway.gateway import Gateway
-from talaria.gateway.metrics import CONTENT_TYPE, Pulse, count_waiting, metrics
+from talaria.gateway.metrics import count_waiting, metrics
 from talaria.gateway.presence import count_work
+from talaria.sessions.figures import CONTENT_TYPE, Pulse
 from talaria.sessions.homes import GATEWAY
 from talaria.sessions.presence import encode_worker
 
