@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from tests.platforms.telegram.far_side import free_webhook, settings_for
 
+from talaria.contracts.platform import Handfuls
 from talaria.core.errors import Unreachable
 from talaria.platforms.telegram.adapter import Telegram
 from talaria.platforms.telegram.settings import TelegramSettings
@@ -41,6 +42,37 @@ async def test_what_was_taken_is_confirmed_on_leaving(server: TelegramServer, te
     async with telegram.connect() as arrivals:
         assert [(await following(arrivals)).text for _ in range(2)] == ["first", "second"]
     async with telegram.connect() as arrivals:
+        assert (await following(arrivals)).text == "second"
+
+
+async def test_what_one_poll_brings_is_at_hand_together_and_confirmed_together(
+    server: TelegramServer, telegram: Telegram
+) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    said = [await chat.says(ann, f"number {number}") for number in range(5)]
+    async with telegram.connect() as arrivals:
+        assert (await following(arrivals)).text == "number 0"
+        assert isinstance(arrivals, Handfuls)
+        assert [one.text for one in arrivals.at_hand(3)] == ["number 1", "number 2", "number 3"]
+        assert (await following(arrivals)).text == "number 4"
+        assert arrivals.at_hand(3) == []
+    assert said[3].update is not None
+    assert int(server.calls[-1].parameters["offset"]) == said[3].update.id + 1
+
+
+async def test_an_edit_that_changes_nothing_is_no_news_though_it_comes_with_its_message(
+    server: TelegramServer, telegram: Telegram
+) -> None:
+    ann = server.user("Ann")
+    chat = server.private(ann)
+    said = await chat.says(ann, "first")
+    await chat.edits(said, "first")
+    await chat.says(ann, "second")
+    async with telegram.connect() as arrivals:
+        assert (await following(arrivals)).text == "first"
+        assert isinstance(arrivals, Handfuls)
+        assert arrivals.at_hand(10) == []
         assert (await following(arrivals)).text == "second"
 
 

@@ -17,6 +17,7 @@ from talaria.platforms.telegram.albums import MemoryShelf, Receiving, Shelf
 from talaria.platforms.telegram.calls import Calls
 from talaria.platforms.telegram.incoming import Account, Arrival, read_updates
 from talaria.platforms.telegram.outgoing import FILE_LIMIT, TEXT_LIMIT, menu, topic_name
+from talaria.platforms.telegram.polled import Polled
 from talaria.platforms.telegram.polling import Polling
 from talaria.platforms.telegram.posting import Posting
 from talaria.platforms.telegram.recalling import Recent
@@ -70,8 +71,7 @@ class Telegram:
             polling = Polling(self._calls, self._settings)
             await polling.begin()
             try:
-                async with aclosing(self._polled(polling, account)) as arrivals:
-                    yield arrivals
+                yield Polled(polling, account, self._recent, self._answer_callback)
             finally:
                 await polling.part()
         else:
@@ -128,16 +128,6 @@ class Telegram:
             entries = [BotCommand(one.name, one.help) for one in self._commands]
             await self._try(self._calls.bot.set_my_commands(entries))
         return Account(self.name, me.id, me.username or "", self._settings.group_mode, self._posting.posted)
-
-    async def _polled(self, polling: Polling, account: Account) -> AsyncGenerator[Incoming, None]:
-        async with aclosing(polling.batches()) as batches:
-            async for updates in batches:
-                for arrival in read_updates(updates, account):
-                    if arrival.incoming is not None and self._recent.is_news(arrival.incoming):
-                        await self._answer_callback(arrival)
-                        yield arrival.incoming
-                        self._recent.add(arrival.incoming)
-                    polling.confirm(arrival.last_update)
 
     async def _handed(self, hook: Hook, account: Account) -> AsyncGenerator[Incoming, None]:
         receiving = Receiving(hook, self._shelf, self._settings.album_pause)

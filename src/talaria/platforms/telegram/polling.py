@@ -1,7 +1,7 @@
-"""Updates by long polling: one is confirmed when the next one is asked for."""
+"""Updates by long polling: what was taken is confirmed when more is asked for."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -32,19 +32,18 @@ class Polling:
         """Say what we want to hear of: of some kinds Telegram keeps nothing until somebody has asked for them."""
         await self._ask(timedelta(0), limit=1)
 
-    async def batches(self) -> AsyncGenerator[Sequence[Update], None]:
-        """Yield what has arrived; the next batch tells Telegram what was confirmed until then."""
-        while True:
-            updates = await self._ask(self._settings.poll)
-            for _ in range(_MOST_LOOKS):
-                if not updates or not album_of(updates[-1]):
-                    break
-                await asyncio.sleep(self._settings.album_pause.total_seconds())
-                known, updates = updates, await self._ask(timedelta(0))
-                if len(updates) <= len(known):
-                    break
-            if updates:
-                yield updates
+    async def batch(self) -> Sequence[Update]:
+        """Return what has arrived, as soon as there is something; asking for it tells Telegram what was confirmed."""
+        while not (updates := await self._ask(self._settings.poll)):
+            pass
+        for _ in range(_MOST_LOOKS):
+            if not album_of(updates[-1]):
+                break
+            await asyncio.sleep(self._settings.album_pause.total_seconds())
+            known, updates = updates, await self._ask(timedelta(0))
+            if len(updates) <= len(known):
+                break
+        return updates
 
     def confirm(self, update_id: int) -> None:
         """Note that everything up to this one was taken."""
