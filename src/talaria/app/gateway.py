@@ -5,16 +5,17 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
 from talaria.app.account_locks import hold_account
+from talaria.app.folders import served_folder
 from talaria.app.gateway_start import do_boot, tell_hooks
 from talaria.app.house import House
 from talaria.app.media import open_media
 from talaria.app.platforms import KNOWN, enabled_platforms, open_platform
+from talaria.app.subcommands import load
 from talaria.commands.custom import load_custom
 from talaria.commands.registry import REGISTRY
 from talaria.commands.using import usable
@@ -85,6 +86,8 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
         stack.push_async_callback(rooms.close)
         health = Health(gateway, house.store, jobs, house.mask)
         await stack.enter_async_context(health.served(house.settings.gateway.port))
+        if house.settings.api.enabled:
+            await stack.enter_async_context(load("talaria.app.api").api_served(house, jobs))
         with _last_words(house, gateway, stop):
             log.info("the gateway serves %s", ", ".join(line.network.platform.name for line in lines))
             await house.store.write(lambda tx: say_that_it_is_back(tx, house.identity.version))
@@ -166,10 +169,7 @@ class _Builder:
             cap=settings.rooms,
             idle=timedelta(seconds=settings.idle_seconds),
         )
-        # Not in the profile's own folder: what is there the agent may not touch without asking.
-        own = house.profile.folder.parent.parent / "workspaces" / house.profile.name
-        self.folder = Path(settings.folder).expanduser() if settings.folder else own
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder = served_folder(house.settings, house.profile)
 
     def platforms(self) -> Sequence[Platform]:
         """Open every network that is set up; one that cannot be opened is no reason to leave out the others."""
@@ -182,7 +182,7 @@ class _Builder:
             except TalariaError as error:
                 log.warning("%s is left out: %s", name, error)
                 self.missing.append(NetworkStatus(name=name, state="refused", error=str(error)))
-        if not opened:
+        if not opened and not self._house.settings.api.enabled:
             raise Refused(" ".join(one.error for one in self.missing) or _NONE)
         return opened
 

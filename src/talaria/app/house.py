@@ -92,6 +92,10 @@ class House(Struct, frozen=True, kw_only=True):
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
         await load("talaria.app.gateway").serve_gateway(self, stop, beside=beside)
 
+    async def serve_api(self, stop: Stop, *, host: str, port: int | None, tell: Callable[[str], None]) -> None:
+        """Serve the HTTP API until ``stop``, at this place or where the settings say; ``tell`` hears where that is."""
+        await load("talaria.app.api").serve_api(self, stop, host=host, port=port, tell=tell)
+
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
         chat = await open_chat(self, wish, self.hooks.overhear(emit), stack, jobs)

@@ -1,6 +1,6 @@
 """What commands ask of the program as a whole; `app` hands them the real thing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import Protocol
@@ -147,3 +147,6 @@ class House(ChatOpener, Protocol):
 
     async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
+
+    async def serve_api(self, stop: Stop, *, host: str, port: int | None, tell: Callable[[str], None]) -> None:
+        """Serve the HTTP API until ``stop``, at this place or where the settings say; ``tell`` hears where that is."""

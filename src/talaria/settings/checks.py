@@ -9,6 +9,8 @@ _ID = r"[a-z][a-z0-9_-]*:\S(?:.*\S)?"
 _TOOL = r"[A-Za-z][A-Za-z0-9_-]*"
 _OF_USER = r"(?<=://)([^:/@]*):.*@"
 _IN_QUERY = r"(?<=password=)[^&]*"
+_ORIGIN = r"https?://[^\s/?#@]+"
+_HOST = r"[A-Za-z0-9.:_-]+"
 _HEADER_VALUE = r"(?s)=.*?(?=, [^=,]+=|\Z)"
 
 
@@ -74,6 +76,16 @@ def are_tool_names(texts: tuple[str, ...]) -> bool:
 def are_access_rules(rules: dict[str, tuple[str, ...]]) -> bool:
     """Whether each command has a list of people or of kinds of people."""
     return all(are_names(names) for names in rules.values())
+
+
+def are_origins(texts: tuple[str, ...]) -> bool:
+    """Whether each text is the origin of a page, or stands for all of them."""
+    return all(text == "*" or re.fullmatch(_ORIGIN, text) for text in texts)
+
+
+def are_host_names(texts: tuple[str, ...]) -> bool:
+    """Whether each text could be the name or the address of a machine."""
+    return all(re.fullmatch(_HOST, text) for text in texts)
 
 
 def mask_header_values(text: str) -> str:

@@ -1,0 +1,228 @@
+"""The ASGI application: what happens around every route, from the host's name to the last byte."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from time import perf_counter
+
+from msgspec import Struct
+
+from talaria.api.figures import Figures
+from talaria.api.hosts import Hosts
+from talaria.api.http import Receive, Reply, Request, Scope, Send, Stream, problem_reply
+from talaria.api.idempotency import HEADER, KeptReply, Repetitions
+from talaria.api.keys import Keyring
+from talaria.api.limits import Limits
+from talaria.api.problems import ClientGone, Problem, problem_of, server_problem
+from talaria.api.router import Route, Router
+from talaria.core.errors import TalariaError
+from talaria.core.ids import new_id
+from talaria.sessions.company import accompanied
+
+_BEAT = b": still here\n\n"
+_ENDED = "The server ends; ask again in a moment."
+
+log = logging.getLogger(__name__)
+
+
+class Manner(Struct, frozen=True, kw_only=True):
+    """How clients are served: times in seconds, the size of a body in bytes.
+
+    A client that takes nothing for ``stall`` seconds counts as gone.
+    """
+
+    body_limit: int = 20_000_000
+    heartbeat: float = 15.0
+    stall: float = 60.0
+
+
+class Application:
+    """Answers every request with what its route says, or with an error of OpenAI's shape."""
+
+    def __init__(
+        self,
+        router: Router,
+        keyring: Keyring,
+        repetitions: Repetitions,
+        hosts: Hosts,
+        limits: Limits,
+        figures: Figures,
+        manner: Manner,
+    ) -> None:
+        self._router = router
+        self._keyring = keyring
+        self._repetitions = repetitions
+        self._hosts = hosts
+        self._limits = limits
+        self._figures = figures
+        self._manner = manner
+        self.ending = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        request, began = Request(scope, receive), perf_counter()
+        exchange = _Exchange(send, self._hosts.reply_headers(request.headers.get("origin")), self._manner)
+        route: Route | None = None
+        try:
+            self._hosts.check(request.headers)
+            if request.method == "OPTIONS":
+                await exchange.write(self._preflight(request))
+                return
+            route, request.parts = self._router.find(request.method, request.path)
+            await self._serve(request, route, exchange)
+        except ClientGone:
+            exchange.status = exchange.status or 499
+        except TalariaError as error:
+            await exchange.write(problem_reply(problem_of(error)))
+        except Exception:  # a bug ends the request, not the server
+            log.exception("%s %s failed", request.method, route.path if route else "")
+            await exchange.write(problem_reply(server_problem(TalariaError.public)))
+        finally:
+            self._figures.count(route.path if route else "", exchange.status, perf_counter() - began)
+
+    async def _serve(self, request: Request, route: Route, exchange: "_Exchange") -> None:
+        if self.ending:
+            raise Problem(_ENDED, HTTPStatus.SERVICE_UNAVAILABLE, code="ending", headers={"retry-after": "2"})
+        if route.scope is not None:
+            authorization = request.headers.get("authorization", "")
+            request.caller = await self._keyring.caller(authorization, route.scope)
+            self._limits.count(request.caller.name)
+        with self._limits.held(request.caller.name):
+            await request.load(self._manner.body_limit)
+            key = request.headers.get(HEADER) if route.repeatable else None
+            if key is not None:
+                await self._once(request, route, exchange, key)
+            else:
+                await self._answer(request, route, exchange)
+
+    async def _answer(self, request: Request, route: Route, exchange: "_Exchange") -> None:
+        """Answer as long as somebody listens: what the handler does is cancelled when they do not."""
+        if route.method == "GET" or route.lasting:
+            reply = await route.handler(request)
+        else:
+            reply = await accompanied(_handled(route, request), request.gone())
+        if reply.stream is None:
+            await exchange.write(reply)
+        else:
+            await exchange.stream(reply, reply.stream, request)
+
+    async def _once(self, request: Request, route: Route, exchange: "_Exchange", key: str) -> None:
+        """Answer a request that may come again: whoever asked may be gone, and come back for the answer."""
+        caller = request.caller.name
+        kept = await self._repetitions.begin(key, caller, request.method, request.path, request.body)
+        if kept is None:
+            try:
+                kept = await self._first(request, route, exchange)
+            except Problem as problem:
+                kept = _kept(problem_reply(problem))
+            except TalariaError as error:
+                kept = _kept(problem_reply(problem_of(error)))
+            await self._repetitions.end(key, caller, kept)
+            if exchange.status:
+                return
+        else:
+            kept = KeptReply(kept.status, kept.content_type, {**kept.headers, "idempotent-replayed": "true"}, kept.body)
+        await exchange.write(
+            Reply(status=kept.status, body=kept.body, content_type=kept.content_type, headers=kept.headers)
+        )
+
+    async def _first(self, request: Request, route: Route, exchange: "_Exchange") -> KeptReply:
+        reply = await route.handler(request)
+        if reply.stream is None:
+            return _kept(reply)
+        body = await exchange.stream(reply, reply.stream, request, to_the_end=True)
+        return KeptReply(reply.status, reply.content_type, reply.headers, body)
+
+    def _preflight(self, request: Request) -> Reply:
+        methods = sorted({route.method for route in self._router.routes})
+        headers = self._hosts.preflight_headers(request.headers.get("origin"), ", ".join(methods))
+        return Reply(status=HTTPStatus.NO_CONTENT, headers={"allow": ", ".join([*methods, "OPTIONS"]), **headers})
+
+
+class _Exchange:
+    """What goes back to one client."""
+
+    def __init__(self, send: Send, headers: Mapping[str, str], manner: Manner) -> None:
+        self.status = 0
+        self._send = send
+        self._headers = headers
+        self._manner = manner
+        self._sent = 0
+
+    async def write(self, reply: Reply) -> None:
+        """Send a reply that is there as a whole, unless another has begun."""
+        if self.status:
+            return
+        await self._start(reply, ("content-length", str(len(reply.body))))
+        await self._body(reply.body, more=False)
+
+    async def stream(self, reply: Reply, stream: Stream, request: Request, *, to_the_end: bool = False) -> bytes:
+        """Send a reply as it comes; with ``to_the_end`` all of it is taken in and returned, whoever listens."""
+        whole: list[bytes] = []
+        try:
+            await self._start(reply)
+            sending = self._pieces(stream, whole if to_the_end else None)
+            await accompanied(sending, self._beside(request, to_the_end=to_the_end))
+        finally:
+            await stream.close()
+        return b"".join(whole)
+
+    async def _pieces(self, stream: Stream, whole: list[bytes] | None) -> None:
+        listening = True
+        async for piece in stream:
+            if whole is not None:
+                whole.append(piece)
+            try:
+                if listening:
+                    await self._body(piece, more=True)
+            except ClientGone:
+                if whole is None:
+                    raise
+                listening = False
+        if listening:
+            await self._body(b"", more=False)
+
+    async def _beside(self, request: Request, *, to_the_end: bool) -> None:
+        """Notice that the client is gone, and let proxies see that something goes on."""
+        seen = self._sent
+        while True:
+            try:
+                async with asyncio.timeout(self._manner.heartbeat):
+                    await request.gone()
+            except TimeoutError:
+                if seen == self._sent:
+                    await self._body(_BEAT, more=True)
+                seen = self._sent
+            except ClientGone:
+                if not to_the_end:
+                    raise
+                return
+
+    async def _start(self, reply: Reply, *more: tuple[str, str]) -> None:
+        self.status = reply.status
+        headers = {"content-type": reply.content_type, "x-request-id": f"req_{new_id()}", **self._headers}
+        if reply.status == HTTPStatus.NO_CONTENT:
+            headers.pop("content-type")
+            more = ()
+        pairs = [*headers.items(), *reply.headers.items(), *more]
+        encoded = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in pairs]
+        await self._send({"type": "http.response.start", "status": reply.status, "headers": encoded})
+
+    async def _body(self, piece: bytes, *, more: bool) -> None:
+        self._sent += 1
+        try:
+            async with asyncio.timeout(self._manner.stall):
+                await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+        except TimeoutError as error:
+            raise ClientGone("nothing was taken for too long") from error
+
+
+async def _handled(route: Route, request: Request) -> Reply:
+    return await route.handler(request)
+
+
+def _kept(reply: Reply) -> KeptReply:
+    return KeptReply(reply.status, reply.content_type, reply.headers, reply.body)

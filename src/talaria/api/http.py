@@ -1,0 +1,138 @@
+"""Requests and replies as the routes see them; below is ASGI, and no framework."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Protocol, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+
+from talaria.api.keys import Caller
+from talaria.api.problems import ClientGone, Problem, bad_json
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON, EVENTS = "application/json", "text/event-stream; charset=utf-8"
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+
+
+class Request:
+    """What a client asks: ``parts`` are what the path's braces stand for, ``caller`` is who asks."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers = _headers(scope["headers"])
+        self.parts: Mapping[str, str] = {}
+        self.caller = Caller()
+        self.body = b""
+        self._query: bytes = scope.get("query_string", b"")
+        self.receive = receive
+
+    @property
+    def query(self) -> dict[str, str]:
+        """What stands behind the question mark; of several values of one name the last."""
+        return dict(parse_qsl(self._query.decode("latin-1"), keep_blank_values=True, errors="replace"))
+
+    def asked(self, kind: type[T]) -> T:
+        """Return the query as a struct, or raise what is wrong with it."""
+        try:
+            return msgspec.convert(self.query, kind, strict=False)
+        except msgspec.ValidationError as error:
+            sentence, _, place = str(error).partition(" - at `")
+            param = place.rstrip("`").removeprefix("$.") or None
+            raise Problem(f"The query does not fit: {sentence}.", param=param, code="invalid_value") from error
+
+    def read(self, kind: type[T]) -> T:
+        """Return the body as a struct, or raise what is wrong with it."""
+        try:
+            self.body.decode()  # what is not UTF-8 might pass where nobody looks at the words
+            return msgspec.json.decode(self.body or b"{}", type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise bad_json(error) from error
+        except RecursionError as error:
+            raise Problem("The body is not JSON: it is nested too deeply.", code="invalid_json") from error
+
+    async def load(self, limit: int) -> None:
+        """Take in the body, or raise a `Problem` where it has more bytes than the limit."""
+        pieces, size = [], 0
+        declared = self.headers.get("content-length", "0")
+        while True:
+            if size > limit or (declared.isdecimal() and int(declared) > limit):
+                headers = {"connection": "close"}
+                raise Problem(
+                    f"The body may have {limit:,} bytes at most.", 413, code="body_too_large", headers=headers
+                )
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            pieces.append(message.get("body", b""))
+            size += len(pieces[-1])
+            if not message.get("more_body"):
+                break
+        if size > limit:
+            raise Problem(f"The body may have {limit:,} bytes at most.", 413, code="body_too_large")
+        self.body = b"".join(pieces)
+
+    async def gone(self) -> None:
+        """Raise `ClientGone` when whoever asked does not listen any more."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        raise ClientGone
+
+
+class Stream(Protocol):
+    """A reply that is written bit by bit: each piece is whole, so that something may come between two of them."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the pieces."""
+
+    async def close(self) -> None:
+        """Let go of what is behind it; called in any case, also if nobody began to read."""
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What a client gets: ``body``, or a ``stream`` in its place."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = JSON
+    headers: Mapping[str, str] = {}
+    stream: Stream | None = None
+
+
+def json_reply(value: object, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
+    """Return a struct, or whatever else msgspec can encode, as a reply."""
+    return Reply(status=status, body=_encode(value), headers=headers or {})
+
+
+def event_reply(stream: Stream, *, headers: Mapping[str, str] | None = None) -> Reply:
+    """Return a stream of server-sent events as a reply."""
+    return Reply(
+        content_type=EVENTS,
+        headers={"cache-control": "no-cache", "x-accel-buffering": "no", **(headers or {})},
+        stream=stream,
+    )
+
+
+def sse(data: bytes, *, event: str = "", number: int | str = "") -> bytes:
+    """Return one server-sent event; ``data`` is JSON, which has no line ends."""
+    head = (f"id: {number}\n" if number != "" else "") + (f"event: {event}\n" if event else "")
+    return b"%bdata: %b\n\n" % (head.encode(), data)
+
+
+def problem_reply(problem: Problem) -> Reply:
+    """Return an error as a reply."""
+    return json_reply(problem.answer, status=problem.status, headers=problem.headers)
+
+
+def _headers(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the headers by their names in lower case; repeated ones are joined, as HTTP says."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found

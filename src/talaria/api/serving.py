@@ -1,0 +1,71 @@
+"""Serve an ASGI application on a socket, as a part of a process that does other things as well."""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+
+from talaria.api.application import Application
+from talaria.core.errors import Refused
+
+_WAITING = 1024  # connections that the system accepts before we do
+_KEEP_ALIVE = 75  # seconds; longer than usual proxies, so that it is they who close
+_LONGEST_HEAD = 64 * 1024
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals of the process to whoever owns it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+@asynccontextmanager
+async def served(
+    application: Application, host: str, port: int, jobs: asyncio.TaskGroup, *, patience: float
+) -> AsyncIterator[str]:
+    """Serve within the block, and give the address; at its end requests have ``patience`` seconds to be answered.
+
+    Raises `Refused` where there cannot be listened.
+    """
+    listening = _listen(host, port)
+    config = uvicorn.Config(
+        application,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=round(patience),
+        h11_max_incomplete_event_size=_LONGEST_HEAD,
+    )
+    server = _Server(config)
+    serving = jobs.create_task(server.serve(sockets=[listening]))
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        yield f"http://{shown}:{listening.getsockname()[1]}"
+    finally:
+        application.ending = server.should_exit = True
+        await asyncio.wait([serving])
+        listening.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:
+        family = socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_WAITING)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise Refused(f"{host}:{port} cannot be listened at ({why}): set api.host and api.port, or --port.") from error

@@ -1,0 +1,111 @@
+"""Put the API server together over one house."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+from talaria.api.about import About
+from talaria.api.application import Application, Manner
+from talaria.api.conversations import Conversations
+from talaria.api.figures import Figures
+from talaria.api.hosts import Hosts, is_loopback
+from talaria.api.idempotency import Repetitions
+from talaria.api.keys import ENVIRONMENT_KEY, Keyring
+from talaria.api.limits import Limits
+from talaria.api.router import Route, Router
+from talaria.api.serving import served
+from talaria.app.folders import served_folder
+from talaria.app.house import House
+from talaria.core.errors import Refused
+from talaria.core.ids import new_worker_id
+from talaria.gateway.shelter import Shelter
+from talaria.sessions.ending import Stop
+
+_MEGABYTE = 1_000_000
+_LOOK_AGAIN = 30.0
+_OPEN_TO_ALL = (
+    "Others can reach {host}, and no key is asked for: create one with `talaria api-keys create NAME`, or listen at"
+    " 127.0.0.1."
+)
+
+log = logging.getLogger(__name__)
+
+
+async def serve_api(house: House, stop: Stop, *, host: str, port: int | None, tell: Callable[[str], None]) -> None:
+    """Serve the API alone until ``stop``; without ``host`` and ``port`` where the settings say."""
+    async with Shelter() as jobs, AsyncExitStack() as stack:
+        address = await stack.enter_async_context(api_served(house, jobs, host=host, port=port))
+        tell(f"The API listens at {address}/v1; Ctrl-C ends it.")
+        await stop.wait()
+
+
+@asynccontextmanager
+async def api_served(
+    house: House, jobs: asyncio.TaskGroup, *, host: str = "", port: int | None = None
+) -> AsyncIterator[str]:
+    """Serve the API within the block, and give its address; raises `Refused` where that would be open to all."""
+    settings = house.settings.api
+    host, port = host or settings.host, settings.port if port is None else port
+    keyring = Keyring(house.store, house.secrets.get(ENVIRONMENT_KEY) or "")
+    if not is_loopback(host) and await keyring.is_empty():
+        raise Refused(_OPEN_TO_ALL.format(host=host))
+    parts = _Parts(house, jobs)
+    application = parts.application(keyring, host)
+    patience = house.settings.gateway.drain_seconds
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(parts.close)
+        stack.callback(jobs.create_task(parts.serve()).cancel)
+        address = await stack.enter_async_context(served(application, host, port, jobs, patience=patience))
+        log.info("the API listens at %s", address)
+        yield address
+
+
+class _Parts:
+    """Makes the parts of one API server, all of them over the same house."""
+
+    def __init__(self, house: House, jobs: asyncio.TaskGroup) -> None:
+        settings = house.settings.api
+        folder, idle = served_folder(house.settings, house.profile), timedelta(seconds=settings.idle_seconds)
+        self._house = house
+        self._jobs = jobs
+        self._figures = Figures()
+        self._limits = Limits(settings.requests_per_minute, settings.requests_at_once)
+        self._conversations = Conversations(house, jobs, folder, cap=settings.conversations, idle=idle)
+
+    def application(self, keyring: Keyring, host: str) -> Application:
+        """Return what answers requests."""
+        settings = self._house.settings.api
+        return Application(
+            Router(self._routes()),
+            keyring,
+            Repetitions(self._house.store, new_worker_id()),
+            Hosts(host, frozenset(map(str.lower, settings.hosts)), frozenset(settings.cors_origins)),
+            self._limits,
+            self._figures,
+            Manner(
+                body_limit=round(settings.body_megabytes * _MEGABYTE),
+                heartbeat=settings.heartbeat_seconds,
+                stall=settings.stall_seconds,
+            ),
+        )
+
+    async def serve(self) -> None:
+        """Do what goes on beside requests, until cancelled."""
+        self._figures.pulse.start()
+        try:
+            while True:
+                await asyncio.sleep(_LOOK_AGAIN)
+                self._conversations.sweep()
+        finally:
+            self._figures.pulse.stop()
+
+    async def close(self) -> None:
+        """Let go of every conversation."""
+        await self._conversations.close()
+
+    def _routes(self) -> tuple[Route, ...]:
+        routes: tuple[Route, ...] = ()
+        about = About(self._house.identity.version, self._figures, lambda: self._limits.running, (self._conversations,))
+        return (*routes, *about.routes(routes))

@@ -1,0 +1,87 @@
+"""`talaria api-keys`: keys with which programs ask the agent over HTTP."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+from talaria.cli.services import Services
+from talaria.core.wording import clock_time, find_zone
+
+_SCOPES = ("chat", "read", "admin")
+_EPILOG = """\
+A key is shown once, when it is created; the store keeps a digest of it. `chat`
+lets a program talk to the agent, `read` look at conversations, `admin` do
+everything. Where there is a key, every request needs one.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the actions."""
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="create a key, and print it this once")
+    create.add_argument(
+        "--scope",
+        metavar="SCOPE",
+        action="append",
+        choices=_SCOPES,
+        help="what it is good for: chat (as it is without this), read or admin; may be given several times",
+    )
+    listing = actions.add_parser("list", help="list the keys by name, and what each is good for")
+    revoke = actions.add_parser("revoke", help="take a key back: it is good for nothing from now on")
+    for action in (create, revoke):
+        action.add_argument("name", metavar="NAME", help="what it is called")
+    for action in (create, listing, revoke):
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Do what was asked and return the exit code."""
+    _ACTIONS[arguments.action](arguments, services)
+    return 0
+
+
+def _create(arguments: argparse.Namespace, services: Services) -> None:
+    # Hashing is loaded for this action only: lists do not wait for it.
+    keys = import_module("talaria.sessions.api_keys")
+    token = keys.new_token()
+    with services.open_database() as database:
+        key = database.write(lambda tx: keys.create_key(tx, arguments.name, arguments.scope or ["chat"], token))
+    if arguments.json:
+        services.terminal.json({"name": key.name, "scopes": key.scopes, "key": token, "created_at": key.created_at})
+        return
+    services.terminal.line(token)
+    services.terminal.note(f"This is `{key.name}`, for {', '.join(key.scopes)}. It is not shown again.")
+
+
+def _list(arguments: argparse.Namespace, services: Services) -> None:
+    list_keys = import_module("talaria.sessions.api_keys").list_keys
+    with services.open_database() as database:
+        keys = database.read(list_keys)
+    if arguments.json:
+        data = [{"name": key.name, "scopes": key.scopes, "created_at": key.created_at} for key in keys]
+        services.terminal.json(data)
+        return
+    zone = find_zone(services.settings().cli.time_zone)
+    rows = [(key.name, ", ".join(key.scopes), clock_time(key.created_at, zone)) for key in keys]
+    if rows:
+        services.terminal.table(("NAME", "SCOPES", "CREATED"), rows)
+    elif services.terminal.interactive:
+        services.terminal.note("There are no keys: on loopback nobody needs one. `create NAME` makes one.")
+
+
+def _revoke(arguments: argparse.Namespace, services: Services) -> None:
+    revoke_key = import_module("talaria.sessions.api_keys").revoke_key
+    with services.open_database() as database:
+        database.write(lambda tx: revoke_key(tx, arguments.name))
+    if arguments.json:
+        services.terminal.json({"name": arguments.name, "revoked": True})
+    else:
+        services.terminal.line(f"The key `{arguments.name}` is good for nothing any more.")
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], None]] = {
+    "create": _create,
+    "list": _list,
+    "revoke": _revoke,
+}

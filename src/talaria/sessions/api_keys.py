@@ -1,0 +1,68 @@
+"""Keys of the API: several, each with a name and scopes, of which the store keeps only digests."""
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.store import Transaction
+from talaria.core.errors import NotFound, Refused
+
+KeyScope = Literal["chat", "read", "admin"]
+SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
+_PREFIX = "api-key:"
+_BEGINNING = "tal_"
+_BYTES = 32
+_LONGEST_NAME = 64
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """A key as it is kept: its words are known only to whoever it was given to."""
+
+    name: str
+    scopes: tuple[KeyScope, ...]
+    digest: str
+    created_at: datetime
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(ApiKey).decode
+
+
+def create_key(tx: Transaction, name: str, scopes: Iterable[KeyScope], token: str) -> ApiKey:
+    """Keep a key of this name, or raise `Refused` where there is one."""
+    if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise Refused(f"The name of a key has 1 to {_LONGEST_NAME} characters that can be read.")
+    wanted = tuple(scope for scope in SCOPES if scope in set(scopes))
+    if not wanted:
+        raise Refused(f"A key is good for something: name some of {', '.join(SCOPES)} with --scope.")
+    if tx.state.get(_PREFIX + name):
+        raise Refused(f"There is a key `{name}` already: take another name, or revoke it first.")
+    key = ApiKey(name=name, scopes=wanted, digest=digest_of(token), created_at=datetime.now(UTC))
+    tx.state.put(_PREFIX + name, _encode(key).decode())
+    return key
+
+
+def list_keys(tx: Transaction) -> list[ApiKey]:
+    """Return all of them, by name."""
+    return [_decode(entry.value) for entry in tx.state.with_prefix(_PREFIX)]
+
+
+def revoke_key(tx: Transaction, name: str) -> None:
+    """Forget a key, or raise `NotFound`."""
+    if not tx.state.delete(_PREFIX + name):
+        raise NotFound(f"There is no key `{name}`: `talaria api-keys list` shows those there are.")
+
+
+def new_token() -> str:
+    """Return the words of a new key."""
+    return _BEGINNING + secrets.token_urlsafe(_BYTES)
+
+
+def digest_of(token: str) -> str:
+    """Return what is kept of a key: with so much chance in it, a plain digest cannot be turned back."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
