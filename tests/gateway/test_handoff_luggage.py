@@ -1,0 +1,154 @@
+"""What moves along with a conversation: its name, its model, its folder, its goal."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.app.program import Program
+from tests.app.scripted import scripted_program
+from tests.cli.live_screen import opened, ready, say
+from tests.gateway.handing_over import OWNED, THREADS, TOLD
+from tests.gateway.test_gateway import running
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import SessionFilter
+from talaria.core.addresses import Address
+from talaria.goals.keeping import read_goal
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+ARRIVED = "Here I am."
+DONE = '{"verdict": "done", "reason": "It floats."}'
+NOT_YET = '{"verdict": "wait", "reason": "The glue dries.", "wait_seconds": 3600}'
+
+
+def answer(received: Received) -> Say:
+    """Work in the folder ``boat`` and say where that is, judge a goal by its latest step, and greet."""
+    body, last = received.body.decode(), received.json["messages"][-1]
+    if "title of at most six words" in body:
+        return Say("The boat")
+    if "You judge whether an agent" in body:
+        return Say(DONE if "step there" in body else NOT_YET)
+    if TOLD in received.question:
+        return Say(ARRIVED)
+    if last["role"] == "tool":
+        return Say(f"It says {last['content']}")
+    if "go into it" in received.question:
+        return Say(calls=[Ask("terminal", {"command": "mkdir boat && cd boat && pwd"})])
+    if "where" in received.question:
+        return Say(calls=[Ask("terminal", {"command": "pwd"})])
+    return Say("step there" if TOLD in body else "step here")
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(THREADS) as network:
+        yield network
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
+    server.answering(answer)
+    abilities = msgspec.json.encode(THREADS).decode()
+    return scripted_program(
+        tmp_path,
+        server,
+        f"[access]\n{OWNED}\n[platforms.loopback.options]\n"
+        f"address = \"{network.address}\"\nabilities = '{abilities}'\n",
+    )
+
+
+@asynccontextmanager
+async def moved(
+    program: Program, network: LoopbackNetwork, packed: Sequence[tuple[str, str]]
+) -> AsyncIterator["There"]:
+    """Say things in a terminal, each until the screen shows something, hand over, and yield the thread."""
+    async with running(program):
+        network.say("ann", "/sethome", sender="ann")
+        await network.until(lambda: any("my home on loopback" in text for text in network.shown("ann")), seconds=30)
+        async with opened(program) as screen:
+            await ready(screen)
+            for text, shown in packed:
+                await say(screen, text)
+                await screen.wait_for(re.compile(shown))
+            await say(screen, "/handoff loopback")
+            async with asyncio.timeout(60):
+                assert await screen.process.wait() == 0
+        await network.until(lambda: any(record.kind == "thread" for record in network.records), seconds=30)
+        there = There(network)
+        await there.sees(re.escape(ARRIVED))
+        yield there
+
+
+class There:
+    """The thread that was made."""
+
+    def __init__(self, network: LoopbackNetwork) -> None:
+        (made,) = (record for record in network.records if record.kind == "thread")
+        self.name = made.text
+        self._place = Address("loopback", made.address.chat_id, thread_id=made.address.thread_id, user_id="ann")
+        self._network = network
+
+    async def hears(self, text: str, shown: str) -> None:
+        """Let Ann say something there, and wait until something is shown."""
+        self._network.say(self._place, text, sender="ann")
+        await self.sees(shown)
+
+    async def sees(self, shown: str) -> None:
+        place = self._place
+        await self._network.until(
+            lambda: any(re.search(shown, text) for text in self._network.shown(place.chat_id, place.thread_id)),
+            seconds=30,
+        )
+
+
+async def test_the_name(program: Program, network: LoopbackNetwork) -> None:
+    packed = [("Begin.", "step here"), ("/title The ark", "called The ark")]
+    async with moved(program, network, packed) as there:
+        assert there.name == "The ark"
+        await there.hears("/title", r"called \*The ark\*")
+
+
+async def test_the_model(program: Program, network: LoopbackNetwork, server: ModelServer) -> None:
+    packed = [("Begin.", "step here"), ("/model mine:test-model", "mine:test-model answers here")]
+    async with moved(program, network, packed) as there:
+        await there.hears("Go on.", "step there")
+    assert [one.json["model"] for one in server.received if TOLD in one.body.decode()] == ["test-model"] * 2
+
+
+async def test_the_folder(program: Program, network: LoopbackNetwork) -> None:
+    packed = [("Make a folder and go into it.", "It says")]
+    async with moved(program, network, packed) as there:
+        await there.hears("And where are you?", f"It says .*{program.home}/work/boat")
+
+
+async def test_the_goal(program: Program, network: LoopbackNetwork) -> None:
+    packed = [("Begin.", "step here"), ("/goal Build a boat that floats", "The glue dries")]
+    async with moved(program, network, packed) as there:
+        await there.hears("/goal status", "Build a boat that floats")
+        await there.hears("/goal resume", "step there")
+        assert await judged(program) == "done"
+
+
+async def judged(program: Program) -> str:
+    """Wait until nothing is open about the goal of the conversation, and return how it stands."""
+    store = open_sqlite_store(program.home / "profiles" / "default" / "talaria.db")
+    try:
+        async with asyncio.timeout(30):
+            while (status := await store.read(goal_status)) == "active":  # noqa: ASYNC110 - a row rings no bell
+                await asyncio.sleep(0.02)
+        return status
+    finally:
+        await store.close()
+
+
+def goal_status(tx: Transaction) -> str:
+    (session,) = tx.sessions.find(SessionFilter(matching="The boat"))
+    state = read_goal(tx, session.id).state
+    return state.status if state else ""
