@@ -42,6 +42,13 @@ def test_a_forgotten_stream_begins_anew(mine: Transaction) -> None:
     assert len(mine.events.after("run:2", 0)) == 2
 
 
+def test_the_beginning_of_a_stream_is_forgotten_and_the_rest_keeps_its_numbers(mine: Transaction) -> None:
+    mine.events.append("run:1", [("text", str(number)) for number in range(5)])
+    mine.events.drop("run:1", through=3)
+    assert [event.seq for event in mine.events.after("run:1", 0)] == [4, 5]
+    assert mine.events.append("run:1", [("end", "")]) == 6
+
+
 async def test_events_from_many_tasks_leave_no_gaps(store: ThreadedStore) -> None:
     lasts = await asyncio.gather(*(store.write(lambda tx: tx.events.append("s", [("a", "")] * 3)) for _ in range(20)))
     assert sorted(lasts) == list(range(3, 61, 3))

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from talaria.app.chats import caps_for, open_chat, prospect
 from talaria.app.goals import goal_allowance
+from talaria.app.live import LateFeeds
 from talaria.app.logs import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
 from talaria.app.overview import version
@@ -50,6 +51,7 @@ class House(Struct, frozen=True, kw_only=True):
     mask: Callable[[str], str]
     shell: LocalShell
     workplaces: Workplaces
+    feeds: LateFeeds
     hooks: Hooks = NoHooks()
     notes: tuple[str, ...] = ()
 
@@ -98,7 +100,8 @@ class House(Struct, frozen=True, kw_only=True):
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
-        chat = await open_chat(self, wish, self.hooks.overhear(emit), stack, jobs)
+        overheard = self.feeds.overhear(wish, self.hooks.overhear(emit), stack, jobs)
+        overheard.chat = chat = await open_chat(self, wish, overheard.event, stack, jobs)
         if not wish.resume and not wish.latest:
             begun = structs.replace(wish.context, source=wish.source, session_id=chat.conversation.session_id)
             self.hooks.fire(SESSION_START, session_facts(begun))
@@ -141,6 +144,7 @@ def open_house(
         mask=mask,
         shell=shell,
         workplaces=workplaces,
+        feeds=LateFeeds(store),
         hooks=hooks,
         notes=tuple(notes),
     )

@@ -42,7 +42,11 @@ def ask_once(arguments: argparse.Namespace, services: Services, question: str) -
 
 async def _ask_once(arguments: argparse.Namespace, services: Services, question: str) -> int:
     wish = structs.replace(
-        wish_of(arguments, _SURFACE), titled=False, lasting=False, attended=services.terminal.interactive
+        wish_of(arguments, _SURFACE),
+        titled=False,
+        lasting=False,
+        watchable=False,
+        attended=services.terminal.interactive,
     )
     show: Show = EventLines(services.terminal) if arguments.json else Transcribed(services.terminal)
     parts: list[Part] = [Text(question), *map(picture, arguments.image)]

@@ -4,12 +4,8 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from talaria.contracts.follower import Ending
-from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
-from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
-from talaria.sessions.outgoing import queue_reply
-
-STOPPED = "Stopped."
+from talaria.sessions.outgoing import queue_end, words_of
 
 
 class ReplyFollower:
@@ -27,21 +23,9 @@ class ReplyFollower:
     def turn_ended(self, tx: Transaction, ending: Ending) -> None:
         """Queue what was said, for the place from which the question came."""
         if ending.route is not None:
-            text = self._dressed(tx, ending, _words(ending.end))
-            content = Content(text=text, reply_to=ending.route.reply_to)
-            queue_reply(tx, ending.session_id, ending.turn_id, ending.route, content)
+            queue_end(tx, ending, self._dressed(tx, ending, words_of(ending.end)))
 
     async def follow_up(self) -> bool:
         """Let it be delivered."""
         self._wake()
         return False
-
-
-def _words(end: TurnEnd) -> str:
-    match end:
-        case TurnAnswered(text):
-            return text or "(I have nothing to say to that.)"
-        case TurnFailed(text) | TurnOutOfBudget(text=text):
-            return text
-        case TurnStopped():
-            return STOPPED

@@ -23,8 +23,9 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     that a goal may go on there. ``owner`` and ``audience`` are those of a new conversation; ``followers`` hear of its
     turns as well. ``unpack`` fetches the files of messages; ``file_limit`` is how many bytes a file may have that is
     sent here, ``None`` where this is no chat. ``held_up`` is called when a turn waits for a store that cannot be used,
-    which it does only where this is given. ``context`` is what the front door knows of the place. ``caps`` are what may
-    be spent beside what counts for every conversation.
+    which it does only where this is given. ``context`` is what the front door knows of the place. Unless it is
+    ``watchable``, nobody can follow its turns from elsewhere; ``moved`` is called when one was taken to another place
+    meanwhile. ``caps`` are what may be spent beside what counts for every conversation.
     """
 
     source: str
@@ -44,6 +45,8 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     unpack: Unpack = leave_packed
     file_limit: int | None = None
     held_up: Callable[[], None] | None = None
+    watchable: bool = True
+    moved: Callable[[], None] | None = None
     context: SessionContext = SessionContext()
     caps: tuple[Cap, ...] = ()
 

@@ -22,6 +22,8 @@ from talaria.core.messages import Message
 from talaria.sessions.admitted import Admitted, Packed, Unpack, leave_packed, read_admitted, read_message
 from talaria.sessions.company import accompanied
 from talaria.sessions.insisting import insist
+from talaria.sessions.outgoing import OUTBOX, queue_end
+from talaria.sessions.rerouting import forget_route, rerouted
 from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
 from talaria.sessions.unbroken import unbroken
 
@@ -32,12 +34,16 @@ TakeTurn = Callable[[StoredTurn], Coroutine[Any, Any, TurnEnd]]
 
 
 class Work(Struct, frozen=True):
-    """A turn to take: what it works off, where its reply goes, and what was said."""
+    """A turn to take: what it works off, where its reply goes, and what was said.
+
+    ``move`` is the last move of its conversation that its owner knew of when they began.
+    """
 
     turn_id: TurnId
     items: tuple[int, ...]
     route: Route | None = None
     said: str = ""
+    move: str = ""
 
 
 log = logging.getLogger(__name__)
@@ -112,6 +118,7 @@ async def work_off(
     soon as another has taken it over.
     """
     ready: dict[int, Message] = {}
+    moved = False
     begun = store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
     claim, work = await unbroken(begun, undo=lambda begun: _release(store, begun[0]))
     end = None
@@ -124,11 +131,13 @@ async def work_off(
                 turn = _log(store, claim, work, finishing)
                 turn.held_up = held_up
                 end = await accompanied(take_turn(turn), holding)
-            going_on = partial(store.write, lambda tx: _begin_or_release(tx, claim, ready))
-            work = await (insist(going_on, held_up) if held_up else going_on())
+            going_on = partial(store.write, partial(_go_on, claim=claim, work=work, ready=ready))
+            work, moved = await (insist(going_on, held_up) if held_up else going_on())
     except BaseException:
         await asyncio.shield(_release(store, claim))
         raise
+    if moved:
+        await store.hint(OUTBOX)
     return end
 
 
@@ -154,6 +163,16 @@ def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> Sessio
         return claim
     taken = tx.leases.take_over(held, lease)
     return SessionClaim(session_id, taken) if taken else None
+
+
+def _go_on(tx: Transaction, claim: SessionClaim, work: Work | Packed, ready: Ready) -> tuple[Next, bool]:
+    """Begin the next turn, unless the last one was moved: what waits behind that is for those at the new place."""
+    if isinstance(work, Work) and (moved := rerouted(tx, claim.session_id, work.turn_id)):
+        forget_route(tx, claim.session_id)
+        if moved.move != work.move:
+            tx.leases.release(claim.lease)
+            return None, True
+    return _begin_or_release(tx, claim, ready), False
 
 
 def _begin_or_release(tx: Transaction, claim: SessionClaim, ready: Ready) -> Next:
@@ -190,8 +209,13 @@ def _begin(tx: Transaction, claim: SessionClaim, ready: Ready) -> Next:
 
 def _work(tx: Transaction, session_id: SessionId, turn_id: TurnId, items: Sequence[InboxItem]) -> Work:
     messages = [read_admitted(item.payload) for item in items]
-    route = next((message.route for message in messages if message.route), None) or _home(tx, session_id)
-    return Work(turn_id, tuple(item.id for item in items), route, "\n".join(message.text for message in messages))
+    moved = rerouted(tx, session_id, turn_id)
+    meant = next((message.route for message in messages if message.route), None) or _home(tx, session_id)
+    said = "\n".join(message.text for message in messages)
+    items_taken = tuple(item.id for item in items)
+    if moved is not None:
+        return Work(turn_id, items_taken, moved.route, said, moved.move)
+    return Work(turn_id, items_taken, meant, said)
 
 
 def _home(tx: Transaction, session_id: SessionId) -> Route | None:
@@ -219,7 +243,11 @@ def _is_ownerless(tx: Transaction, session_id: SessionId) -> bool:
 def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) -> StoredTurn:
     def finish(tx: Transaction, ending: Ending) -> None:
         tx.inbox.settle(work.items)
-        finishing(tx, structs.replace(ending, route=work.route))
+        moved = rerouted(tx, claim.session_id, work.turn_id)
+        ending = structs.replace(ending, route=moved.route if moved else work.route)
+        finishing(tx, ending)
+        if moved is not None:  # whoever took the turn may know nothing of chats
+            queue_end(tx, ending)
 
     turn = StoredTurn(store, claim, work.turn_id, finish, route=work.route, items=work.items)
     turn.said = work.said

@@ -3,13 +3,16 @@
 import msgspec
 from msgspec import structs
 
+from talaria.contracts.follower import Ending
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.outbox import OutboxItem, Outgoing
 from talaria.core.addresses import Address, Route
+from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, new_id
 
 OUTBOX = "outbox"  # the topic of hints that something was put in
+STOPPED = "Stopped."
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Content)
 
@@ -31,6 +34,25 @@ def queue_reply(
             turn_id=turn_id,
         )
     )
+
+
+def queue_end(tx: Transaction, ending: Ending, text: str = "") -> OutboxItem | None:
+    """Queue what a turn said, for the place from which the question came; ``text`` is that with what goes along."""
+    if ending.route is None:
+        return None
+    content = Content(text=text or words_of(ending.end), reply_to=ending.route.reply_to)
+    return queue_reply(tx, ending.session_id, ending.turn_id, ending.route, content)
+
+
+def words_of(end: TurnEnd) -> str:
+    """Return what whoever waits for the end of a turn is told."""
+    match end:
+        case TurnAnswered(text):
+            return text or "(I have nothing to say to that.)"
+        case TurnFailed(text) | TurnOutOfBudget(text=text):
+            return text
+        case TurnStopped():
+            return STOPPED
 
 
 def queue_notice(

@@ -26,5 +26,5 @@ class Events(Protocol):
     def after(self, stream: str, seq: int, limit: int = 1000) -> list[Event]:
         """Return what came behind ``seq``, in order."""
 
-    def drop(self, stream: str) -> None:
-        """Forget a stream."""
+    def drop(self, stream: str, through: int | None = None) -> None:
+        """Forget a stream; with ``through`` only what it holds up to that number, and the others keep theirs."""

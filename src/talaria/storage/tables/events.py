@@ -38,7 +38,10 @@ class EventsTable:
         )
         return [Event(name, number, from_stamp(at), kind, payload) for name, number, at, kind, payload in rows]
 
-    def drop(self, stream: str) -> None:
-        """Forget a stream."""
+    def drop(self, stream: str, through: int | None = None) -> None:
+        """Forget a stream; with ``through`` only what it holds up to that number, and the others keep theirs."""
+        if through is not None:
+            self._sql.run("DELETE FROM events WHERE stream = ? AND seq <= ?", (stream, through))
+            return
         self._sql.run("DELETE FROM events WHERE stream = ?", (stream,))
         self._sql.run("DELETE FROM streams WHERE name = ?", (stream,))
