@@ -1,7 +1,9 @@
 """Conversations that are to go on in a chat: claimed by one worker, given a thread, bound there, and told to go on."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct, structs
@@ -10,7 +12,7 @@ from talaria.contracts.platform import Platform
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.handoffs import PendingHandoff
 from talaria.core.addresses import Address, Route
-from talaria.core.errors import PlatformError, Rejected, StoreError, TalariaError
+from talaria.core.errors import PlatformError, Rejected, SlowDown, StoreError, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.gateway.identity import owner_on
@@ -27,6 +29,8 @@ from talaria.settings.model import Settings
 
 SOURCE = "handoff"
 _CALL = 15.0
+_THREAD = 25.0  # seconds for a thread, with the pauses that the network asks for
+_SHORTEST_PAUSE = 0.1
 _CLAIM = timedelta(seconds=3 * _CALL)
 _NAMELESS = "A conversation"
 _TOLD = (
@@ -107,16 +111,17 @@ class Handoffs:
         except StoreError:
             raise
         except TalariaError as error:
-            await self._fail(asked, str(error))
+            await self._fail(asked, str(error), gone=isinstance(error, Rejected))
         except Exception as error:  # whoever waits for it is told of a bug too
             await self._fail(asked, f"{type(error).__name__}: {error}")
             raise
         else:
             await self._rooms.wake(asked.session_id, destination.key, destination.address)
 
-    async def _fail(self, asked: PendingHandoff, reason: str) -> None:
+    async def _fail(self, asked: PendingHandoff, reason: str, *, gone: bool = False) -> None:
+        """Say why it stays where it is; where the place is ``gone``, the next attempt looks for another."""
         log.warning("session %s: it was not handed over to %s: %s", asked.session_id, asked.platform, reason)
-        await self._store.write(lambda tx: tx.handoffs.fail_handoff(asked.session_id, reason))
+        await self._store.write(lambda tx: _failed(tx, asked.session_id, reason, gone=gone))
 
     async def _destination(self, asked: PendingHandoff) -> Destination:
         """Return where it goes: a thread of its own where there can be one, else the home channel itself."""
@@ -129,7 +134,8 @@ class Handoffs:
             kind = "private" if address.chat_type == "private" else "thread"
             address = structs.replace(address, thread_id=thread, chat_type=kind)
         if platform.abilities.typing:  # whoever looks there sees that something comes; a chat that is gone says so
-            await bounded(platform.show_typing(address), _CALL)
+            with suppress(SlowDown):
+                await bounded(platform.show_typing(address), _CALL)
         settings = self._settings()
         network = settings.platforms.get(asked.platform, ChatNetwork())
         # The key is that of the owner's next message there, whoever else may speak in that chat.
@@ -149,7 +155,7 @@ class Handoffs:
             return made.value
         try:
             name = asked.title or _NAMELESS
-            thread = await bounded(platform.create_handoff_thread(chat_id, name), _CALL) or ""
+            thread = await bounded(_made(platform, chat_id, name), _THREAD) or ""
         except PlatformError as error:
             log.info("session %s: no thread on %s: %s", asked.session_id, asked.platform, error)
             thread = ""
@@ -174,9 +180,32 @@ class Handoffs:
         tx.state.delete(_thread_key(session_id, asked.platform, destination.address.chat_id))
 
 
+async def _made(platform: Platform, chat_id: str, name: str) -> str | None:
+    """Return a new thread, if need be after the pauses that the network asks for."""
+    while True:
+        try:
+            return await bounded(platform.create_handoff_thread(chat_id, name), _CALL)
+        except SlowDown as error:
+            pause = error.retry_after.total_seconds()
+            if pause > _THREAD:
+                raise
+            await asyncio.sleep(max(pause, _SHORTEST_PAUSE))
+
+
+def _failed(tx: Transaction, session_id: SessionId, reason: str, *, gone: bool) -> None:
+    if tx.handoffs.fail_handoff(session_id, reason):
+        forget_wanted_place(tx, session_id)
+        for entry in tx.state.with_prefix(_threads_of(session_id)) if gone else ():
+            tx.state.delete(entry.key)
+
+
+def _threads_of(session_id: SessionId) -> str:
+    return f"handoff:{session_id}:"
+
+
 def _thread_key(session_id: SessionId, platform: str, chat_id: str) -> str:
     """Return where the thread of a move that is not done yet is kept: another move may go to another chat."""
-    return f"handoff:{session_id}:{platform}:{chat_id}"
+    return f"{_threads_of(session_id)}{platform}:{chat_id}"
 
 
 def _parent(tx: Transaction, asked: PendingHandoff) -> Address | None:

@@ -1,0 +1,89 @@
+"""A network that makes trouble while a conversation moves there."""
+
+from pathlib import Path
+
+import pytest
+from tests.gateway.handing_over import GREETING, asked, begun, scene
+from tests.gateway.workers import worker
+from tests.storage.engines import Place
+
+from talaria.contracts.store import Transaction
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.sessions.homes import Home, write_home
+from talaria.sessions.relocation import request_move
+from talaria.testing.loopback_platform.wire import Fault, Trouble
+from talaria.testing.model_server import ModelServer
+
+HOME, ATTIC = Address("loopback", "ann"), Address("loopback", "attic")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Place:
+    return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
+
+
+def to_the_attic(tx: Transaction) -> SessionId:
+    write_home(tx, Home(HOME))
+    session_id = begun(tx)
+    request_move(tx, session_id, ATTIC)
+    return session_id
+
+
+async def test_pauses_that_a_network_asks_for_are_no_refusals(
+    tmp_path: Path, server: ModelServer, store: Place
+) -> None:
+    async with scene(tmp_path, server, store) as here, worker(here.program):
+        await here.served()
+        pauses = [Fault("thread", "slow_down", times=2, seconds=0.1), Fault("typing", "slow_down", seconds=600)]
+        here.network.upset(*pauses)
+        session_id = await here.terminal.ask(lambda tx: asked(tx, HOME))
+        assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        (binding,) = await here.terminal.places(session_id)
+        assert binding.address.thread_id
+        await here.shown(binding.address, GREETING)
+
+
+@pytest.mark.parametrize("trouble", ["refuse", "unreachable", "slow_down"])
+async def test_without_a_thread_it_goes_on_in_the_chat_itself(
+    tmp_path: Path, server: ModelServer, store: Place, trouble: Trouble
+) -> None:
+    async with scene(tmp_path, server, store) as here, worker(here.program):
+        await here.served()
+        here.network.upset(Fault("thread", trouble, seconds=600))
+        session_id = await here.terminal.ask(lambda tx: asked(tx, HOME))
+        assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        (binding,) = await here.terminal.places(session_id)
+        assert binding.address.thread_id == ""
+        await here.shown(HOME, GREETING)
+
+
+async def test_a_chat_that_is_gone_leaves_nothing_behind_that_spoils_the_next_attempt(
+    tmp_path: Path, server: ModelServer, store: Place
+) -> None:
+    async with scene(tmp_path, server, store) as here, worker(here.program):
+        await here.served()
+        here.network.upset(Fault("typing", "refuse"))
+        session_id = await here.terminal.ask(to_the_attic)
+        over = await here.terminal.until_over(session_id)
+        assert (over["state"], await here.terminal.places(session_id)) == ("failed", [])
+        assert over["error"]
+        await here.terminal.ask(lambda tx: request_move(tx, session_id, ATTIC))
+        assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        assert here.threads == ["attic", "attic"]
+        (binding,) = await here.terminal.places(session_id)
+        await here.shown(binding.address, GREETING)
+
+
+async def test_a_chat_that_was_named_once_is_not_where_the_next_one_goes(
+    tmp_path: Path, server: ModelServer, store: Place
+) -> None:
+    async with scene(tmp_path, server, store) as here, worker(here.program):
+        await here.served()
+        here.network.upset(Fault("typing", "refuse"))
+        session_id = await here.terminal.ask(to_the_attic)
+        assert (await here.terminal.until_over(session_id))["state"] == "failed"
+        assert await here.terminal.ask(lambda tx: tx.handoffs.request_handoff(session_id, "loopback"))
+        assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        (binding,) = await here.terminal.places(session_id)
+        assert binding.address.chat_id == HOME.chat_id
