@@ -180,6 +180,7 @@ async def open_desk(
         desk.events = events
         stack.push_async_callback(seat.close)
         await seat.open()
+        seat.start_beside(house.tend_background(jobs, lambda: seat.session_id if seat.is_open else None))
         yield desk
 
 

@@ -117,6 +117,7 @@ class Dispatch:
             workspace=self._around.workspace,
             person=self._around.person,
             progress=lambda text: self._around.emit(ToolProgressed(order.call.id, self._around.mask(text))),
+            step=lambda text: self._around.emit(ToolProgressed(order.call.id, self._around.mask(text), step=True)),
             call_tool=lambda name, arguments: self._call_tool(order, name, arguments),
             owner=self._around.owner,
             audience=self._around.audience,

@@ -21,6 +21,7 @@ from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, inst
 from talaria.agent.surroundings import Limits
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
+from talaria.app.delegates import CallsClosed, Delegating
 from talaria.app.goals import goal_follower
 from talaria.app.guests import rules_for, standing, wants_servers, working_folder
 from talaria.app.personalities import read_personality
@@ -43,6 +44,7 @@ from talaria.sessions.branching import lineage, session_account
 from talaria.sessions.budget import StoredBudget
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.conversation import Conversation, Desk
+from talaria.sessions.mandate import Mandate
 from talaria.sessions.preferences import Preferences, read_preferences
 from talaria.sessions.prefix import Prefix, keep_prefix, prefix_to_use, read_prefix
 from talaria.sessions.prospect import AgentParts, Prospect
@@ -96,17 +98,18 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         seer=_seer(helpers),
         processes=place.processes,
     )
-    tools, remarks = await _tools(house, bench, wish, jobs, context)
-    auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), Toolbox(tools)
+    questions, model = _questions(settings, wish, emit), f"{chosen.provider}:{chosen.model}"
+    delegating = Delegating(house, wish, context, bench.viewer, model, questions, jobs)
+    tools, remarks = await _tools(house, structs.replace(bench, delegator=delegating), wish, jobs, context)
+    auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), _toolbox(tools, delegating)
     prefix = _prefix(bench, wish, toolbox, found)
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
-    questions = Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
-    desk = structs.replace(desk, budget=_budget(house.settings, store, session, wish.caps))
     keep = _keeping(bench, agent, prefix, kept.personality)
-    desk = structs.replace(_followed(desk, bench, wish, auxiliary), context=context, beforehand=keep)
-    titled = wish.titled and not session.title
-    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=titled)
+    desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context, beforehand=keep)
+    conversation = Conversation(
+        store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=_untitled(wish, session)
+    )
     stack.push_async_callback(conversation.close)
     return Chat(
         conversation=conversation,
@@ -120,11 +123,30 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         workspace=place.workspace,
         keep_workplace=place.keep,
         notes=(*notes, *remarks, *_sandbox_note(settings)),
+        delegator=delegating,
     )
 
 
 def _bench(
     house: "House", wish: ChatWish, session: Session, settings: Settings, model: ModelInfo, stack: AsyncExitStack
+def _toolbox(tools: Sequence[Tool], delegating: Delegating) -> Toolbox:
+    """Return the tools of the agent, which are also all that it has to give where it hands tasks on."""
+    delegating.tools = tuple(tool.name for tool in tools)
+    return Toolbox(tools)
+
+
+def _untitled(wish: ChatWish, session: Session) -> bool:
+    """Tell whether the conversation is to be given a title."""
+    return wish.titled and not session.title
+
+
+def _questions(settings: Settings, wish: ChatWish, emit: Emit) -> Questions:
+    """Return who is asked: those at the place, or whoever the task came from."""
+    if wish.mandate is not None and wish.mandate.questions is not None:
+        return wish.mandate.questions
+    return Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
+
+
 ) -> Workbench:
     """Return what tools are made of, as far as the conversation and its place say."""
     return Workbench(
@@ -143,6 +165,7 @@ def _bench(
     )
 
 
+        mandate=wish.mandate,
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning where a sandbox was asked for and there is none."""
     missing = sandbox_available() if settings.sandbox.enabled else None
@@ -346,19 +369,24 @@ async def _desk(
     return Desk(
         emit=emit,
         person=questions,
-        approver=SessionApprover(bench.store, session.id, rules_for(bench, policy), questions, workspace),
+        approver=SessionApprover(bench.store, _granted_to(bench), rules_for(bench, policy), questions, workspace),
         workspace=workspace,
-        limits=_limits(house.settings),
+        limits=_limits(house.settings, bench.mandate),
         mask=house.mask,
         owner=bench.viewer.owner,
         audience=bench.viewer.audience,
         lease=timedelta(seconds=house.settings.gateway.lease_seconds),
-        followers=(_WorkspaceKeeper(workspace), *await _exports(house.settings, bench, session)),
+        followers=(
+            _WorkspaceKeeper(workspace),
+            CallsClosed(house.end_workplace),
+            *await _exports(house.settings, bench, session),
+        ),
     )
 
 
-def _followed(desk: Desk, bench: Workbench, wish: ChatWish, auxiliary: Auxiliary) -> Desk:
-    """Return the desk with all who hear of turns, and with who fetches files."""
+def _followed(desk: Desk, bench: Workbench, session: Session, wish: ChatWish, auxiliary: Auxiliary) -> Desk:
+    """Return the desk with its budget, with all who hear of turns, and with who fetches files."""
+    desk = structs.replace(desk, budget=_budget(bench.settings, bench.store, session, wish))
     told = (Told(wish.context.session_key),) if wish.lasting else ()
     goal = goal_follower(bench, desk, auxiliary, lasting=wish.lasting)
     return structs.replace(
@@ -402,12 +430,17 @@ async def _exports(settings: Settings, bench: Workbench, session: Session) -> li
     return [telemetry.TurnExports(bench.store, session, exporter)]
 
 
-def _limits(settings: Settings) -> Limits:
+def _granted_to(bench: Workbench) -> SessionId:
+    """Return where it is kept what a person has allowed: in the conversation that they are in."""
+    return bench.mandate.root if bench.mandate is not None else bench.session_id
+
+
+def _limits(settings: Settings, mandate: Mandate | None) -> Limits:
     return Limits(
         iterations=settings.agent.max_iterations,
         tokens=settings.agent.max_turn_tokens or None,
         cost_microdollars=round(settings.budget.turn * _MICRODOLLARS) or None,
-        seconds=settings.agent.max_turn_seconds or None,
+        seconds=mandate.seconds if mandate is not None else settings.agent.max_turn_seconds or None,
     )
 
 
@@ -422,8 +455,13 @@ def caps_for(settings: Settings, session: Session) -> list[Cap]:
     return [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
 
 
-def _budget(settings: Settings, store: Store, session: Session, more: Sequence[Cap]) -> Budget:
-    return StoredBudget(store, lambda tx: (*caps_for(settings, session), *goal_caps(tx, session.id), *more))
+def _budget(settings: Settings, store: Store, session: Session, wish: ChatWish) -> Budget:
+    served = (session.id, *(wish.mandate.ancestors if wish.mandate else ()))
+
+    def caps(tx: Transaction) -> tuple[Cap, ...]:
+        return *caps_for(settings, session), *(cap for one in served for cap in goal_caps(tx, one)), *wish.caps
+
+    return StoredBudget(store, caps)
 
 
 def _seer(helpers: tuple[ModelChoice, ...]) -> tuple[Provider, str] | None:

@@ -43,6 +43,8 @@ def working_folder(profile: Profile, wish: ChatWish, session: Session) -> Path:
 def wants_servers(bench: Workbench) -> bool:
     """Tell whether tools of MCP servers could be of use in a conversation."""
     ours = {*TOOLSETS, *(kind.name for toolset in TOOLSETS.values() for kind in toolset.kinds)} - {OTHERS}
+    if bench.mandate is not None and ours.issuperset(bench.mandate.tools):
+        return False
     return not bench.guest or not ours.issuperset(bench.settings.access.guest_tools)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct, structs
 
 from talaria.app.chats import caps_for, open_chat, prospect
+from talaria.app.delegates import Attendance, Here, tend_background
 from talaria.app.goals import goal_allowance
 from talaria.app.live import LateFeeds
 from talaria.app.logs import LOG_NAME, close_log, open_log
@@ -54,6 +55,7 @@ class House(Struct, frozen=True, kw_only=True):
     feeds: LateFeeds
     hooks: Hooks = NoHooks()
     notes: tuple[str, ...] = ()
+    attendance: Attendance
 
     @property
     def settings(self) -> Settings:
@@ -100,6 +102,10 @@ class House(Struct, frozen=True, kw_only=True):
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
+    async def tend_background(self, jobs: TaskGroup, here: Here | None = None) -> None:
+        """See to what goes on in the background, until cancelled; with ``here`` to that of one conversation only."""
+        await tend_background(self, jobs, here)
+
         overheard = self.feeds.overhear(wish, self.hooks.overhear(emit), stack, jobs)
         overheard.chat = chat = await open_chat(self, wish, overheard.event, stack, jobs)
         if not wish.resume and not wish.latest:
@@ -149,6 +155,7 @@ def open_house(
         notes=tuple(notes),
     )
 
+        attendance=Attendance(),
 
 def _hooks(profile: Profile, environment: Mapping[str, str]) -> Hooks:
     """Return the hooks of a profile; what runs them is loaded only where there are some."""

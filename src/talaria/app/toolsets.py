@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from talaria.agent.schema import describe
 from talaria.app.subcommands import load
+from talaria.contracts.delegation import Delegator
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store
@@ -19,10 +20,12 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
 from talaria.core.ids import SessionId
 from talaria.settings.model import Settings
+from talaria.sessions.mandate import Mandate
 from talaria.settings.profiles import Profile
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
 from talaria.tools.files.edit import EditFile
+from talaria.tools.delegate.tool import DelegateTask
 from talaria.tools.files.listing import ListFiles
 from talaria.tools.files.read import ReadFile
 from talaria.tools.files.search import SearchFiles
@@ -61,7 +64,8 @@ class Workbench(Struct, frozen=True, kw_only=True):
     ``past`` are the conversations from which this one branched off. ``processes`` outlast the tools, if they are given.
     ``guest`` says that the conversation is not one of the agent's owner; ``viewer`` is as whom and before whom it is.
     ``networks`` are the chat networks that are set up; ``file_limit`` is how many bytes a file may have that is sent to
-    this place, ``None`` where it is no chat.
+    this place, ``None`` where it is no chat. ``delegator`` hands tasks on; with a ``mandate``
+    the conversation works for another one.
     """
 
     settings: Settings
@@ -83,6 +87,8 @@ class Workbench(Struct, frozen=True, kw_only=True):
     @property
     def skill_folders(self) -> tuple[Path, ...]:
         """Where skills are: the profile's own first, then those of the project."""
+    delegator: Delegator | None = None
+    mandate: Mandate | None = None
         return self.profile.folder / "skills", self.folder / ".talaria" / "skills"
 
     @property
@@ -112,7 +118,9 @@ def make_tools(bench: Workbench) -> list[Tool]:
 
 
 def may_use(bench: Workbench, name: str) -> bool:
-    """Tell whether a tool is for whoever the conversation belongs to."""
+    """Tell whether a tool is for whoever the conversation belongs to, and for what it works on."""
+    if bench.mandate is not None and name not in bench.mandate.tools:
+        return False
     return not bench.guest or for_guests(bench.settings, name)
 
 
@@ -217,6 +225,14 @@ def sandbox_of(bench: Workbench) -> Sandbox | None:
     wanted = bench.settings.sandbox
     if not wanted.enabled or sandbox_available() is not None:
         return None
+def _delegation(bench: Workbench) -> list[Tool]:
+    """Let tasks be handed on, as far down as the settings allow."""
+    depth = bench.mandate.depth if bench.mandate is not None else 0
+    if bench.delegator is None or depth >= bench.settings.delegation.depth:
+        return []
+    return [DelegateTask(bench.delegator)]
+
+
     return Sandbox(
         writable=(bench.folder,),
         readable=(Path(sys.prefix), _PACKAGE, *bench.output_places),
@@ -246,3 +262,4 @@ TOOLSETS: Mapping[str, Toolset] = {
     "vision": Toolset((Vision,), _vision),
     "send": Toolset((SendMessage, SendFile), _send),
 }
+    "delegation": Toolset((DelegateTask,), _delegation),

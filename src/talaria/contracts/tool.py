@@ -62,6 +62,10 @@ class Person(Protocol):
         """Return the answer, or ``None`` when nobody answers in time."""
 
 
+def unshown(step: str) -> None:
+    """Show nothing."""
+
+
 async def no_other_tool(name: str, arguments: str) -> ToolOutput:
     """Say that there is no other tool to call."""
     raise ToolFailed(f"There is no tool {name} to call with {arguments} here.")
@@ -70,6 +74,7 @@ async def no_other_tool(name: str, arguments: str) -> ToolOutput:
 class Call(Struct, frozen=True, kw_only=True):
     """What a tool may know of the call it serves.
 
+    ``progress`` shows what it prints, ``step`` tells in a line what it does right now.
     ``call_tool`` runs another tool by its name and its arguments as JSON, under the same approval and record.
     ``owner`` is whose conversation it is and ``audience`` who reads along there, as in `Session`: nothing may be
     brought in that these may not know. ``context`` tells whose turn it is.
@@ -80,6 +85,7 @@ class Call(Struct, frozen=True, kw_only=True):
     workspace: Workspace
     person: Person
     progress: Callable[[str], None]
+    step: Callable[[str], None] = unshown
     call_tool: Callable[[str, str], Awaitable[ToolOutput]] = no_other_tool
     owner: str = ""
     audience: str = ""

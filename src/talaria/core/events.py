@@ -41,10 +41,11 @@ class ToolCalled(Struct, frozen=True, tag="tool_called"):
 
 
 class ToolProgressed(Struct, frozen=True, tag="tool_progressed"):
-    """A running tool has something to show already."""
+    """A running tool has something to show already: what it prints, or a ``step`` that it takes."""
 
     call_id: str
     text: str
+    step: bool = False
 
 
 class ToolAnswered(Struct, frozen=True, tag="tool_answered"):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from talaria.contracts.delegation import Delegator
 from talaria.contracts.follower import Follower
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.stores.ledger import Cap
@@ -12,6 +13,7 @@ from talaria.contracts.tool import Tool, Workspace
 from talaria.core.session_context import SessionContext
 from talaria.sessions.admitted import Unpack, leave_packed
 from talaria.sessions.conversation import Conversation
+from talaria.sessions.mandate import Mandate
 from talaria.sessions.questions import Questions
 
 
@@ -25,7 +27,8 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     sent here, ``None`` where this is no chat. ``held_up`` is called when a turn waits for a store that cannot be used,
     which it does only where this is given. ``context`` is what the front door knows of the place. Unless it is
     ``watchable``, nobody can follow its turns from elsewhere; ``moved`` is called when one was taken to another place
-    meanwhile. ``caps`` are what may be spent beside what counts for every conversation.
+    meanwhile. ``caps`` are what may be spent beside what counts for every conversation; ``mandate`` is
+    there where it works for another one.
     """
 
     source: str
@@ -49,6 +52,7 @@ class ChatWish(Struct, frozen=True, kw_only=True):
     moved: Callable[[], None] | None = None
     context: SessionContext = SessionContext()
     caps: tuple[Cap, ...] = ()
+    mandate: Mandate | None = None
 
 
 def _nothing_to_keep() -> None:
@@ -74,3 +78,4 @@ class Chat(Struct, frozen=True, kw_only=True):
     workspace: Workspace
     keep_workplace: Callable[[], None] = _nothing_to_keep
     notes: tuple[str, ...] = ()
+    delegator: Delegator | None = None

@@ -72,3 +72,20 @@ class Questions:
             return None
         finally:
             del self._open[number]
+
+
+class PassedOn(Questions):
+    """The questions of a task that was handed on: whoever is asked ``there`` learns ``whose`` they are."""
+
+    def __init__(self, there: Questions, whose: str) -> None:
+        super().__init__(lambda event: None)
+        self._there = there
+        self._whose = whose
+
+    async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Return the answer, or ``None`` when nobody answers in time."""
+        return await self._there.ask(f"{self._whose}: {question}", choices)
+
+    async def ask_approval(self, tool: str, summary: str, reason: str) -> str | None:
+        """Return what somebody says there."""
+        return await self._there.ask_approval(tool, f"{self._whose}: {summary}", reason)

@@ -18,10 +18,11 @@ from talaria.settings.checks import (
     mask_header_values,
     mask_password,
 )
+from talaria.settings.delegation import Delegation
 from talaria.settings.media import Media, Voice
 from talaria.settings.providers import Embedded, Model, ModelFacts, ProviderAccount
 
-TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send")
+TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "delegation")
 _SOME_TOOLSETS = {
     "check": lambda names: set(names) <= set(TOOLSETS),
     "expected": f"a list of some of {', '.join(TOOLSETS)}",
@@ -305,6 +306,7 @@ class Settings(Section, frozen=True):
     embedded: Embedded = Embedded()
     agent: Agent = Agent()
     goals: Goals = Goals()
+    delegation: Delegation = Delegation()
     gateway: Gateway = Gateway()
     api: Api = Api()
     media: Media = Media()

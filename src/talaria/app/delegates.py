@@ -1,0 +1,106 @@
+"""Who hands tasks on for a conversation: next to nothing until the first of them, which loads the rest."""
+
+from asyncio import TaskGroup
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from talaria.app.subcommands import load
+from talaria.contracts.delegation import Delegated, Task
+from talaria.contracts.follower import Ending
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import Viewer
+from talaria.contracts.tool import Call
+from talaria.core.ids import SessionId, WorkerId, new_worker_id
+from talaria.core.session_context import SessionContext
+from talaria.sessions.chat import ChatWish
+from talaria.sessions.mandate import AT_CALL, BESIDE
+from talaria.sessions.questions import Questions
+
+if TYPE_CHECKING:  # the house opens conversations; they only look at it
+    from talaria.app.house import House
+
+Here = Callable[[], SessionId | None]
+_TOPIC = "delegations"
+
+
+class Attendance:
+    """Whether this process sees to what goes on in the background; where it does not, nothing is begun there."""
+
+    def __init__(self) -> None:
+        self.worker: WorkerId = new_worker_id()
+        self.present = False
+
+
+class Delegating:
+    """Implements `Delegator` for one conversation.
+
+    ``wish`` is how it was opened, with the folder in which it works; ``context`` is its place, ``viewer`` as whom and
+    before whom it is. ``model`` is the one that answers in it, and ``tools`` are what it can use itself.
+    """
+
+    def __init__(
+        self,
+        house: "House",
+        wish: ChatWish,
+        context: SessionContext,
+        viewer: Viewer,
+        model: str,
+        questions: Questions,
+        jobs: TaskGroup,
+    ) -> None:
+        self.house = house
+        self.wish = wish
+        self.context = context
+        self.viewer = viewer
+        self.model = model
+        self.questions = questions
+        self.jobs = jobs
+        self.tools: tuple[str, ...] = ()
+
+    async def delegate(self, tasks: Sequence[Task], call: Call, *, background: bool) -> Delegated:
+        """Have tasks worked on, those of the same call once, however often it is made."""
+        delegated: Delegated = await load("talaria.app.delegating").delegate(self, tasks, call, background=background)
+        return delegated
+
+    async def see_to(self, words: str) -> str:
+        """Have words of a person seen to in the background, and return the handle of that."""
+        handle: str = await load("talaria.app.delegating").see_to(self, words)
+        return handle
+
+
+class CallsClosed:
+    """Implements `Follower`: a turn that is over, however it ended, leaves no child at work.
+
+    ``end`` ends what a child has started.
+    """
+
+    resumable: ClassVar = True
+
+    def __init__(self, end: Callable[[SessionId], object]) -> None:
+        self._end = end
+        self._cut_off: list[SessionId] = []
+
+    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
+        """End them with the turn."""
+        if tx.state.with_prefix(f"{AT_CALL}{ending.session_id}:"):
+            self._cut_off = load("talaria.sessions.delegation").close_calls(tx, ending.session_id)
+
+    async def follow_up(self) -> bool:
+        """End what they have started."""
+        cut_off, self._cut_off = self._cut_off, []
+        for session_id in cut_off:
+            self._end(session_id)
+        return False
+
+
+async def tend_background(house: "House", jobs: TaskGroup, here: Here | None) -> None:
+    """See to what goes on in the background, until cancelled; what does that is loaded when there is something."""
+    house.attendance.present = True
+    try:
+        async with house.store.heeding(_TOPIC) as rung:
+            while not await house.store.read(lambda tx: tx.state.with_prefix(BESIDE)):
+                rung.clear()
+                await rung.wait()
+        await load("talaria.app.delegating").tend_background(house, jobs, here)
+    finally:
+        house.attendance.present = False

@@ -1,0 +1,1 @@
+"""Hand tasks on to conversations of their own."""
