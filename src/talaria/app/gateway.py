@@ -83,6 +83,7 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
         gateway.missing = builder.missing
         gateway.models, gateway.mask = house.models.health, house.mask
         first = await gateway.presence.claim(beside=beside)
+        house.processes.attend(jobs, stack, always=True)
         stack.push_async_callback(rooms.close)
         health = Health(gateway, house.store, jobs, house.mask)
         await stack.enter_async_context(health.served(house.settings.gateway.port))

@@ -15,6 +15,7 @@ from talaria.app.live import LateFeeds
 from talaria.app.logs import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
 from talaria.app.overview import version
+from talaria.app.processes import BackgroundProcesses
 from talaria.app.racks import ProfileKnowledge, ProfileSettings
 from talaria.app.secrecy import secret_values
 from talaria.app.shell import LocalShell
@@ -52,10 +53,11 @@ class House(Struct, frozen=True, kw_only=True):
     mask: Callable[[str], str]
     shell: LocalShell
     workplaces: Workplaces
+    processes: BackgroundProcesses
     feeds: LateFeeds
-    attendance: Attendance
     hooks: Hooks = NoHooks()
     notes: tuple[str, ...] = ()
+    attendance: Attendance
 
     @property
     def settings(self) -> Settings:
@@ -100,12 +102,12 @@ class House(Struct, frozen=True, kw_only=True):
         """Serve the HTTP API until ``stop``, at this place or where the settings say; ``tell`` hears where that is."""
         await load("talaria.app.api").serve_api(self, stop, host=host, port=port, tell=tell)
 
+    async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
+        """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
     async def tend_background(self, jobs: TaskGroup, here: Here | None = None) -> None:
         """See to what goes on in the background, until cancelled; with ``here`` to that of one conversation only."""
         await tend_background(self, jobs, here)
 
-    async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
-        """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
         overheard = self.feeds.overhear(wish, self.hooks.overhear(emit), stack, jobs)
         overheard.chat = chat = await open_chat(self, wish, overheard.event, stack, jobs)
         if not wish.resume and not wish.latest:
@@ -118,7 +120,8 @@ class House(Struct, frozen=True, kw_only=True):
         return await prospect(self, wish)
 
     def end_workplace(self, session_id: SessionId) -> bool:
-        """End what a conversation that is over left running; ``False`` where there was nothing."""
+        """End what a conversation that is over left running; ``False`` where there was nothing in this process."""
+        self.processes.end_session(session_id)
         return self.workplaces.end(session_id)
 
 
@@ -150,12 +153,13 @@ def open_house(
         mask=mask,
         shell=shell,
         workplaces=workplaces,
+        processes=BackgroundProcesses(store, profile.outputs_folder, mask),
         feeds=LateFeeds(store),
-        attendance=Attendance(),
         hooks=hooks,
         notes=tuple(notes),
     )
 
+        attendance=Attendance(),
 
 def _hooks(profile: Profile, environment: Mapping[str, str]) -> Hooks:
     """Return the hooks of a profile; what runs them is loaded only where there are some."""

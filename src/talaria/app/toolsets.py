@@ -14,24 +14,26 @@ from talaria.agent.schema import describe
 from talaria.app.subcommands import load
 from talaria.contracts.delegation import Delegator
 from talaria.contracts.models import ModelInfo
+from talaria.contracts.processes import BackgroundWork
 from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
 from talaria.core.ids import SessionId
-from talaria.sessions.mandate import Mandate
 from talaria.settings.model import Settings
+from talaria.sessions.mandate import Mandate
 from talaria.settings.profiles import Profile
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
-from talaria.tools.delegate.tool import DelegateTask
 from talaria.tools.files.edit import EditFile
+from talaria.tools.delegate.tool import DelegateTask
 from talaria.tools.files.listing import ListFiles
 from talaria.tools.files.read import ReadFile
 from talaria.tools.files.search import SearchFiles
 from talaria.tools.files.write import WriteFile
 from talaria.tools.memory.tool import Memory
 from talaria.tools.output import FullOutputs
+from talaria.tools.process.tool import Process
 from talaria.tools.recall.meaning import Meaning
 from talaria.tools.recall.tool import SessionSearch
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
@@ -61,7 +63,8 @@ class Toolset(Struct, frozen=True):
 class Workbench(Struct, frozen=True, kw_only=True):
     """What tools are made of; ``closing`` takes what has to be let go of in the end.
 
-    ``past`` are the conversations from which this one branched off. ``processes`` outlast the tools, if they are given.
+    ``past`` are the conversations from which this one branched off. ``processes`` outlast the tools, if they are given,
+    and what is in the ``background`` outlasts the program.
     ``guest`` says that the conversation is not one of the agent's owner; ``viewer`` is as whom and before whom it is.
     ``networks`` are the chat networks that are set up; ``file_limit`` is how many bytes a file may have that is sent to
     this place, ``None`` where it is no chat. ``delegator`` hands tasks on; with a ``mandate``
@@ -79,16 +82,17 @@ class Workbench(Struct, frozen=True, kw_only=True):
     model: ModelInfo
     past: tuple[SessionId, ...] = ()
     processes: Processes | None = None
+    background: BackgroundWork | None = None
     guest: bool = False
     networks: tuple[str, ...] = ()
     file_limit: int | None = None
     viewer: Viewer = Viewer()
-    delegator: Delegator | None = None
-    mandate: Mandate | None = None
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
         """Where skills are: the profile's own first, then those of the project."""
+    delegator: Delegator | None = None
+    mandate: Mandate | None = None
         return self.profile.folder / "skills", self.folder / ".talaria" / "skills"
 
     @property
@@ -168,7 +172,8 @@ def _terminal(bench: Workbench) -> list[Tool]:
     if processes is None:
         processes = Processes()
         bench.closing.callback(processes.close)
-    return [Terminal(processes, bench.outputs, sandbox=sandbox_of(bench))]
+    terminal = Terminal(processes, bench.outputs, sandbox=sandbox_of(bench), background=bench.background)
+    return [terminal, Process(bench.background)] if bench.background is not None else [terminal]
 
 
 def _files(bench: Workbench) -> list[Tool]:
@@ -220,6 +225,11 @@ def _send(bench: Workbench) -> list[Tool]:
     return [message, SendFile(courier, bench.profile.media_folder / bench.session_id / "sent", bench.file_limit)]
 
 
+def sandbox_of(bench: Workbench) -> Sandbox | None:
+    """Return what commands run in, where the settings want that and the machine can do it."""
+    wanted = bench.settings.sandbox
+    if not wanted.enabled or sandbox_available() is not None:
+        return None
 def _delegation(bench: Workbench) -> list[Tool]:
     """Let tasks be handed on, as far down as the settings allow."""
     depth = bench.mandate.depth if bench.mandate is not None else 0
@@ -228,11 +238,6 @@ def _delegation(bench: Workbench) -> list[Tool]:
     return [DelegateTask(bench.delegator)]
 
 
-def sandbox_of(bench: Workbench) -> Sandbox | None:
-    """Return what commands run in, where the settings want that and the machine can do it."""
-    wanted = bench.settings.sandbox
-    if not wanted.enabled or sandbox_available() is not None:
-        return None
     return Sandbox(
         writable=(bench.folder,),
         readable=(Path(sys.prefix), _PACKAGE, *bench.output_places),
@@ -252,7 +257,7 @@ def _close_later(bench: Workbench, *closes: Callable[[], Awaitable[None]]) -> No
 
 
 TOOLSETS: Mapping[str, Toolset] = {
-    "terminal": Toolset((Terminal,), _terminal),
+    "terminal": Toolset((Terminal, Process), _terminal),
     "files": Toolset((ReadFile, WriteFile, EditFile, SearchFiles, ListFiles), _files),
     "web": Toolset((WebFetch, WebSearch), _web),
     "memory": Toolset((Memory, SessionSearch), _memory),
@@ -261,5 +266,5 @@ TOOLSETS: Mapping[str, Toolset] = {
     "code": Toolset((ExecuteCode,), _code),
     "vision": Toolset((Vision,), _vision),
     "send": Toolset((SendMessage, SendFile), _send),
-    "delegation": Toolset((DelegateTask,), _delegation),
 }
+    "delegation": Toolset((DelegateTask,), _delegation),

@@ -2,24 +2,23 @@
 
 import asyncio
 import os
-from pathlib import Path
 
 from msgspec import structs
 
 from talaria.contracts.clock import Clock
+from talaria.core.system_processes import is_same, is_there, this_machine, when_started
 from talaria.goals.goal import Parked, Watched
 from talaria.goals.verdicts import Opinion
 
 _LOOK_AT_CLOCK = 30.0
 _LOOK_AGAIN = 0.5
-_GONE = ("Z", "X")
 
 
 def watch(pid: int) -> Watched | None:
     """Return a process as something to wait for, or ``None`` if there is none of this number."""
-    if pid <= 1 or not _is_there(pid):
+    if pid <= 1 or not is_there(pid):
         return None
-    return Watched(pid, _started(pid), _machine())
+    return Watched(pid, when_started(pid), this_machine())
 
 
 def with_process(opinion: Opinion) -> tuple[Opinion, Watched | None]:
@@ -76,40 +75,4 @@ async def _polled(watched: Watched) -> None:
 
 
 def _is_same(watched: Watched) -> bool:
-    return watched.machine == _machine() and _is_there(watched.pid) and _started(watched.pid) == watched.started
-
-
-def _is_there(pid: int) -> bool:
-    fields = _fields(pid)
-    if fields:
-        return fields[0] not in _GONE
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True
-
-
-def _started(pid: int) -> str:
-    """Return when a process began, in ticks since the machine did; nothing where the system does not tell."""
-    fields = _fields(pid)
-    return fields[19] if len(fields) > 19 else ""
-
-
-def _fields(pid: int) -> list[str]:
-    """Return what the system tells of a process behind its name, which may hold anything."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def _machine() -> str:
-    """Return what tells this machine since its start, and its space of process numbers, from all others."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:
-        return os.uname().nodename
+    return is_same(watched.pid, watched.started, watched.machine)

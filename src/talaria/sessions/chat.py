@@ -56,7 +56,7 @@ class ChatWish(Struct, frozen=True, kw_only=True):
 
 
 def _nothing_to_keep() -> None:
-    """Keep nothing."""
+    """Keep nothing, and end nothing."""
 
 
 class Chat(Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Chat(Struct, frozen=True, kw_only=True):
 
     ``why`` is a sentence about why this model answers, ``signature`` stands for all that the agent is made of.
     ``keep_workplace`` lets folder and processes of the conversation
-    outlast its closing, for whoever opens it next in this process.
+    outlast its closing, for whoever opens it next in this process. ``end_work`` ends what goes on in its background.
     """
 
     conversation: Conversation
@@ -77,5 +77,6 @@ class Chat(Struct, frozen=True, kw_only=True):
     info: ModelInfo
     workspace: Workspace
     keep_workplace: Callable[[], None] = _nothing_to_keep
+    end_work: Callable[[], None] = _nothing_to_keep
     notes: tuple[str, ...] = ()
     delegator: Delegator | None = None

@@ -98,8 +98,12 @@ class Seat:
         return await self._open(self.wish)
 
     async def begin_anew(self) -> Chat:
-        """Leave the conversation and begin another."""
-        return await self._change_to(structs.replace(self.wish, resume="", latest=False))
+        """Leave the conversation for good and begin another: what goes on in its background ends."""
+        left = self._chat
+        chat = await self._change_to(structs.replace(self.wish, resume="", latest=False))
+        if left is not None:
+            left.end_work()
+        return chat
 
     async def move_to(self, session_id: SessionId) -> Chat:
         """Leave the conversation and go on with another, which from now on is here and nowhere else."""

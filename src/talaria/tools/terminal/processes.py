@@ -4,10 +4,12 @@ import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import IO
+
+from talaria.core.system_processes import in_sessions, signal_all
 
 _CHUNK = 65_536
 _LOOK_AGAIN = 0.005
@@ -46,12 +48,12 @@ class Child:
 
     def members(self) -> set[int]:
         """Return the processes that are alive of this one and all it started."""
-        return _living_in_session(self.pid)
+        return in_sessions((self.pid,))
 
     async def end(self, grace: timedelta) -> None:
         """Ask the whole tree to stop, and kill what is left of it after ``grace``."""
         try:
-            _signal_all(self.members(), signal.SIGTERM)
+            signal_all(self.members(), signal.SIGTERM)
             async with asyncio.timeout(grace.total_seconds()):
                 while self.members():  # noqa: ASYNC110 - the system tells us of our own child only
                     await asyncio.sleep(_LOOK_AGAIN)
@@ -69,11 +71,11 @@ class Child:
                 self._gone = True
                 return
             # The one at the top first: it must not have the time to notice what becomes of the others.
-            _signal_all(sorted(alive, key=lambda process: process != self.pid), signal.SIGKILL)
+            signal_all(sorted(alive, key=lambda process: process != self.pid), signal.SIGKILL)
 
     def dismiss(self) -> None:
         """Kill the group, when nothing is left of it but what watches over it."""
-        _signal_all({-self.pid}, signal.SIGKILL)
+        signal_all({-self.pid}, signal.SIGKILL)
         self._gone = True
 
     async def hear_out(self) -> None:
@@ -154,40 +156,3 @@ class Processes:
         """Kill all that runs."""
         for child in list(self._running):
             self.finish(child)
-
-
-def _signal_all(processes: Iterable[int], number: signal.Signals) -> None:
-    for process in processes:
-        try:
-            os.kill(process, number)
-        except (ProcessLookupError, PermissionError):
-            continue
-
-
-def _living_in_session(session: int) -> set[int]:
-    proc = Path("/proc")
-    if not proc.joinpath("self/stat").exists():
-        return _living_in_group(session)
-    found = set()
-    for entry in os.scandir(proc):
-        if entry.name.isdigit() and _belongs(entry.path, session):
-            found.add(int(entry.name))
-    return found
-
-
-def _belongs(entry: str, session: int) -> bool:
-    try:
-        with open(f"{entry}/stat", "rb", buffering=0) as file:  # noqa: PTH123 - read for every process there is
-            fields = file.read(1024).rpartition(b")")[2].split()
-    except OSError:
-        return False
-    return int(fields[3]) == session and fields[0] not in (b"Z", b"X")
-
-
-def _living_in_group(group: int) -> set[int]:
-    """Return a stand-in for all members where the system does not list them: the group itself."""
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return set()
-    return {-group}

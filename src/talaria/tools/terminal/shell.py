@@ -43,9 +43,19 @@ class Ending(Struct, frozen=True):
 
 def shell_argv(command: str) -> list[str]:
     """Return the call of a shell that runs ``command`` and writes its `Ending` to the notes of its `Child`."""
+    shell = _shell()
+    name = "bash" if len(shell) > 1 else "sh"
+    return [*shell, "-c", _WRAPPER, name, shutil.which("env") or "/usr/bin/env", command]
+
+
+def plain_argv(command: str) -> list[str]:
+    """Return the call of a shell that runs ``command`` and tells nothing."""
+    return [*_shell(), "-c", command]
+
+
+def _shell() -> list[str]:
     bash = shutil.which("bash")
-    shell = [bash, "--noprofile", "--norc"] if bash else [shutil.which("sh") or "/bin/sh"]
-    return [*shell, "-c", _WRAPPER, "bash" if bash else "sh", shutil.which("env") or "/usr/bin/env", command]
+    return [bash, "--noprofile", "--norc"] if bash else [shutil.which("sh") or "/bin/sh"]
 
 
 def read_ending(notes: bytes) -> Ending:

@@ -1,4 +1,4 @@
-"""The tool that runs commands in the foreground."""
+"""The tool that runs commands, in the foreground or beside the conversation."""
 
 import asyncio
 import shlex
@@ -10,18 +10,23 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from talaria.contracts.processes import BackgroundWork, Wanted
 from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.output import FullOutputs
 from talaria.tools.sandbox.bubblewrap import Sandbox
 from talaria.tools.terminal.capture import Capture, Pieces
 from talaria.tools.terminal.processes import Child, Processes
-from talaria.tools.terminal.shell import Ending, changed_environment, read_ending, shell_argv
+from talaria.tools.terminal.shell import Ending, changed_environment, plain_argv, read_ending, shell_argv
 
 _PACE = 0.1
 _GRACE_AFTER_TIME = timedelta(seconds=2)
 _GRACE_WHEN_STOPPED = timedelta(milliseconds=80)
 _LONGEST_COMMAND = 100_000
+_NOBODY_TO_WAKE = (
+    "notify_on_complete and watch_patterns are off: this conversation cannot be woken from here. Look after it with"
+    " process, action poll or wait, id {id}"
+)
 
 
 class TerminalArguments(Struct, frozen=True):
@@ -30,6 +35,10 @@ class TerminalArguments(Struct, frozen=True):
     command: str
     timeout_seconds: Annotated[int, Meta(ge=1, le=600, description="default 60")] = 60
     workdir: Annotated[str, Meta(description="folder for this call only")] = ""
+    background: Annotated[bool, Meta(description="go on at once; see process")] = False
+    notify_on_complete: Annotated[bool, Meta(description="be woken at its end")] = True
+    watch_patterns: Annotated[list[str], Meta(description="be woken by lines with such a text")] = []
+    pty: Annotated[bool, Meta(description="background only")] = False
 
 
 class Terminal:
@@ -38,13 +47,21 @@ class Terminal:
     name = "terminal"
     description = (
         "Run a shell command. Folder and exported variables last for the next call; no stdin, no TTY. "
-        "What still runs at the end or after timeout_seconds is killed."
+        "What still runs at the end or after timeout_seconds is killed, unless in the background."
     )
     effect = Effect.IRREVERSIBLE
     arguments = TerminalArguments
 
-    def __init__(self, processes: Processes, outputs: FullOutputs, *, sandbox: Sandbox | None = None) -> None:
+    def __init__(
+        self,
+        processes: Processes,
+        outputs: FullOutputs,
+        *,
+        sandbox: Sandbox | None = None,
+        background: BackgroundWork | None = None,
+    ) -> None:
         self._processes = processes
+        self._background = background
         self._outputs = outputs
         self._sandbox = sandbox
 
@@ -58,6 +75,10 @@ class Terminal:
         _check(arguments.command)
         remarks: list[str] = []
         folder = _folder(arguments, call, remarks)
+        if arguments.background:
+            return await self._start_beside(arguments, folder, call, remarks)
+        if arguments.pty:
+            raise ToolFailed("A pty is there for background processes only: set background, and write to it.")
         before = call.environment
         argv = shell_argv(arguments.command)
         if self._sandbox is not None:
@@ -81,6 +102,31 @@ class Terminal:
             capture.close()
         _remember(call, ending, before, remarks, keep_folder=bool(arguments.workdir))
         return _answer(capture.text(), code, remarks)
+
+    async def _start_beside(
+        self, arguments: TerminalArguments, folder: Path, call: Call, remarks: list[str]
+    ) -> ToolOutput:
+        """Start a command that goes on without the conversation, and say how it is heard of again."""
+        if self._background is None:
+            raise ToolFailed("Nothing can go on in the background here.")
+        argv = plain_argv(arguments.command)
+        if self._sandbox is not None:
+            argv = self._sandbox.wrap(argv, folder)
+        can_wake = call.context.async_delivery
+        wanted = Wanted(
+            command=arguments.command,
+            argv=tuple(argv),
+            folder=str(folder),
+            notify=arguments.notify_on_complete and can_wake,
+            patterns=tuple(filter(None, arguments.watch_patterns)) if can_wake else (),
+            pty=arguments.pty,
+        )
+        process = await self._background.start(wanted, call)
+        if not can_wake and (arguments.notify_on_complete or arguments.watch_patterns):
+            remarks.append(_NOBODY_TO_WAKE.format(id=process.id))
+        begun = f"Started in the background: process {process.id}, pid {process.pid}."
+        told = " You will be told when it ends." if wanted.notify else ""
+        return ToolOutput("\n".join((begun + told, *(f"[{remark}]" for remark in remarks))))
 
     async def _start(
         self, argv: list[str], folder: Path, environment: dict[str, str], heard: Callable[[bytes], None]

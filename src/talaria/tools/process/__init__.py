@@ -1,0 +1,1 @@
+"""Processes that go on without the conversation that started them."""

@@ -1,0 +1,56 @@
+"""Start a process that does not depend on us: it leads a session of its own, and a shell notes how it ended."""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from talaria.tools.process.files import ProcessFiles
+
+_KEEPER = Path(__file__).with_name("pty_keeper.py")
+
+# The shell holds the input open, so that nobody who writes there ends it; a signal makes it let go.
+# Without `set -m` what runs in its background would not hear SIGINT.
+_WRAPPER = """place=$1; shift
+exec 7<>"$place/in"
+trap 'exec 7>&-' USR1
+echo $$ >"$place/pid"
+[ -z "$BASH_VERSION" ] || set -m
+cd "$1" && { shift; "$@" <"$place/in" 7>&- & }
+code=$? child=$!
+[ -z "$BASH_VERSION" ] || set +m
+exec >/dev/null 2>&1
+while [ -n "$child" ]; do wait "$child"; code=$?; kill -0 "$child" || child=; done
+echo "$code" >"$place/status"
+"""
+_DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGXFSZ)
+CLOSE_INPUT = signal.SIGUSR1
+
+
+def launch(
+    files: ProcessFiles, argv: Sequence[str], *, folder: str, environment: Mapping[str, str], pty: bool = False
+) -> int:
+    """Start ``argv`` there and return the number of the process that leads it; raises `OSError` where it cannot be."""
+    bash = shutil.which("bash") or ""
+    if pty:
+        call = [sys.executable, "-I", "-S", str(_KEEPER), str(files.place), folder, *argv]
+    elif bash:
+        call = [bash, "--noprofile", "--norc", "-c", _WRAPPER, "bash", str(files.place), folder, *argv]
+    else:
+        call = ["/bin/sh", "-c", _WRAPPER, "sh", str(files.place), folder, *argv]
+    append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    return os.posix_spawn(
+        call[0],
+        call,
+        dict(environment),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(files.out), append, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_DEFAULT_SIGNALS,
+    )

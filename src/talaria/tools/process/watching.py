@@ -1,0 +1,56 @@
+"""One background process that this worker watches: a bell rings when it ends."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from talaria.contracts.processes import BackgroundProcess
+from talaria.core.system_processes import is_same
+from talaria.tools.process.files import ProcessFiles
+from talaria.tools.process.matching import Lookout
+
+
+class Watched:
+    """A process under watch; ``waiting`` counts those who wait for its end here and need not be told of it."""
+
+    def __init__(self, process: BackgroundProcess) -> None:
+        self.process = process
+        self.files = ProcessFiles(Path(process.place))
+        self.lookout = Lookout(
+            self.files, process.patterns, process.scanned, process.matches, process.matched_at
+        )  # fmt: skip
+        self.ended = asyncio.Event()
+        self.over = False
+        self.ending = False
+        self.waiting = 0
+        self._handle: int | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is alive."""
+        return is_same(self.process.pid, self.process.started, self.process.machine)
+
+    @property
+    def has_bell(self) -> bool:
+        """Whether the system tells when it ends; else it has to be looked at now and then."""
+        return self._handle is not None
+
+    def listen(self, ring: Callable[[], None]) -> None:
+        """Call ``ring`` when it ends, at once if it has."""
+        with suppress(AttributeError, OSError):  # the system has no such bell, or the process is gone
+            self._handle = os.pidfd_open(self.process.pid)
+            asyncio.get_running_loop().add_reader(self._handle, ring)
+        if not self.runs:
+            ring()
+
+    def close(self) -> None:
+        """Give back what the system lent us, and bury the process if it was our child."""
+        if self._handle is not None:
+            asyncio.get_running_loop().remove_reader(self._handle)
+            os.close(self._handle)
+            self._handle = None
+        if self.process.pid:
+            with suppress(ChildProcessError):
+                os.waitpid(self.process.pid, os.WNOHANG)

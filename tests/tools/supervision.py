@@ -1,0 +1,95 @@
+"""Background processes of conversations that are real enough: a store, a supervisor, and what it reports."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from tests.tools.calls import call_from
+
+from talaria.contracts.processes import BackgroundProcess, Wanted, list_processes
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.tool import Call
+from talaria.core.ids import SessionId, WorkerId, new_worker_id
+from talaria.core.session_context import SessionContext
+from talaria.tools.output import FullOutputs
+from talaria.tools.process.supervising import Supervisor
+from talaria.tools.process.tool import Process, ProcessArguments
+from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.tool import Terminal, TerminalArguments
+
+PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+@dataclass
+class Bench:
+    """A worker with its supervisor, and the two tools in one conversation."""
+
+    store: Store
+    folder: Path
+    session_id: str = "session-1"
+    told: list[tuple[str, str]] = field(default_factory=list)
+    worker: WorkerId = field(default_factory=new_worker_id)
+
+    def __post_init__(self) -> None:
+        self.outputs = FullOutputs(self.folder / "outputs")
+        self.supervisor = Supervisor(self.store, self.worker, self.outputs.place, self._report, "wake")
+        self.terminal = Terminal(Processes(), self.outputs, background=self.supervisor)
+        self.process = Process(self.supervisor)
+
+    def _report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
+        if tx.completions.add(process.session_id, "process", name, text):
+            self.told.append((name.partition(":")[2], text))
+
+    def call(self, call_id: str = "call-1", *, wakes: bool = True) -> Call:
+        plain = call_from(self.folder, session_id=self.session_id, environment=PATH)
+        context = SessionContext(session_id=self.session_id, async_delivery=wakes)
+        return msgspec.structs.replace(plain, id=call_id, context=context)
+
+    async def start(self, command: str, **more: object) -> BackgroundProcess:
+        """Start a command as a model does, and return its process."""
+        arguments = msgspec.convert({"command": command, "background": True, **more}, TerminalArguments)
+        answer = await self.terminal.run(arguments, self.call())
+        (found,) = [one for one in await self.listed() if one.id in answer.text]
+        return found
+
+    async def use(self, action: str, process: BackgroundProcess | None = None, **more: object) -> str:
+        values = {"action": action, "id": process.id if process else "", **more}
+        call_id = str(more.pop("call", "call-1"))
+        values.pop("call", None)
+        return (await self.process.run(msgspec.convert(values, ProcessArguments), self.call(call_id))).text
+
+    async def listed(self) -> list[BackgroundProcess]:
+        return await self.store.read(lambda tx: list_processes(tx, SessionId(self.session_id)))
+
+    async def until_told(self, count: int = 1) -> list[str]:
+        async with asyncio.timeout(30):
+            while len(self.told) < count:  # noqa: ASYNC110 (a process ends when it does)
+                await asyncio.sleep(0.01)
+        return [text for _, text in self.told]
+
+    async def until_over(self, process: BackgroundProcess) -> BackgroundProcess:
+        async with asyncio.timeout(30):
+            while True:
+                (found,) = [one for one in await self.listed() if one.id == process.id]
+                if not found.is_alive:
+                    return found
+                await asyncio.sleep(0.01)
+
+
+def wanted(command: str) -> Wanted:
+    return Wanted(command=command, argv=("/bin/sh", "-c", command), folder="/", notify=True)
+
+
+@asynccontextmanager
+async def supervised(store: Store, folder: Path, session_id: str = "session-1") -> AsyncIterator[Bench]:
+    """Watch processes while the block runs; what still runs behind it goes on."""
+    bench = Bench(store, folder, session_id)
+    async with asyncio.TaskGroup() as jobs:
+        serving = jobs.create_task(bench.supervisor.serve())
+        try:
+            yield bench
+        finally:
+            serving.cancel()
