@@ -106,11 +106,10 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     prefix = _prefix(bench, wish, toolbox, found)
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
-    keep = _keeping(bench, agent, prefix, kept.personality)
-    desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context, beforehand=keep)
-    conversation = Conversation(
-        store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=_untitled(wish, session)
-    )
+    desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context)
+    desk = structs.replace(desk, beforehand=_keeping(bench, agent, prefix, kept.personality))
+    named = not wish.titled or bool(session.title)
+    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=not named)
     stack.push_async_callback(conversation.close)
     return Chat(
         conversation=conversation,
@@ -124,22 +123,15 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         workspace=place.workspace,
         keep_workplace=place.keep,
         end_work=lambda: house.processes.end_session(session.id),
-        notes=(*notes, *remarks, *_sandbox_note(settings)),
         delegator=delegating,
+        notes=(*notes, *remarks, *_sandbox_note(settings)),
     )
 
 
-def _bench(
-    house: "House", wish: ChatWish, session: Session, settings: Settings, model: ModelInfo, stack: AsyncExitStack
 def _toolbox(tools: Sequence[Tool], delegating: Delegating) -> Toolbox:
     """Return the tools of the agent, which are also all that it has to give where it hands tasks on."""
     delegating.tools = tuple(tool.name for tool in tools)
     return Toolbox(tools)
-
-
-def _untitled(wish: ChatWish, session: Session) -> bool:
-    """Tell whether the conversation is to be given a title."""
-    return wish.titled and not session.title
 
 
 def _questions(settings: Settings, wish: ChatWish, emit: Emit) -> Questions:
@@ -149,6 +141,8 @@ def _questions(settings: Settings, wish: ChatWish, emit: Emit) -> Questions:
     return Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
 
 
+def _bench(
+    house: "House", wish: ChatWish, session: Session, settings: Settings, model: ModelInfo, stack: AsyncExitStack
 ) -> Workbench:
     """Return what tools are made of, as far as the conversation and its place say."""
     return Workbench(
@@ -165,10 +159,10 @@ def _questions(settings: Settings, wish: ChatWish, emit: Emit) -> Questions:
         networks=tuple(load("talaria.app.platforms").enabled_platforms(house.settings, house.secrets)),
         viewer=standing(wish, session),
         file_limit=wish.file_limit,
+        mandate=wish.mandate,
     )
 
 
-        mandate=wish.mandate,
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning where a sandbox was asked for and there is none."""
     missing = sandbox_available() if settings.sandbox.enabled else None

@@ -55,9 +55,9 @@ class House(Struct, frozen=True, kw_only=True):
     workplaces: Workplaces
     processes: BackgroundProcesses
     feeds: LateFeeds
+    attendance: Attendance
     hooks: Hooks = NoHooks()
     notes: tuple[str, ...] = ()
-    attendance: Attendance
 
     @property
     def settings(self) -> Settings:
@@ -102,12 +102,12 @@ class House(Struct, frozen=True, kw_only=True):
         """Serve the HTTP API until ``stop``, at this place or where the settings say; ``tell`` hears where that is."""
         await load("talaria.app.api").serve_api(self, stop, host=host, port=port, tell=tell)
 
-    async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
-        """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
     async def tend_background(self, jobs: TaskGroup, here: Here | None = None) -> None:
         """See to what goes on in the background, until cancelled; with ``here`` to that of one conversation only."""
         await tend_background(self, jobs, here)
 
+    async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
+        """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""
         overheard = self.feeds.overhear(wish, self.hooks.overhear(emit), stack, jobs)
         overheard.chat = chat = await open_chat(self, wish, overheard.event, stack, jobs)
         if not wish.resume and not wish.latest:
@@ -155,11 +155,11 @@ def open_house(
         workplaces=workplaces,
         processes=BackgroundProcesses(store, profile.outputs_folder, mask),
         feeds=LateFeeds(store),
+        attendance=Attendance(),
         hooks=hooks,
         notes=tuple(notes),
     )
 
-        attendance=Attendance(),
 
 def _hooks(profile: Profile, environment: Mapping[str, str]) -> Hooks:
     """Return the hooks of a profile; what runs them is loaded only where there are some."""

@@ -20,13 +20,13 @@ from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
 from talaria.core.ids import SessionId
-from talaria.settings.model import Settings
 from talaria.sessions.mandate import Mandate
+from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
-from talaria.tools.files.edit import EditFile
 from talaria.tools.delegate.tool import DelegateTask
+from talaria.tools.files.edit import EditFile
 from talaria.tools.files.listing import ListFiles
 from talaria.tools.files.read import ReadFile
 from talaria.tools.files.search import SearchFiles
@@ -87,12 +87,12 @@ class Workbench(Struct, frozen=True, kw_only=True):
     networks: tuple[str, ...] = ()
     file_limit: int | None = None
     viewer: Viewer = Viewer()
+    delegator: Delegator | None = None
+    mandate: Mandate | None = None
 
     @property
     def skill_folders(self) -> tuple[Path, ...]:
         """Where skills are: the profile's own first, then those of the project."""
-    delegator: Delegator | None = None
-    mandate: Mandate | None = None
         return self.profile.folder / "skills", self.folder / ".talaria" / "skills"
 
     @property
@@ -225,11 +225,6 @@ def _send(bench: Workbench) -> list[Tool]:
     return [message, SendFile(courier, bench.profile.media_folder / bench.session_id / "sent", bench.file_limit)]
 
 
-def sandbox_of(bench: Workbench) -> Sandbox | None:
-    """Return what commands run in, where the settings want that and the machine can do it."""
-    wanted = bench.settings.sandbox
-    if not wanted.enabled or sandbox_available() is not None:
-        return None
 def _delegation(bench: Workbench) -> list[Tool]:
     """Let tasks be handed on, as far down as the settings allow."""
     depth = bench.mandate.depth if bench.mandate is not None else 0
@@ -238,6 +233,11 @@ def _delegation(bench: Workbench) -> list[Tool]:
     return [DelegateTask(bench.delegator)]
 
 
+def sandbox_of(bench: Workbench) -> Sandbox | None:
+    """Return what commands run in, where the settings want that and the machine can do it."""
+    wanted = bench.settings.sandbox
+    if not wanted.enabled or sandbox_available() is not None:
+        return None
     return Sandbox(
         writable=(bench.folder,),
         readable=(Path(sys.prefix), _PACKAGE, *bench.output_places),
@@ -266,5 +266,5 @@ TOOLSETS: Mapping[str, Toolset] = {
     "code": Toolset((ExecuteCode,), _code),
     "vision": Toolset((Vision,), _vision),
     "send": Toolset((SendMessage, SendFile), _send),
-}
     "delegation": Toolset((DelegateTask,), _delegation),
+}
