@@ -103,7 +103,7 @@ class Application:
         if route.method == "GET" or route.lasting:
             reply = await route.handler(request)
         else:
-            reply = await accompanied(_handled(route, request), request.gone())
+            reply = await _while_connected(request, route)
         if reply.stream is None:
             await exchange.write(reply)
         else:
@@ -220,8 +220,21 @@ class _Exchange:
             raise ClientGone("nothing was taken for too long") from error
 
 
-async def _handled(route: Route, request: Request) -> Reply:
-    return await route.handler(request)
+async def _while_connected(request: Request, route: Route) -> Reply:
+    """Return the reply; where the client went away at that very moment, what is behind it is let go of."""
+    made: list[Reply] = []
+
+    async def handled() -> Reply:
+        made.append(await route.handler(request))
+        return made[0]
+
+    try:
+        return await accompanied(handled(), request.gone())
+    except BaseException:
+        for reply in made:
+            if reply.stream is not None:
+                await reply.stream.close()
+        raise
 
 
 def _kept(reply: Reply) -> KeptReply:

@@ -11,7 +11,7 @@ from talaria.api.problems import ErrorAnswer
 from talaria.api.router import Route
 
 _REFERENCE = "#/components/schemas/{name}"
-_PART = re.compile(r"{(\w+)}")
+_PART = re.compile(r"{(\w+)\*?}")
 _SCHEME = "key"
 
 
@@ -23,7 +23,7 @@ def describe(routes: Sequence[Route], version: str) -> Mapping[str, Any]:
     found = dict(zip(ordered, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, found, components)
+        paths.setdefault(route.path.replace("*}", "}"), {})[route.method.lower()] = _operation(route, found, components)
     return {
         "openapi": "3.1.0",
         "info": {

@@ -64,7 +64,7 @@ def page(routes: Sequence[Route], version: str) -> bytes:
 def _listed(route: Route) -> str:
     scope = f"Needs the scope <code>{route.scope}</code>." if route.scope else "Needs no key."
     return _ROUTE.format(
-        path=html.escape(route.path),
+        path=html.escape(route.path.replace("*}", "}")),
         method=route.method.lower(),
         shown=route.method,
         summary=html.escape(route.summary),

@@ -22,8 +22,9 @@ Handler = Callable[[Request], Awaitable[Reply]]
 class Route(Struct, frozen=True, kw_only=True):
     """One method of one path: what it needs, what it takes and what it gives.
 
-    ``path`` may have parts in braces, each standing for one segment. Without a ``scope`` no key is needed. ``takes``,
-    ``asks`` and ``gives`` are the structs of body, query and reply; ``streams`` says that the reply may come as events.
+    ``path`` may have parts in braces, each standing for one segment; a last one with a star stands for all the rest.
+    Without a ``scope`` no key is needed. ``takes``, ``asks`` and ``gives`` are the structs of body, query and reply;
+    ``streams`` says that the reply may come as events.
     ``repeatable`` lets an ``Idempotency-Key`` stand for the answer; ``lasting`` says that a client that goes away ends
     nothing.
     """
@@ -84,6 +85,9 @@ class Router:
 
 
 def _parts(pattern: list[str], segments: list[str]) -> Mapping[str, str] | None:
+    if pattern[-1].endswith("*}") and len(segments) > len(pattern):
+        rest = len(pattern) - 1
+        segments = [*segments[:rest], "/".join(segments[rest:])]
     if len(pattern) != len(segments):
         return None
     parts = {}
@@ -91,7 +95,7 @@ def _parts(pattern: list[str], segments: list[str]) -> Mapping[str, str] | None:
         if expected.startswith("{"):
             if not found:
                 return None
-            parts[expected.strip("{}")] = found
+            parts[expected.strip("{*}")] = found
         elif expected != found:
             return None
     return parts

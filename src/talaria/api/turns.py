@@ -15,7 +15,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession, SessionChanges
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import TurnAnswered, TurnBegan, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
-from talaria.core.ids import SessionId, TurnId, is_gone, new_id
+from talaria.core.ids import SessionId, TurnId, is_gone, new_id, new_session_id
 from talaria.core.messages import Message
 from talaria.sessions.lane import arrival
 from talaria.sessions.questions import Questions
@@ -30,18 +30,21 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """The turn that a route asks for.
 
     With a ``session_id`` that conversation goes on; else a new one begins, with ``instructions`` beside its own and
-    with ``history`` as what was said before. Without a ``message`` what waits in it already is worked off. ``begun``
-    runs in the transaction that takes the message, ``ended`` in the one that ends its turn; both may be run again, so
-    they have no effects but on the store.
+    with ``history`` as what was said before, under ``new_id`` if that is given. Without a ``message`` what waits in it
+    already is worked off. ``begun`` runs in the transaction that takes the message, ``ended`` in the one that ends its
+    turn; both may be run again, so they have no effects but on the store. ``heard`` is called with each event as it
+    happens, ahead of whoever reads them.
     """
 
     message: Message | None
     session_id: str = ""
+    new_id: SessionId | None = None
     instructions: str = ""
     history: tuple[Message, ...] = ()
     model: str = ""
     begun: Begun | None = None
     ended: Ended | None = None
+    heard: Callable[[TurnEvent], object] | None = None
 
 
 class Turn:
@@ -61,7 +64,7 @@ class Turn:
         self._kept: Kept | None = None
         self._item: int | None = None
         self._unwanted = self._left = False
-        self.session_id = SessionId(wanted.session_id)
+        self.session_id = SessionId(wanted.session_id) or wanted.new_id or new_session_id()
         self.turn_id: TurnId | None = None
 
     async def __aenter__(self) -> Self:
@@ -117,6 +120,8 @@ class Turn:
         if self.turn_id is None or self._over.is_set():
             return
         self._channel.put(event)
+        if self._wanted.heard is not None:
+            self._wanted.heard(event)
         if isinstance(event, TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed):
             self._end()
 
@@ -141,7 +146,7 @@ class Turn:
     async def _begin(self) -> None:
         store, new = self._conversations.house.store, not self._wanted.session_id
         if new:
-            self.session_id, self._item = await store.write(self._made)
+            self._item = await store.write(self._made)
             origin = self._origin
         else:
             origin = await store.read(self._found)
@@ -164,13 +169,13 @@ class Turn:
     def _origin(self) -> Origin:
         return Origin(self._caller.name, self._wanted.instructions)
 
-    def _made(self, tx: Transaction) -> tuple[SessionId, int | None]:
+    def _made(self, tx: Transaction) -> int | None:
         """Begin a conversation with all that was said in it, and with what is said now."""
-        session = tx.sessions.create(NewSession(source=SOURCE))
+        session = tx.sessions.create(NewSession(source=SOURCE, id=self.session_id))
         keep_origin(tx, session.id, self._origin)
         if self._wanted.history:
             tx.messages.append(session.id, self._wanted.history)
-        return session.id, self._added(tx, session.id)
+        return self._added(tx, session.id)
 
     def _found(self, tx: Transaction) -> Origin:
         session = entered(tx, self._wanted.session_id, self._caller)

@@ -8,12 +8,15 @@ from datetime import timedelta
 
 from talaria.api.about import About
 from talaria.api.application import Application, Manner
+from talaria.api.completions.routes import Completions
 from talaria.api.conversations import Conversations
 from talaria.api.figures import Figures
 from talaria.api.hosts import Hosts, is_loopback
 from talaria.api.idempotency import Repetitions
 from talaria.api.keys import ENVIRONMENT_KEY, Keyring
 from talaria.api.limits import Limits
+from talaria.api.models import ModelNames, ModelRoutes
+from talaria.api.pictures import Pictures
 from talaria.api.router import Route, Router
 from talaria.api.serving import served
 from talaria.app.folders import served_folder
@@ -22,6 +25,7 @@ from talaria.core.errors import Refused
 from talaria.core.ids import new_worker_id
 from talaria.gateway.shelter import Shelter
 from talaria.sessions.ending import Stop
+from talaria.tools.web.client import WebClient
 
 _MEGABYTE = 1_000_000
 _LOOK_AGAIN = 30.0
@@ -72,6 +76,7 @@ class _Parts:
         self._jobs = jobs
         self._figures = Figures()
         self._limits = Limits(settings.requests_per_minute, settings.requests_at_once)
+        self._web = WebClient()
         self._conversations = Conversations(house, jobs, folder, cap=settings.conversations, idle=idle)
 
     def application(self, keyring: Keyring, host: str) -> Application:
@@ -104,8 +109,17 @@ class _Parts:
     async def close(self) -> None:
         """Let go of every conversation."""
         await self._conversations.close()
+        await self._web.close()
+
+    async def _fetched(self, url: str) -> bytes:
+        return (await self._web.get(url)).body
 
     def _routes(self) -> tuple[Route, ...]:
-        routes: tuple[Route, ...] = ()
+        names = ModelNames(self._house.models)
+        pictures = Pictures(self._house.profile.media_folder, self._fetched)
+        routes = (
+            *Completions(self._conversations, names, pictures).routes(),
+            *ModelRoutes(names).routes(),
+        )
         about = About(self._house.identity.version, self._figures, lambda: self._limits.running, (self._conversations,))
         return (*routes, *about.routes(routes))

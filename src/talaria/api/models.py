@@ -1,0 +1,95 @@
+"""`/v1/models`: by which names the agent can be asked, and what is meant by them."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from talaria.api.http import Reply, Request, json_reply
+from talaria.api.problems import missing
+from talaria.api.router import Route
+from talaria.commands.house import ModelRack
+from talaria.contracts.clock import SystemClock
+from talaria.core.errors import Ambiguous, NotFound, Refused
+
+OWN = "talaria"
+_PATIENCE = 3.0
+_GOOD_FOR = timedelta(minutes=5)
+_MOST = 256
+
+
+class ModelEntry(Struct, frozen=True, kw_only=True):
+    """One model, as clients list it."""
+
+    id: str
+    object: str = "model"
+    created: int = 0
+    owned_by: str = OWN
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    """All of them."""
+
+    object: str = "list"
+    data: tuple[ModelEntry, ...]
+
+
+class ModelNames:
+    """Knows what a client means by the name of a model: ``talaria`` is the usual one, others are ``provider:model``."""
+
+    def __init__(self, models: ModelRack) -> None:
+        self._models = models
+        self._found: dict[str, tuple[datetime, str]] = {}
+
+    async def meant(self, name: str) -> str:
+        """Return how we call it, empty for the usual one; raises a `Problem` where there is no such model."""
+        if name in ("", OWN):
+            return ""
+        now = SystemClock().now()
+        at, found = self._found.get(name, (now, ""))
+        if found and now - at < _GOOD_FOR:
+            return found
+        try:
+            chosen = await self._models.find(name)
+        except (NotFound, Refused, Ambiguous) as error:
+            raise missing(
+                f"There is no model `{name[:100]}` here: {error}", param="model", code="model_not_found"
+            ) from error
+        if len(self._found) >= _MOST:
+            self._found.clear()
+        self._found[name] = now, f"{chosen.provider}:{chosen.model}"
+        return self._found[name][1]
+
+    async def names(self) -> list[ModelEntry]:
+        """Return all that can be named; those whose providers do not tell in time are left out."""
+        own = [ModelEntry(id=OWN)]
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                listing = await self._models.recent_listing()
+        except TimeoutError:
+            return own
+        return own + [ModelEntry(id=f"{one.provider}:{one.model}", owned_by=one.provider) for one in listing.models]
+
+
+class ModelRoutes:
+    """The routes."""
+
+    def __init__(self, names: ModelNames) -> None:
+        self._names = names
+
+    def routes(self) -> tuple[Route, ...]:
+        """Return them."""
+        return (
+            Route(method="GET", path="/v1/models", handler=self._list, summary="List the models", gives=ModelList,
+                  tag="models"),
+            Route(method="GET", path="/v1/models/{model*}", handler=self._show, summary="Show one of them",
+                  gives=ModelEntry, tag="models"),
+        )  # fmt: skip
+
+    async def _list(self, _request: Request) -> Reply:
+        return json_reply(ModelList(data=tuple(await self._names.names())))
+
+    async def _show(self, request: Request) -> Reply:
+        name = request.parts["model"]
+        meant = await self._names.meant(name)
+        return json_reply(ModelEntry(id=name, owned_by=meant.partition(":")[0] or OWN))
