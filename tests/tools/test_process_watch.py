@@ -1,0 +1,192 @@
+"""Who watches a background process: adopted after a crash, told from others of its number, looked at for lines."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.storage.engines import Place
+from tests.tools.supervision import supervised
+
+from talaria.contracts.processes import PROCESSES, BackgroundProcess, change_process
+from talaria.contracts.store import Store
+from talaria.core.ids import WorkerId, new_worker_id
+from talaria.core.system_processes import is_there, kill_tree
+from talaria.testing.clock import NOON, SettableClock
+from talaria.tools.process.files import ProcessFiles
+from talaria.tools.process.matching import APART, MOST_NOTICES, Lookout
+
+
+@pytest.fixture
+async def sqlite_store(sqlite_place: Place, clock: SettableClock) -> AsyncIterator[Store]:
+    store = sqlite_place.open_store(clock)
+    yield store
+    await store.close()
+
+
+def dead_worker() -> WorkerId:
+    """Return a worker of this machine whose process is gone."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    machine, _, name = new_worker_id().rpartition(":")
+    return WorkerId(f"{machine.rpartition(':')[0]}:{gone.pid}:{name}")
+
+
+async def left_by_a_crash(store: Store, folder: Path, command: str, **changes: object) -> BackgroundProcess:
+    """Return a process whose watcher is gone."""
+    async with supervised(store, folder) as before:
+        process = await before.start(command)
+    gone = dead_worker()
+    left = await store.write(lambda tx: change_process(tx, process, watcher=gone, **changes))
+    assert left is not None
+    return left
+
+
+async def test_what_still_runs_is_adopted_and_its_end_told(sqlite_store: Store, tmp_path: Path) -> None:
+    process = await left_by_a_crash(sqlite_store, tmp_path, "read line; echo got $line")
+    async with supervised(sqlite_store, tmp_path) as after:
+        assert after.worker != process.watcher
+        await after.use("write", process, text="it\n")
+        (text,) = await after.until_told()
+    assert "ended with exit code 0" in text
+    assert "got it" in text
+
+
+async def test_what_ended_while_nobody_watched_is_told_with_what_it_left(sqlite_store: Store, tmp_path: Path) -> None:
+    process = await left_by_a_crash(sqlite_store, tmp_path, "echo last words; exit 7")
+    async with asyncio.timeout(30):
+        while ProcessFiles(Path(process.place)).code is None:  # noqa: ASYNC110 (it ends when it does)
+            await asyncio.sleep(0.01)
+    async with supervised(sqlite_store, tmp_path) as after:
+        (text,) = await after.until_told()
+    assert "exit code 7" in text
+    assert "last words" in text
+
+
+async def test_a_process_whose_start_was_not_recorded_is_found_by_its_own_note(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    process = await left_by_a_crash(sqlite_store, tmp_path, "read line", state="starting", pid=0, started="")
+    async with supervised(sqlite_store, tmp_path) as after:
+        async with asyncio.timeout(30):
+            while (await after.listed())[0].state != "running":  # noqa: ASYNC110 (it is adopted when it is)
+                await asyncio.sleep(0.01)
+        (found,) = await after.listed()
+        assert found.pid == ProcessFiles(Path(process.place)).pid
+        assert "was killed" in await after.use("kill", found)
+
+
+@pytest.mark.parametrize("changes", [{"started": "1"}, {"machine": "before its last start/1"}])
+async def test_another_process_of_the_same_number_is_not_taken_for_it(
+    sqlite_store: Store, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    process = await left_by_a_crash(sqlite_store, tmp_path, "sleep 600", **changes)
+    try:
+        async with supervised(sqlite_store, tmp_path) as after:
+            (text,) = await after.until_told()
+            assert "is gone without an exit code" in text
+            assert (await after.listed())[0].state == "lost"
+            assert is_there(process.pid)
+    finally:
+        kill_tree(process.pid)
+
+
+async def test_what_another_living_worker_watches_is_left_to_it(sqlite_store: Store, tmp_path: Path) -> None:
+    async with supervised(sqlite_store, tmp_path) as one, supervised(sqlite_store, tmp_path) as other:
+        process = await one.start("read line")
+        watcher = (await one.listed())[0].watcher
+        await other.supervisor.look()
+        assert (await one.listed())[0].watcher == watcher
+        assert "was killed" in await other.use("kill", process)
+        assert one.told == other.told == []
+
+
+async def test_what_a_person_ends_from_elsewhere_is_ended_and_told(sqlite_store: Store, tmp_path: Path) -> None:
+    async with supervised(sqlite_store, tmp_path) as bench:
+        process = await bench.start("sleep 600")
+        await sqlite_store.write(lambda tx: change_process(tx, process, ended_by="person"))
+        await sqlite_store.hint(PROCESSES)
+        (text,) = await bench.until_told()
+        assert "was killed" in text
+        assert "by the person" in text
+
+
+async def test_a_line_that_is_watched_for_is_told_while_the_process_runs(sqlite_store: Store, tmp_path: Path) -> None:
+    async with supervised(sqlite_store, tmp_path) as bench:
+        process = await bench.start("echo starting; echo ready on 80; read line", watch_patterns=["ready"])
+        (text,) = await bench.until_told()
+        assert "printed what you watch for" in text
+        assert "ready on 80" in text
+        assert "starting\n" not in text
+        await bench.supervisor.kill(process, "agent")
+        assert len(bench.told) == 1
+
+
+async def test_lines_are_told_once_though_the_watcher_is_another(sqlite_store: Store, tmp_path: Path) -> None:
+    async with supervised(sqlite_store, tmp_path) as before:
+        process = await before.start("echo ready 1; read line; echo ready 2", watch_patterns=["ready"])
+        await before.until_told()
+    gone = dead_worker()
+    await sqlite_store.write(lambda tx: change_process(tx, process, watcher=gone))
+    async with supervised(sqlite_store, tmp_path) as after:
+        await after.use("write", process, text="on\n")
+        match, _end = await after.until_told(2)
+    assert "\nready 2\n" in match
+    assert "\nready 1\n" not in match
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ProcessFiles:
+    files = ProcessFiles(tmp_path / "one")
+    files.prepare()
+    return files
+
+
+def add(files: ProcessFiles, text: str) -> None:
+    with files.out.open("a") as out:
+        out.write(text)
+
+
+def test_a_line_counts_when_it_is_whole(files: ProcessFiles) -> None:
+    lookout = Lookout(files, ["ready"])
+    add(files, "not yet\nrea")
+    lookout.look()
+    add(files, "dy\nready, almost")
+    lookout.look()
+    assert lookout.lines == ["ready"]
+    lookout.look(last=True)
+    assert lookout.lines == ["ready", "ready, almost"]
+
+
+def test_what_comes_in_quick_succession_is_told_together_and_too_much_of_it_no_more(files: ProcessFiles) -> None:
+    lookout, now = Lookout(files, ["error"]), NOON
+    for number in range(MOST_NOTICES):
+        add(files, f"error {number}\n")
+        lookout.look()
+        assert not lookout.muted
+        assert lookout.is_due(now) == (number == 0)
+        now += APART
+        assert lookout.is_due(now)
+        assert not lookout.is_due(now - timedelta(seconds=1)) or number == 0
+        lookout.tell(now)
+    assert lookout.muted
+    add(files, "error again\n")
+    lookout.look()
+    assert lookout.lines == []
+
+
+def test_many_lines_at_once_are_counted_and_few_of_them_shown(files: ProcessFiles) -> None:
+    lookout = Lookout(files, ["error"])
+    add(files, "".join(f"error {number}\n" for number in range(100)))
+    lookout.look()
+    assert len(lookout.lines) == 20
+    assert lookout.left_out == 80
+
+
+def test_an_output_that_was_begun_anew_is_looked_through_from_its_beginning(files: ProcessFiles) -> None:
+    lookout = Lookout(files, ["error"], position=1000)
+    add(files, "error\n")
+    lookout.look()
+    assert lookout.lines == ["error"]
