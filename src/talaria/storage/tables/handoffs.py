@@ -7,6 +7,7 @@ from talaria.core.ids import SessionId, WorkerId, is_gone
 from talaria.storage.sql import Sql, Value, to_span
 
 _REASON_LIMIT = 500
+_UNDER_WAY = "handoff_state IN ('pending', 'running')"  # word for word that of the index, else SQLite reads all rows
 
 
 class HandoffsTable:
@@ -77,7 +78,9 @@ class HandoffsTable:
 
     def _gone(self) -> list[WorkerId]:
         """Return the claimers that are surely dead."""
-        rows = self._sql.rows("SELECT DISTINCT handoff_claimed_by FROM sessions WHERE handoff_state = 'running'")
+        rows = self._sql.rows(
+            f"SELECT DISTINCT handoff_claimed_by FROM sessions WHERE {_UNDER_WAY} AND handoff_state = 'running'"
+        )
         return [worker for (worker,) in rows if is_gone(worker)]
 
     def _lapsed(self, gone: list[WorkerId]) -> str:
@@ -98,7 +101,8 @@ class HandoffsTable:
 
     def _list(self, condition: str, *values: Value) -> list[PendingHandoff]:
         rows = self._sql.rows(
-            f"SELECT id, title, handoff_platform FROM sessions WHERE {condition} ORDER BY handoff_requested_at, number",
+            f"SELECT id, title, handoff_platform FROM sessions WHERE {_UNDER_WAY} AND {condition}"
+            " ORDER BY handoff_requested_at, number",
             values,
         )
         return [PendingHandoff(*row) for row in rows]
