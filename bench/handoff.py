@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 
 from bench.gateway_home import prepare_home, start_gateway
+from bench.handoff_watcher import watcher_share
 from bench.measure import Figure, cpu_seconds
 from talaria.contracts.platform import Abilities
 from talaria.contracts.store import Store, Transaction
@@ -25,6 +26,7 @@ from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 NAME = "handoff"
 _ABILITIES = Abilities(text_limit=4096, threads=True, idempotent=True)
 _PERCENT = 100
+_OTHERS = 10_000
 
 
 def run(quick: bool) -> list[Figure]:
@@ -48,12 +50,17 @@ async def _measure(engine: str, url: str, goal: float, rounds: int, seconds: int
                 await network.until(lambda: network.receivers == 1, seconds=30)
                 store = open_postgres_store(url) if url else open_sqlite_store(_file(Path(folder)))
                 try:
-                    return await _figures(engine, store, gateway.pid, goal, rounds, seconds)
+                    figures = await _figures(engine, store, gateway.pid, goal, rounds, seconds)
+                    await store.write(_others)
                 finally:
                     await store.close()
             finally:
                 gateway.terminate()
                 await gateway.wait()
+        kind, place = ("postgres", url) if url else ("sqlite", str(_file(Path(folder))))
+        share = await watcher_share(kind, place, seconds)
+        watching = f"{engine}: the watcher alone, idle, {_OTHERS:,} conversations"
+        return [*figures, Figure(watching, share, "% of a core", 0.5)]
 
 
 async def _figures(engine: str, store: Store, pid: int, goal: float, rounds: int, seconds: int) -> list[Figure]:
@@ -97,6 +104,12 @@ def _asked(tx: Transaction) -> SessionId:
     tx.messages.append(session_id, [Message(role="user", parts=(Text("Build a boat."),), at=NOON)])
     tx.handoffs.request_handoff(session_id, "loopback")
     return session_id
+
+
+def _others(tx: Transaction) -> None:
+    """Let there be many conversations that go nowhere."""
+    for _ in range(_OTHERS):
+        tx.sessions.create(NewSession(source="cli"))
 
 
 def _file(home: Path) -> Path:

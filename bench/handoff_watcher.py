@@ -1,0 +1,72 @@
+"""What the watcher of handoffs costs a process in which nothing else goes on, beside the same process without it.
+
+``python -m bench.handoff_watcher with|without ENGINE ADDRESS SECONDS`` is that process.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from time import monotonic, process_time
+
+from talaria.contracts.platform import Abilities
+from talaria.contracts.store import Store
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId, new_worker_id
+from talaria.gateway.handoffs import Handoffs
+from talaria.gateway.room import Room
+from talaria.gateway.rooms import Rooms
+from talaria.sessions.prospect import Prospect
+from talaria.settings.model import Settings
+from talaria.storage.postgres.opening import open_postgres_store
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.loopback_platform import LoopbackPlatform, LoopbackSettings
+
+_PERCENT = 100
+_SETTLED = 2.0
+
+
+async def watcher_share(engine: str, address: str, seconds: float) -> float:
+    """Return the percentage of a core that the watcher takes, with all the listening that it needs."""
+    both = [await _share(mode, engine, address, seconds) for mode in ("with", "without")]
+    return both[0] - both[1]
+
+
+async def _share(mode: str, engine: str, address: str, seconds: float) -> float:
+    words = ["-m", "bench.handoff_watcher", mode, engine, address, str(seconds)]
+    child = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=asyncio.subprocess.PIPE)
+    told, _ = await child.communicate()
+    return float(told)
+
+
+async def _serve(mode: str, engine: str, address: str, seconds: float) -> None:
+    store = open_sqlite_store(Path(address)) if engine == "sqlite" else open_postgres_store(address)
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(_watch(store, group)) if mode == "with" else None
+        await asyncio.sleep(_SETTLED)
+        begun, used = monotonic(), process_time()
+        await asyncio.sleep(seconds)
+        share = (process_time() - used) / (monotonic() - begun) * _PERCENT
+        if watching is not None:
+            watching.cancel()
+    print(share, flush=True)
+    await store.close()
+
+
+async def _watch(store: Store, group: asyncio.TaskGroup) -> None:
+    """Watch as a gateway does, for a network to which nobody wants to go."""
+    settings = Settings()
+    platform = LoopbackPlatform(LoopbackSettings(address="127.0.0.1:1", abilities=Abilities(text_limit=4096)))
+    rooms = Rooms(store, new_worker_id(), _no_room, _no_prospect, group)
+    await Handoffs(store, rooms, {platform.name: platform}, lambda: settings).serve()
+
+
+def _no_room(_key: str, _address: Address) -> Room:
+    raise AssertionError("nobody goes anywhere")
+
+
+async def _no_prospect(_address: Address, _session_id: SessionId) -> Prospect:
+    raise AssertionError("nobody goes anywhere")
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])))
