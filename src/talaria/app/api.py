@@ -18,12 +18,15 @@ from talaria.api.limits import Limits
 from talaria.api.models import ModelNames, ModelRoutes
 from talaria.api.pictures import Pictures
 from talaria.api.router import Route, Router
+from talaria.api.runs.routes import RunRoutes
+from talaria.api.runs.working import RunConversations, Runner
 from talaria.api.serving import served
 from talaria.app.folders import served_folder
 from talaria.app.house import House
 from talaria.core.errors import Refused
 from talaria.core.ids import new_worker_id
 from talaria.gateway.shelter import Shelter
+from talaria.sessions.company import accompanied
 from talaria.sessions.ending import Stop
 from talaria.tools.web.client import WebClient
 
@@ -78,6 +81,8 @@ class _Parts:
         self._limits = Limits(settings.requests_per_minute, settings.requests_at_once)
         self._web = WebClient()
         self._conversations = Conversations(house, jobs, folder, cap=settings.conversations, idle=idle)
+        self._run_conversations = RunConversations(house, jobs, folder, cap=settings.conversations, idle=idle)
+        self._runner = Runner(self._run_conversations, house.store, jobs, lambda _tx, _run: None)
 
     def application(self, keyring: Keyring, host: str) -> Application:
         """Return what answers requests."""
@@ -100,15 +105,20 @@ class _Parts:
         """Do what goes on beside requests, until cancelled."""
         self._figures.pulse.start()
         try:
-            while True:
-                await asyncio.sleep(_LOOK_AGAIN)
-                self._conversations.sweep()
+            await accompanied(self._runner.serve(), self._sweep())
         finally:
             self._figures.pulse.stop()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN)
+            for conversations in (self._conversations, self._run_conversations):
+                conversations.sweep()
 
     async def close(self) -> None:
         """Let go of every conversation."""
         await self._conversations.close()
+        await self._run_conversations.close()
         await self._web.close()
 
     async def _fetched(self, url: str) -> bytes:
@@ -120,6 +130,8 @@ class _Parts:
         routes = (
             *Completions(self._conversations, names, pictures).routes(),
             *ModelRoutes(names).routes(),
+            *RunRoutes(self._house.store, names, pictures).routes(),
         )
-        about = About(self._house.identity.version, self._figures, lambda: self._limits.running, (self._conversations,))
+        every = (self._conversations, self._run_conversations)
+        about = About(self._house.identity.version, self._figures, lambda: self._limits.running, every)
         return (*routes, *about.routes(routes))

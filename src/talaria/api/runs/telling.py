@@ -23,6 +23,7 @@ from talaria.api.runs.events import (
     ToolStarted,
     TurnStarted,
 )
+from talaria.contracts.stores.responses import ApiRunState
 from talaria.core import events
 from talaria.core.events import TurnEnd, TurnEvent
 
@@ -83,6 +84,11 @@ class Telling:
                 return [*self.said(), QuestionAsked(number, question, choices)]
             case _:
                 return self._tell_of_tool(event)
+
+    @property
+    def state(self) -> ApiRunState:
+        """What a run does whose turn has come so far: it waits while a question is open."""
+        return "waiting" if self._questions else "running"
 
     def closed(self, question_id: str) -> list[RunEvent]:
         """Return what there is to tell when a question is open no more."""

@@ -1,0 +1,188 @@
+"""Keep what happens in the turns of a conversation in the streams of its runs, at once and without repeats."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from talaria.api.runs.asked import tell
+from talaria.api.runs.events import RunCompleted, RunEvent, RunWaiting, stream_of
+from talaria.api.runs.keeping import end_run
+from talaria.api.runs.marks import Place, placed, read_mark, seal
+from talaria.api.runs.telling import Telling, ending_of
+from talaria.contracts.follower import Ending
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.responses import ApiRun, ApiRunState
+from talaria.core.errors import StoreError
+from talaria.core.events import TextAdded, TurnBegan, TurnEnd, TurnEvent
+from talaria.core.ids import SessionId, TurnId, new_id
+from talaria.core.messages import Usage
+from talaria.sessions.turn_log import model_steps
+
+_AGAIN = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Closed(Struct, frozen=True):
+    """A question is open no more."""
+
+    id: str
+
+
+Happened = TurnEvent | Closed
+
+
+class _Record:
+    """What happened in one turn while it was worked on here, and how much of that is told."""
+
+    def __init__(self, turn_id: TurnId) -> None:
+        self.id = new_id()
+        self.turn_id = turn_id
+        self.happened: list[Happened] = []
+        self.place: Place | None = None
+        self.telling = Telling()
+        self.told: list[RunEvent] = []
+        self.read = 0
+        self.over = False
+
+    def add(self, event: Happened) -> None:
+        """Take an event; words that were not told yet become one event with those before."""
+        last = self.happened[-1] if len(self.happened) > self.read else None
+        if isinstance(event, TextAdded) and isinstance(last, TextAdded):
+            self.happened[-1] = TextAdded(last.text + event.text)
+        else:
+            self.happened.append(event)
+
+    def catch_up(self) -> None:
+        """Make events of the run of what has happened since."""
+        if self.read == 0 and self.place is not None:
+            self.telling.recall(self.place.told)
+        fresh, self.read = self.happened[self.read :], len(self.happened)
+        self.told += _translated(self.telling, fresh, self.place)
+
+    def all_of_it(self, place: Place, end: TurnEnd) -> list[RunEvent]:
+        """Return everything from the beginning to the end, whatever was told already; safe on any thread."""
+        telling = Telling()
+        telling.recall(place.told)
+        return _translated(telling, [*self.happened, end], place)
+
+
+class Recorder:
+    """Hears the turns of one conversation; implements `Listener`.
+
+    What happens is kept as fast as the store takes it, and at the latest with the end of the turn, in the same
+    transaction. ``goes_on`` is asked there whether anything goes on in the background of the conversation; ``ended``
+    runs behind the end of a run, or of one of its turns.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        session_id: SessionId,
+        goes_on: Callable[[Transaction, SessionId], bool],
+        ended: Callable[[Transaction, ApiRun], None],
+    ) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._goes_on = goes_on
+        self._ended = ended
+        self._record: _Record | None = None
+        self._fresh = asyncio.Event()
+
+    def hear(self, event: Happened) -> None:
+        """Take what happens in a turn; its end is taken with `take_note`."""
+        if isinstance(event, TurnBegan):
+            self._record = _Record(event.turn_id)
+        if self._record is not None and isinstance(event, TurnEnd):
+            self._record.over = True
+        elif self._record is not None:
+            self._record.add(event)
+        self._fresh.set()
+
+    def take_note(self, tx: Transaction, ending: Ending) -> None:
+        """Tell all that was not told yet, and how the run goes on or ends."""
+        record = self._record
+        if record is None or record.turn_id != ending.turn_id:
+            return
+        place = placed(tx, ending.session_id, record.turn_id, record.id)
+        if place is None:
+            return
+        self._append(tx, place, record.all_of_it(place, ending.end))
+        seal(tx, ending.session_id)
+        run = tx.runs.get(place.run_id)
+        if run is not None:
+            end = ending_of(ending.end)
+            if isinstance(end, RunCompleted) and self._goes_on(tx, ending.session_id):
+                end_run(tx, run, RunWaiting(end.text), _used(tx, ending.turn_id))
+            else:
+                end_run(tx, run, end, _used(tx, ending.turn_id))
+            self._ended(tx, run)
+
+    async def keep(self) -> None:
+        """Tell of what happens while it does, until cancelled."""
+        while True:
+            await self._fresh.wait()
+            self._fresh.clear()
+            try:
+                await self._tell()
+            except StoreError as error:
+                log.warning("session %s: events of a run wait for the store: %s", self._session_id, error)
+                await asyncio.sleep(_AGAIN)
+                self._fresh.set()
+
+    async def catch_up(self) -> None:
+        """Tell what was not told yet."""
+        await self._tell()
+
+    async def _tell(self) -> None:
+        record = self._record
+        if record is None:
+            return
+        if record.over:
+            mark = await self._store.read(lambda tx: read_mark(tx, self._session_id))
+            await self._store.hint(stream_of(mark.run_id if mark else ""))
+            return
+        if record.place is None:
+            record.place = await self._store.write(lambda tx: placed(tx, self._session_id, record.turn_id, record.id))
+        place = record.place
+        if place is not None:  # else it is somebody else's turn, in the same conversation
+            record.catch_up()
+            told, state = tuple(record.told), record.telling.state
+            await self._store.write(lambda tx: self._told_so_far(tx, record, place, told, state))
+            await self._store.hint(stream_of(place.run_id))
+
+    def _told_so_far(
+        self, tx: Transaction, record: _Record, place: Place, told: Sequence[RunEvent], state: ApiRunState
+    ) -> None:
+        if self._append(tx, place, told, record=record.id):
+            tx.runs.move(place.run_id, state)
+
+    def _append(self, tx: Transaction, place: Place, told: Sequence[RunEvent], record: str = "") -> bool:
+        """Add what is not there yet, unless somebody else tells of this turn now."""
+        stream = stream_of(place.run_id)
+        last = tx.events.append(stream, ())  # which also makes others wait who would add to it
+        mark = read_mark(tx, self._session_id)
+        if record and (mark is None or mark.record != record):
+            return False
+        missing = told[last - place.base :]
+        if missing:
+            tell(tx, place.run_id, self._session_id, missing)
+        return bool(missing)
+
+
+def _used(tx: Transaction, turn_id: TurnId) -> Usage:
+    """Return what the model calls of a turn took."""
+    used = [step.usage for step in model_steps(tx, turn_id)]
+    return Usage(**{name: sum(getattr(one, name) for one in used) for name in Usage.__struct_fields__})
+
+
+def _translated(telling: Telling, happened: Sequence[Happened], place: Place | None) -> list[RunEvent]:
+    told: list[RunEvent] = []
+    for event in happened:
+        if isinstance(event, Closed):
+            told += telling.closed(event.id)
+        elif not (isinstance(event, TurnBegan) and place is not None and place.resumed):
+            told += telling.tell(event)
+    return told
