@@ -156,6 +156,23 @@ async def test_a_request_that_nobody_fulfils_in_time_is_withdrawn(tmp_path: Path
         assert not desk.screen.left
 
 
+async def test_what_was_done_at_the_last_moment_counts(tmp_path: Path) -> None:
+    """Nobody looks any more between the end of the move and the end of the patience."""
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
+        await _prepare(desk)
+        rarely = Handoff(patience=0.1 * SECONDS, pause=4 * SECONDS).command
+        desk.commands = tuple(rarely if one.name == "handoff" else one for one in REGISTRY)
+        async with asyncio.TaskGroup() as group:
+            using = group.create_task(desk.use("/handoff telegram"))
+            session_id = await _claimed(other)
+            assert await other.write(lambda tx: tx.handoffs.complete_handoff(session_id))
+        assert "The conversation lives on telegram" in using.result()
+        state = await other.read(lambda tx: tx.handoffs.get_handoff_state(session_id))
+        assert state == {"state": "completed", "platform": "telegram", "error": None}
+        assert desk.screen is not None
+        assert desk.screen.left
+
+
 async def test_whoever_gives_up_waiting_takes_the_request_back(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
