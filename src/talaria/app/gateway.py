@@ -51,6 +51,7 @@ from talaria.settings.errors import SettingsInvalid
 from talaria.settings.watch import SettingsWatch
 
 _LOOK_AT_SETTINGS = 2.0
+Watcher = Callable[[], Coroutine[Any, Any, None]]
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
             house.identity.version,
             lines,
             rooms,
-            beside=builder.watchers(lines),
+            beside=[*builder.watchers(lines), *_schedules(house, jobs, stack)],
             lease=timedelta(seconds=house.settings.gateway.lease_seconds),
             patience=timedelta(seconds=patience),
         )
@@ -97,6 +98,16 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
             if first:
                 stack.callback(jobs.create_task(do_boot(house, builder.folder, lines, jobs)).cancel)
             await gateway.serve(stop)
+
+
+def _schedules(house: House, jobs: asyncio.TaskGroup, closing: AsyncExitStack) -> list[Watcher]:
+    """Return what starts jobs; those that run at the end may come to theirs first."""
+    if not house.settings.schedule.enabled:
+        return []
+    schedules = load("talaria.app.schedules")
+    ticker = schedules.open_ticker(house, jobs)
+    closing.push_async_callback(ticker.close, house.settings.gateway.drain_seconds)
+    return [ticker.serve, schedules.open_heartbeat(house).serve]
 
 
 async def _follow_settings(house: House, gateway: Gateway) -> None:

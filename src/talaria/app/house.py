@@ -24,6 +24,7 @@ from talaria.app.subcommands import load
 from talaria.app.workplaces import Workplaces
 from talaria.commands.house import Identity
 from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts
+from talaria.contracts.schedules import JobDesk
 from talaria.contracts.store import Store
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session
@@ -93,6 +94,19 @@ class House(Struct, frozen=True, kw_only=True):
     def goal_budgets(self) -> Allowance:
         """What a standing goal may take unless it says so itself."""
         return goal_allowance(self.settings.goals)
+
+    @property
+    def schedules(self) -> JobDesk:
+        """The scheduled jobs."""
+        networks = [name for name, is_set_up in self.platforms.items() if is_set_up]
+        open_desk = load("talaria.app.schedules").open_desk
+        desk: JobDesk = open_desk(self.store, self.settings, networks, self.environment)
+        return desk
+
+    async def work_off_jobs(self) -> int:
+        """Run the jobs that are due, and return how many runs that were."""
+        count: int = await load("talaria.app.schedules").work_off_jobs(self)
+        return count
 
     async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""

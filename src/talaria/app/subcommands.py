@@ -30,6 +30,7 @@ SUBCOMMANDS = (
     Subcommand("Conversations", "serve", "Serve the agent over HTTP, as OpenAI's API", "talaria.cli.serve"),
     Subcommand("Conversations", "send", "Say something in a chat, from a script", "talaria.cli.send"),
     Subcommand("Conversations", "channels", "List the chats in which the agent can speak", "talaria.cli.channels"),
+    Subcommand("Conversations", "cron", "Have things done later, or again and again", "talaria.cli.cron"),
     Subcommand("Set-up", "setup", "Be guided through model, chat networks and tools", "talaria.cli.setup"),
     Subcommand("Set-up", "model", "Show which model answers and why, or choose one", "talaria.cli.model"),
     Subcommand("Set-up", "models", "List the models that can be used now", "talaria.cli.models"),

@@ -16,6 +16,7 @@ from talaria.contracts.delegation import Delegator
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.processes import BackgroundWork
 from talaria.contracts.provider import Provider
+from talaria.contracts.schedules import CRON, JobDesk
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
@@ -25,6 +26,7 @@ from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
+from talaria.tools.cron.tool import Cron
 from talaria.tools.delegate.tool import DelegateTask
 from talaria.tools.files.edit import EditFile
 from talaria.tools.files.listing import ListFiles
@@ -233,6 +235,19 @@ def _delegation(bench: Workbench) -> list[Tool]:
     return [DelegateTask(bench.delegator)]
 
 
+def _cron(bench: Workbench) -> list[Tool]:
+    """Let jobs be scheduled, but not by what a job has begun."""
+
+    def desk() -> JobDesk:
+        environment = load("talaria.settings.environment").process_environment()
+        opened: JobDesk = load("talaria.app.schedules").open_desk(
+            bench.store, bench.settings, bench.networks, environment
+        )
+        return opened
+
+    return [Cron(desk, makes=bench.surface != CRON)]
+
+
 def sandbox_of(bench: Workbench) -> Sandbox | None:
     """Return what commands run in, where the settings want that and the machine can do it."""
     wanted = bench.settings.sandbox
@@ -266,5 +281,6 @@ TOOLSETS: Mapping[str, Toolset] = {
     "code": Toolset((ExecuteCode,), _code),
     "vision": Toolset((Vision,), _vision),
     "send": Toolset((SendMessage, SendFile), _send),
+    "cron": Toolset((Cron,), _cron),
     "delegation": Toolset((DelegateTask,), _delegation),
 }

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.models import Chosen, Listing
+from talaria.contracts.schedules import JobDesk
 from talaria.contracts.shell import Shell
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session, Viewer
@@ -144,6 +145,13 @@ class House(ChatOpener, Protocol):
     @property
     def goal_budgets(self) -> Allowance:
         """What a standing goal may take unless it says so itself."""
+
+    @property
+    def schedules(self) -> JobDesk:
+        """The scheduled jobs."""
+
+    async def work_off_jobs(self) -> int:
+        """Run the jobs that are due, and return how many runs that were."""
 
     async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""

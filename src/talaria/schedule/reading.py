@@ -41,15 +41,16 @@ def read_schedule(text: str, *, now: datetime, zone: str) -> Schedule:
     raise Refused(f"`{text.strip()}` is no time that I understand: write such as {EXAMPLES}.")
 
 
-def split_schedule(text: str, *, now: datetime, zone: str) -> tuple[Schedule, str]:
-    """Return the schedule that stands at the beginning of a text, as long as it can be, and what follows it."""
+def split_schedule(text: str, *, now: datetime, zone: str) -> tuple[str, str]:
+    """Return the words at the beginning of a text that are a schedule, as many as can be, and what follows them."""
     words = text.split()
     for count in range(min(_LONGEST, len(words)), 0, -1):
+        when = " ".join(words[:count]).rstrip(":,")
         try:
-            found = read_schedule(" ".join(words[:count]).rstrip(":,"), now=now, zone=zone)
+            read_schedule(when, now=now, zone=zone)
         except Refused:
             continue
-        return found, "".join(text.split(None, count)[count:]).rstrip()
+        return when, "".join(text.split(None, count)[count:]).rstrip()
     raise Refused(f"Begin with a time, such as {EXAMPLES}.")
 
 

@@ -15,8 +15,8 @@ _GROUPS = {"*": "day", "1-5": "weekday", "0,6": "weekend"}
 def described(schedule: Schedule) -> str:
     """Return a schedule in words that would be read as the same one, without its zone and its beginning."""
     match schedule:
-        case Once(at):
-            return f"once, {at:%Y-%m-%d %H:%M} UTC"
+        case Once():
+            return "once"
         case Every(seconds):
             return f"every {_amount(seconds)}"
         case Calendar(expression):

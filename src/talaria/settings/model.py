@@ -21,8 +21,9 @@ from talaria.settings.checks import (
 from talaria.settings.delegation import Delegation
 from talaria.settings.media import Media, Voice
 from talaria.settings.providers import Embedded, Model, ModelFacts, ProviderAccount
+from talaria.settings.schedule import Heartbeat, Schedule
 
-TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "delegation")
+TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation")
 _SOME_TOOLSETS = {
     "check": lambda names: set(names) <= set(TOOLSETS),
     "expected": f"a list of some of {', '.join(TOOLSETS)}",
@@ -307,6 +308,8 @@ class Settings(Section, frozen=True):
     agent: Agent = Agent()
     goals: Goals = Goals()
     delegation: Delegation = Delegation()
+    schedule: Schedule = Schedule()
+    heartbeat: Heartbeat = Heartbeat()
     gateway: Gateway = Gateway()
     api: Api = Api()
     media: Media = Media()

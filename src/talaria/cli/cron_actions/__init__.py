@@ -1,0 +1,1 @@
+"""What `talaria cron` does, a module for each kind of action."""

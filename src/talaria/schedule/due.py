@@ -1,0 +1,164 @@
+"""What is due becomes a run, once; what was missed is made up for once at most, and told."""
+
+import logging
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct, structs
+
+from talaria.contracts.schedules import CRON, Asker
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.jobs import Job, JobRun
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.errors import Refused
+from talaria.schedule.delivering import Networks, Report, send
+from talaria.schedule.keeping import find_job, note_change
+from talaria.schedule.plan import UNFINISHED, Run, Scheduled, read_job, read_run, write_plan, write_run
+from talaria.schedule.times import Every, Schedule, last_until, next_after
+from talaria.schedule.wording import told
+
+_AT_ONCE = 32
+_ON_TIME = timedelta(minutes=2)
+_MOST_COUNTED = 1_000
+_BUSY = "The run before was still at work."
+
+log = logging.getLogger(__name__)
+
+
+class Manner(Struct, frozen=True):
+    """How late a run may be made up for, and the chat networks through which people are told."""
+
+    grace: timedelta
+    networks: Networks
+
+
+def begin_due(tx: Transaction, now: datetime, manner: Manner) -> int:
+    """Begin a run for each job that is due, unless somebody else does; return how many jobs that were."""
+    jobs = tx.jobs.find(due=True)[:_AT_ONCE]
+    for job in jobs:
+        try:
+            scheduled = read_job(job)
+        except msgspec.DecodeError as error:  # of a newer Talaria, perhaps
+            log.warning("job %s (%s) cannot be read, and is paused: %s", job.id, job.name, error)
+            tx.jobs.put(structs.replace(job, paused=True))
+            continue
+        _begin(tx, scheduled, now, manner)
+    return len(jobs)
+
+
+def run_now(tx: Transaction, words: str, asker: Asker, now: datetime) -> Run:
+    """Begin a run of a job that somebody wants at once; its schedule, its pause and its count stay as they are."""
+    return begin_now(tx, find_job(tx, words, asker), now)
+
+
+def begin_now(tx: Transaction, scheduled: Scheduled, now: datetime) -> Run:
+    """Begin a run at once, beside all that the schedule says."""
+    job = scheduled.job
+    if is_at_work(tx, job):
+        raise Refused(f"`{job.name}` is at work already.")
+    at_once = structs.replace(job, paused=False, next_at=now)
+    tx.jobs.put(at_once)
+    run = tx.jobs.begin_run(at_once, next_at=None)
+    tx.jobs.put(job)
+    if run is None:
+        raise Refused(f"`{job.name}` has just been begun.")
+    return _keep(tx, scheduled, run, "")
+
+
+def is_at_work(tx: Transaction, job: Job) -> bool:
+    """Tell whether a run of a job is not over."""
+    return bool(tx.state.with_prefix(f"{UNFINISHED}{job.id}:"))
+
+
+def unfinished(tx: Transaction) -> list[Run]:
+    """Return the runs that are not over, whoever is at work on them."""
+    return [read_run(entry.value) for entry in tx.state.with_prefix(UNFINISHED)]
+
+
+def next_due(tx: Transaction) -> datetime | None:
+    """Return when the next job is due."""
+    return min((job.next_at for job in tx.jobs.find() if job.next_at and not job.paused), default=None)
+
+
+def _begin(tx: Transaction, scheduled: Scheduled, now: datetime, manner: Manner) -> None:
+    """Run what is due last, if it is not too late for it; everything before that was missed."""
+    job, plan = scheduled.job, scheduled.plan
+    first = job.next_at or now
+    now = max(now, first)  # the store's clock decides what is due, and may be ahead of ours
+    last = max(last_until(scheduled.schedule, now) or first, first)
+    following = next_after(scheduled.schedule, now)
+    late = now - last
+    is_wanted = late <= _ON_TIME or (plan.catch_up == "once" and late <= manner.grace)
+    if is_at_work(tx, job):
+        _miss(tx, job, following, _BUSY)
+    elif not is_wanted:
+        missed = _missed(scheduled, first, last)
+        if _miss(tx, job, following, missed):
+            key = f"job:{job.id}:missed:{first.timestamp():.6f}"
+            report = Report(key=key, name=job.name, text=f"**{job.name}**: {missed}", at=now)
+            send(tx, plan, report, manner.networks())
+    else:
+        earlier = _missed(scheduled, first, last - timedelta(seconds=1)) if last > first else ""
+        if earlier and _miss(tx, job, last, earlier):
+            job = structs.replace(job, next_at=last)
+        overdue = f"It was due {told(last, plan.zone)}." if late > _ON_TIME else ""
+        _start(tx, structs.replace(scheduled, job=job), following, f"{earlier} {overdue}".strip())
+
+
+def _start(tx: Transaction, scheduled: Scheduled, following: datetime | None, remark: str) -> None:
+    plan = scheduled.plan
+    if plan.left is not None:
+        plan = structs.replace(plan, left=max(0, plan.left - 1))
+        following = following if plan.left else None
+    run = tx.jobs.begin_run(scheduled.job, next_at=following)
+    if run is None:
+        return
+    if plan is not scheduled.plan:
+        tx.jobs.put(structs.replace(scheduled.job, next_at=following, payload=write_plan(plan)))
+    _keep(tx, scheduled, run, remark)
+
+
+def _keep(tx: Transaction, scheduled: Scheduled, begun: JobRun, remark: str) -> Run:
+    """Give a run its conversation, and put it where whoever works on runs finds it."""
+    job, plan = scheduled.job, scheduled.plan
+    title = f"{job.name}, {told(begun.due_at, plan.zone)}"
+    session = tx.sessions.create(NewSession(source=CRON, title=title, owner=job.owner, audience=plan.audience))
+    run = Run(
+        job_id=job.id,
+        name=job.name,
+        owner=job.owner,
+        due_at=begun.due_at,
+        started_at=begun.started_at,
+        session_id=session.id,
+        plan=plan,
+        remark=remark,
+    )
+    tx.state.put(run.key, write_run(run))
+    note_change(tx)
+    return run
+
+
+def _miss(tx: Transaction, job: Job, following: datetime | None, why: str) -> bool:
+    run = tx.jobs.begin_run(job, next_at=following)
+    if run is not None:
+        tx.jobs.end_run(structs.replace(run, state="missed", output=why))
+    return run is not None
+
+
+def _missed(scheduled: Scheduled, first: datetime, last: datetime) -> str:
+    """Return a sentence about the times of a schedule from one that was missed to another."""
+    zone = scheduled.plan.zone
+    count = _count(scheduled.schedule, first, last)
+    if count <= 1:
+        return f"It was missed {told(first, zone)}: nothing ran here then."
+    number = f"over {_MOST_COUNTED:,}" if count > _MOST_COUNTED else str(count)
+    return f"It was missed {number} times since {told(first, zone)}: nothing ran here then."
+
+
+def _count(schedule: Schedule, first: datetime, last: datetime) -> int:
+    if isinstance(schedule, Every):
+        return (last - first) // timedelta(seconds=schedule.seconds) + 1
+    count, moment = 1, next_after(schedule, first)
+    while moment is not None and moment <= last and count <= _MOST_COUNTED:
+        count, moment = count + 1, next_after(schedule, moment)
+    return count

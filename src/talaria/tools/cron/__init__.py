@@ -1,0 +1,1 @@
+"""Scheduled jobs, for the model."""
