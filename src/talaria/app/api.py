@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -21,13 +22,15 @@ from talaria.api.router import Route, Router
 from talaria.api.runs.routes import RunRoutes
 from talaria.api.runs.working import RunConversations, Runner
 from talaria.api.serving import served
+from talaria.api.sessions.routes import SessionRoutes
 from talaria.app.folders import served_folder
 from talaria.app.house import House
 from talaria.core.errors import Refused
-from talaria.core.ids import new_worker_id
+from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.shelter import Shelter
 from talaria.sessions.company import accompanied
 from talaria.sessions.ending import Stop
+from talaria.tools.output import FullOutputs
 from talaria.tools.web.client import WebClient
 
 _MEGABYTE = 1_000_000
@@ -124,14 +127,24 @@ class _Parts:
     async def _fetched(self, url: str) -> bytes:
         return (await self._web.get(url)).body
 
+    def _networks(self) -> list[str]:
+        return [name for name, configured in self._house.platforms.items() if configured]
+
+    def _forget(self, session_id: SessionId) -> None:
+        """Remove what a deleted conversation has left behind outside of the store."""
+        self._house.end_workplace(session_id)
+        FullOutputs(self._house.profile.outputs_folder).forget(session_id)
+        shutil.rmtree(self._house.profile.media_folder / session_id, ignore_errors=True)
+
     def _routes(self) -> tuple[Route, ...]:
         names = ModelNames(self._house.models)
+        every = (self._conversations, self._run_conversations)
         pictures = Pictures(self._house.profile.media_folder, self._fetched)
         routes = (
             *Completions(self._conversations, names, pictures).routes(),
             *ModelRoutes(names).routes(),
             *RunRoutes(self._house.store, names, pictures).routes(),
+            *SessionRoutes(self._house.store, every, self._networks, self._forget).routes(),
         )
-        every = (self._conversations, self._run_conversations)
         about = About(self._house.identity.version, self._figures, lambda: self._limits.running, every)
         return (*routes, *about.routes(routes))
