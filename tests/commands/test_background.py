@@ -1,102 +1,126 @@
-"""Something is answered beside the conversation, and never in its way."""
+"""Something is seen to beside the conversation, never in its way, and told in it when it is done."""
 
 import asyncio
 import re
 from pathlib import Path
 
-from tests.commands.desk import open_desk
+from tests.commands.desk import Desk, open_desk
+from tests.sessions.delegated import until, woken
 
-from talaria.commands.command import Author
 from talaria.core.events import TurnAnswered
-from talaria.core.ids import SessionId
 from talaria.testing.model_server import Ask, ModelServer, Received, Say, refused
 
 
-def _named(shown: str) -> SessionId:
-    """Return the conversation that a sentence names."""
-    found = re.search(r"`(?:/resume )?([0-9a-z]{16})`", shown)
+def _named(shown: str) -> str:
+    """Return the handle that a sentence names."""
+    found = re.search(r"`(bg-[0-9a-f]{6})`", shown)
     assert found is not None
-    return SessionId(found[1])
+    return found[1]
 
 
-async def test_the_answer_comes_beside_a_conversation_that_goes_on(tmp_path: Path) -> None:
-    holding = asyncio.Event()
-
-    async def answer(request: Received) -> Say:
-        if request.question == "How tall is it?":
-            await holding.wait()
-            return Say("Very *tall*.")
-        return Say("hello")
-
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        server.answering(answer)
-        beside = _named(await desk.use("/background How tall is it?"))
-        assert await desk.say("hi") == TurnAnswered("hello")
-        holding.set()
-        shown = await desk.place.told("Beside this conversation")
-        assert shown == (
-            f"**Beside this conversation:** How tall is it?\n\nVery *tall*.\n\n`/resume {beside}` goes on with it."
-        )
-        assert await desk.transcript() == [("user", "hi"), ("assistant", "hello")]
-        here = desk.seat.session_id
-        made = await desk.house.store.read(lambda tx: tx.sessions.get(beside))
-        assert made is not None
-        assert (made.parent_id, made.parent_seq) == (here, 0)
-        await desk.use(f"/resume {beside}")
-        assert await desk.transcript() == [("user", "How tall is it?"), ("assistant", "Very *tall*.")]
-
-
-async def test_it_goes_on_while_the_person_begins_another_conversation(tmp_path: Path) -> None:
-    holding = asyncio.Event()
+def _answering(server: ModelServer, **answers: str) -> dict[str, asyncio.Event]:
+    """Answer tasks as soon as they may be, and everything else at once."""
+    gates = {task: asyncio.Event() for task in answers}
 
     async def answer(request: Received) -> Say:
-        await holding.wait()
-        return Say("42")
+        if request.question in gates:
+            await gates[request.question].wait()
+            return Say(answers[request.question])
+        return Say("I tell them." if "not from the person" in request.question else "hello")
 
+    server.answering(answer)
+    return gates
+
+
+async def test_the_answer_is_told_in_a_conversation_that_goes_on_meanwhile(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        server.answering(answer)
-        await desk.use("/background What is six times seven?")
+        gates = _answering(server, height="Very *tall*.")
+        handle = _named(await desk.use("/background height"))
         await server.arrived()
-        await desk.use("/new")
-        holding.set()
-        assert "42" in await desk.place.told("Beside this conversation")
+        assert await desk.say("hi") == TurnAnswered("hello")
+        listed = await desk.use("/background")
+        assert f"`{handle}`: height (begun just now, in `" in listed
+        gates["height"].set()
+        told = await woken(desk)
+        assert "height" in told
+        assert "Very *tall*." in told
+        assert (await desk.transcript())[-1] == ("assistant", "I tell them.")
+        assert "Nothing goes on" in await desk.use("/background")
 
 
-async def test_what_was_cut_off_goes_on_when_it_is_resumed(tmp_path: Path) -> None:
-    async with ModelServer() as server:
-        server.script(Say("one two three four", pause=30))
-        async with open_desk(tmp_path, server) as desk:
-            beside = _named(await desk.use("/background Count"))
-            await server.arrived()
-        server.otherwise(Say("one to four"))
-        async with open_desk(tmp_path, server) as desk:
-            await desk.use(f"/resume {beside}")
-            await desk.seat.chat.conversation.settled()
-            assert await desk.transcript() == [("user", "Count"), ("assistant", "one to four")]
-
-
-async def test_failures_are_shown(tmp_path: Path) -> None:
+async def test_it_goes_on_while_the_person_is_in_another_conversation(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        assert "/background <text>" in await desk.use("/background")
-        server.otherwise(refused())
-        beside = _named(await desk.use("/background Something forbidden"))
-        assert f"`/resume {beside}`" in await desk.place.told("declined")
-
-
-async def test_one_that_cannot_be_opened_is_said_in_words_for_whoever_asked(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        gates = _answering(server, product="42")
         await desk.say("hi")
-        await desk.use("/config model.provider nowhere")
-        await desk.use("/background one")
-        assert "nowhere" in await desk.place.told("failed")
-        desk.shown.clear()
-        await desk.use("/background two", author=Author("Somebody", owner=False))
-        assert "nowhere" not in await desk.place.told("failed")
+        before = desk.seat.session_id
+        await desk.use("/background product")
+        await server.arrived(2)
+        await desk.use("/new")
+        gates["product"].set()
+        await until(desk, lambda tx: before in tx.completions.waiting())
+        await desk.use(f"/resume {before}")
+        assert "42" in await woken(desk)
+
+
+async def test_what_was_cut_off_goes_on_when_the_conversation_is_opened_again(tmp_path: Path) -> None:
+    async with ModelServer() as server:
+        async with open_desk(tmp_path, server) as desk:
+            _answering(server, count="never")
+            await desk.say("hi")
+            before = desk.seat.session_id
+            await desk.use("/background count")
+            await server.arrived(2)
+        _answering(server, count="one to four")["count"].set()
+        async with open_desk(tmp_path, server, resume=before) as desk:
+            assert "one to four" in await woken(desk)
+
+
+async def test_failures_are_told(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.script(refused())
+        await desk.use("/background Something forbidden")
+        told = await woken(desk)
+        assert "failed" in told
+        assert "declined" in told
 
 
 async def test_nobody_is_asked_for_permission(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say(calls=[Ask("terminal", {"command": "rm -rf /etc/nothing"})]), Say("I may not."))
         await desk.use("/background Clean up")
-        assert "I may not." in await desk.place.told("Beside this conversation")
-        assert "nobody was there to allow it" in server.received[-1].body.decode()
+        assert "I may not." in await woken(desk)
+        assert "nobody was there to allow it" in server.received[1].body.decode()
+
+
+async def test_what_is_stopped_is_not_told_and_leaves_nothing_at_work(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        _answering(server, count="never")
+        await desk.say("hi")
+        handle = _named(await desk.use("/background count"))
+        await server.arrived(2)
+        assert (f"stop {handle}", "count") in await desk.offers("background", "st")
+        assert "is stopped" in await desk.use(f"/background stop {handle}")
+        await server.gone()
+        await until(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
+        assert "Nothing goes on" in await desk.use("/background")
+        assert (await desk.transcript())[-1][1].endswith(f"{handle} was stopped by them and will not be told of.")
+        assert f"Nothing goes on here as `{handle}`" in await desk.use(f"/background stop {handle}")
+
+
+async def test_there_is_a_limit_to_what_goes_on(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, "[delegation]\nbackground = 2\n") as desk:
+        _answering(server, one="1", two="2")
+        await desk.use("/background one")
+        await desk.use("/background two")
+        assert "2 things go on" in await desk.use("/background three")
+
+
+async def test_where_nothing_can_be_told_later_nothing_is_begun(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        desk.house.attendance.present = False
+        assert "told later" in await desk.use("/background one")
+        assert await _nothing_kept(desk)
+
+
+async def _nothing_kept(desk: Desk) -> bool:
+    return not await desk.house.store.read(lambda tx: tx.state.with_prefix("background:"))

@@ -1,8 +1,8 @@
 """Who hands tasks on for a conversation: next to nothing until the first of them, which loads the rest."""
 
 from asyncio import TaskGroup
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from talaria.app.subcommands import load
 from talaria.contracts.delegation import Delegated, Task
@@ -93,9 +93,14 @@ class CallsClosed:
         return False
 
 
-async def tend_background(house: "House", jobs: TaskGroup, here: Here | None) -> None:
-    """See to what goes on in the background, until cancelled; what does that is loaded when there is something."""
+def tend_background(house: "House", jobs: TaskGroup, here: Here | None) -> Coroutine[Any, Any, None]:
+    """Return what sees to the background until it is cancelled; from now on something may be begun there."""
     house.attendance.present = True
+    return _tended(house, jobs, here)
+
+
+async def _tended(house: "House", jobs: TaskGroup, here: Here | None) -> None:
+    """Wait until there is something, then load what sees to it."""
     try:
         async with house.store.heeding(_TOPIC) as rung:
             while not await house.store.read(lambda tx: tx.state.with_prefix(BESIDE)):

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -252,7 +253,8 @@ class _Builder:
         farewells = Farewells(house, rooms.worker, self.folder, networks, zone, self._jobs)
         directory = Directory(house.store, [line.network for line in lines])
         waking = Waking(house.store, rooms, self._platforms)
-        return [letters.serve, handoffs.serve, waking.serve, farewells.serve, directory.serve]
+        background = partial(house.tend_background, self._jobs)
+        return [letters.serve, handoffs.serve, waking.serve, background, farewells.serve, directory.serve]
 
     def _account(self, name: str) -> PlatformAccount:
         network = self._house.settings.platforms.get(name)

@@ -1,10 +1,11 @@
 """What every conversation of a process shares: settings, store, models, and how one is opened."""
 
 from asyncio import TaskGroup
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import tzinfo
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -116,9 +117,9 @@ class House(Struct, frozen=True, kw_only=True):
         """Serve the HTTP API until ``stop``, at this place or where the settings say; ``tell`` hears where that is."""
         await load("talaria.app.api").serve_api(self, stop, host=host, port=port, tell=tell)
 
-    async def tend_background(self, jobs: TaskGroup, here: Here | None = None) -> None:
-        """See to what goes on in the background, until cancelled; with ``here`` to that of one conversation only."""
-        await tend_background(self, jobs, here)
+    def tend_background(self, jobs: TaskGroup, here: Here | None = None) -> Coroutine[Any, Any, None]:
+        """Return what sees to the background until it is cancelled; with ``here`` to that of one conversation only."""
+        return tend_background(self, jobs, here)
 
     async def open_chat(self, wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
         """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened."""

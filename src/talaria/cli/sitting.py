@@ -18,6 +18,7 @@ from talaria.commands.using import is_command, usable, use_command
 from talaria.contracts.tool import Workspace
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
+from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Text
 from talaria.sessions.answering import answer
 from talaria.sessions.chat import Chat, ChatWish
@@ -66,6 +67,7 @@ class Sitting:
         """Open the conversation that was asked for; also returns sentences that the person should read."""
         self.seat.wish = wish
         chat = await self.seat.open()
+        self.seat.start_beside(self._house.tend_background(self._jobs, self._here))
         self.seat.start_beside(listen(self.seat))
         custom, remarks = load_custom(self._house.command_folders)
         self._commands = usable((*REGISTRY, *custom), terminal=True)
@@ -99,6 +101,9 @@ class Sitting:
         """Return what may follow a command."""
         found = matching(name, self._commands)
         return await found[0].offers(msgspec.structs.replace(self.errand(), words=words)) if len(found) == 1 else ()
+
+    def _here(self) -> SessionId | None:
+        return self.seat.session_id if self.seat.is_open else None
 
     def errand(self) -> Errand:
         """Return what a command may act on."""

@@ -1,84 +1,98 @@
-"""`/background`: have something answered beside this conversation."""
+"""`/background`: have something seen to beside this conversation, see what goes on there, and stop it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-
-from msgspec import structs
 
 from talaria.commands.command import Command, Errand
 from talaria.commands.markdown import plain, shortened
+from talaria.contracts.processes import BackgroundProcess, list_processes
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.sessions import NewSession, Session
-from talaria.core.errors import Refused, TalariaError
-from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
-from talaria.core.ids import SessionId, new_id
-from talaria.core.messages import Message, Text
-from talaria.sessions.lane import arrival
-from talaria.sessions.preferences import read_preferences, write_preferences
-from talaria.sessions.unattended import work_off_alone
+from talaria.core.errors import Refused
+from talaria.core.ids import SessionId
+from talaria.core.wording import ago, counted
+from talaria.sessions.delegation import DELEGATIONS, Delegation, ask_to_stop, in_background
 
 _LONGEST_QUOTE = 60
+_STOP = "stop"
 
 
 async def run(errand: Errand) -> None:
-    """Begin a conversation of its own with these words; its answer is shown when it is there."""
+    """See to the words in the background, or list what goes on there, or stop one of that."""
+    first, _, rest = errand.words.partition(" ")
     if not errand.words:
-        raise Refused("What shall I see to meanwhile? `/background <text>`.")
-    seat, here = errand.seat, errand.seat.session_id
-    made = await seat.store.write(lambda tx: _begin(tx, here, seat.wish.source, errand.words))
-    errand.place.show(f"I see to it beside this conversation, in `{made.id}`.")
-    seat.start_beside(_answer(errand, made.id))
+        await _list(errand)
+    elif first == _STOP and rest and " " not in rest.strip():
+        await _stop(errand, rest.strip("` "))
+    else:
+        await _see_to(errand)
 
 
-def _begin(tx: Transaction, here: SessionId, source: str, text: str) -> Session:
-    """Make the conversation, with what was said waiting in it: from here on nothing is lost."""
-    parent = tx.sessions.get(here)
-    made = tx.sessions.create(
-        NewSession(
-            source=source,
-            owner=parent.owner if parent else "",
-            audience=parent.audience if parent else "",
-            model=parent.model if parent else "",
-            parent_id=here if parent else None,
+async def _see_to(errand: Errand) -> None:
+    delegator = errand.seat.chat.delegator
+    if delegator is None:
+        raise Refused("Nothing can be seen to in the background here.")
+    handle = await delegator.see_to(errand.words)
+    errand.place.show(f"I see to it in the background, as `{handle}`, and tell you here when it is done.")
+
+
+async def _list(errand: Errand) -> None:
+    here, now = errand.seat.session_id, datetime.now(UTC)
+    delegated, processes = await errand.seat.store.read(lambda tx: _going_on(tx, here))
+    lines = [*(_of_tasks(one, now) for one in delegated), *(_of_process(one, now) for one in processes)]
+    if not lines:
+        errand.place.show(
+            "Nothing goes on in the background of this conversation. `/background <text>` has something seen to there."
         )
-    )
-    write_preferences(tx, made.id, read_preferences(tx, here))
-    workspace = tx.state.get(f"workspace:{here}")
-    if workspace is not None:
-        tx.state.put(f"workspace:{made.id}", workspace.value)
-    message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
-    tx.inbox.add(arrival(made.id, source, new_id(), message))
-    return made
-
-
-async def _answer(errand: Errand, session_id: SessionId) -> None:
-    """Take the turn, and show what came of it; nobody attends, so what needs a yes gets a no."""
-    seat = errand.seat
-    wish = structs.replace(seat.wish, resume=session_id, latest=False, attended=False, lasting=False)
-    go_on = f"`/resume {session_id}` goes on with it."
-    try:
-        end = await work_off_alone(seat.opener, wish, seat.jobs)
-    except TalariaError as error:
-        said = str(error) if errand.author.owner else error.public
-        errand.place.show(f"What I saw to beside this conversation failed: {said} {go_on}")
         return
-    about = f"**Beside this conversation:** {plain(shortened(errand.words, _LONGEST_QUOTE))}"
-    errand.place.show(f"{about}\n\n{_outcome(end)}\n\n{go_on}")
+    errand.place.show("In the background of this conversation:\n\n" + "\n".join(f"- {line}" for line in lines))
 
 
-def _outcome(end: TurnEnd | None) -> str:
-    match end:
-        case TurnAnswered(text):
-            return text
-        case TurnFailed(text) | TurnOutOfBudget(text=text):
-            return text
-        case TurnStopped() | None:
-            return "It was stopped before there was an answer."
+async def _stop(errand: Errand, name: str) -> None:
+    here, store = errand.seat.session_id, errand.seat.store
+    _, processes = await store.read(lambda tx: _going_on(tx, here))
+    found = [one for one in processes if one.id == name]
+    if found:
+        await errand.house.processes.kill(found[0], "person")
+    else:
+        await store.write(lambda tx: ask_to_stop(tx, here, name))
+        await store.hint(DELEGATIONS)
+    errand.place.show(f"`{name}` is stopped.")
+
+
+def _going_on(tx: Transaction, here: SessionId) -> tuple[list[Delegation], list[BackgroundProcess]]:
+    processes = [one for one in list_processes(tx, here) if one.is_alive]
+    return [one for one in in_background(tx, here) if not one.stopped], processes
+
+
+def _of_tasks(one: Delegation, now: datetime) -> str:
+    goals = [child.task.goal for child in one.children]
+    settled = sum(child.state != "open" for child in one.children)
+    progress = f", {settled} of {counted(len(goals), 'task')} done" if len(goals) > 1 else ""
+    where = next((f", in `{child.session_id}`" for child in one.children if child.session_id), "")
+    return (
+        f"`{one.handle}`: {plain(shortened(goals[0], _LONGEST_QUOTE))} (begun {ago(one.began, now)}{progress}{where})"
+    )
+
+
+def _of_process(one: BackgroundProcess, now: datetime) -> str:
+    return f"`{one.id}`: {plain(shortened(one.command, _LONGEST_QUOTE))} (a process, begun {ago(one.begun_at, now)})"
+
+
+async def _offers(errand: Errand) -> Sequence[tuple[str, str]]:
+    """Offer what can be stopped."""
+    if not _STOP.startswith(errand.words.partition(" ")[0]):
+        return ()
+    here = errand.seat.session_id
+    delegated, processes = await errand.seat.store.read(lambda tx: _going_on(tx, here))
+    tasks = [(f"{_STOP} {one.handle}", shortened(one.children[0].task.goal, _LONGEST_QUOTE)) for one in delegated]
+    return [*tasks, *((f"{_STOP} {one.id}", shortened(one.command, _LONGEST_QUOTE)) for one in processes)]
 
 
 COMMAND = Command(
     name="background",
     category="Session",
-    help="Have something answered beside this conversation.",
-    hint="<text>",
+    help="Have something seen to beside this conversation; list what goes on there; stop it.",
+    hint="[text | stop ID]",
     run=run,
+    offers=_offers,
 )

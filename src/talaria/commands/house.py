@@ -1,19 +1,22 @@
 """What commands ask of the program as a whole; `app` hands them the real thing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from asyncio import TaskGroup
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.models import Chosen, Listing
+from talaria.contracts.processes import BackgroundWork
 from talaria.contracts.schedules import JobDesk
 from talaria.contracts.shell import Shell
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session, Viewer
 from talaria.contracts.tool import ToolsetState
+from talaria.core.ids import SessionId
 from talaria.goals.goal import Allowance
 from talaria.sessions.ending import Stop
 from talaria.sessions.seat import ChatOpener
@@ -145,6 +148,15 @@ class House(ChatOpener, Protocol):
     @property
     def goal_budgets(self) -> Allowance:
         """What a standing goal may take unless it says so itself."""
+
+    @property
+    def processes(self) -> BackgroundWork:
+        """What goes on as a process without its conversation."""
+
+    def tend_background(
+        self, jobs: TaskGroup, here: Callable[[], SessionId | None] | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Return what sees to the background until it is cancelled; with ``here`` to that of one conversation only."""
 
     @property
     def schedules(self) -> JobDesk:
