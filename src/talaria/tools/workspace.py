@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -56,9 +57,8 @@ class LocalWorkspace:
 
         What belongs to one turn is left out, and so are secrets: they live no longer than the process.
         """
-        now = without_secrets(self.environment)
-        changed = {name: value for name, value in now.items() if self._given.get(name) != value}
-        kept = {name: value for name, value in changed.items() if _is_storable(name, value)}
+        changed = {name: value for name, value in self.environment.items() if self._given.get(name) != value}
+        kept = {name: value for name, value in without_secrets(changed).items() if _is_storable(name, value)}
         removed = [name for name in self._given if name not in self.environment and not name.startswith(_OF_THE_TURN)]
         return msgspec.json.encode(_Snapshot(str(self.folder), kept, removed)).decode()
 
@@ -81,6 +81,7 @@ class _Snapshot(Struct, frozen=True):
     removed: list[str]
 
 
+@lru_cache(1024)  # every conversation asks for the same variables
 def _is_secret(name: str, value: str) -> bool:
     return bool(_SECRET_NAME.search(name) or _PASSWORD_IN_ADDRESS.search(value))
 

@@ -114,8 +114,17 @@ def _line(skill: Skill) -> str:
 def _folders(roots: tuple[Path, ...]) -> Iterator[Path]:
     """Yield the folders that have a SKILL.md, also those sorted into groups."""
     for root in roots:
-        for pattern in (f"*/{_HEAD}", f"*/*/{_HEAD}"):
-            yield from sorted(path.parent for path in root.glob(pattern))
+        outer = _subfolders(root)
+        inner = [folder for group in outer for folder in _subfolders(group)]
+        for folders in (outer, inner):
+            yield from sorted(folder for folder in folders if (folder / _HEAD).exists())
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir()]
+    except OSError:
+        return []
 
 
 def _skill_in(folder: Path) -> Skill | None:
