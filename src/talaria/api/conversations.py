@@ -125,12 +125,12 @@ class Kept:
 
     def emit(self, event: TurnEvent) -> None:
         """Hand an event to whoever asked for the turn."""
-        self.active_at = datetime.now(UTC)
         if self.listener is not None:
             self.listener.hear(event)
 
     def turn_ended(self, tx: Transaction, ending: Ending) -> None:
         """Let whoever asked for the turn take note of its end."""
+        self.active_at = datetime.now(UTC)
         if self.listener is not None:
             self.listener.take_note(tx, ending)
 

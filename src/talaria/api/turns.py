@@ -14,7 +14,7 @@ from talaria.contracts.follower import Ending
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession, SessionChanges
 from talaria.core.errors import Refused, TalariaError
-from talaria.core.events import TurnAnswered, TurnBegan, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
+from talaria.core.events import TextAdded, TurnAnswered, TurnBegan, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, is_gone, new_id, new_session_id
 from talaria.core.messages import Message
 from talaria.sessions.lane import arrival
@@ -63,7 +63,7 @@ class Turn:
         self._over = asyncio.Event()
         self._kept: Kept | None = None
         self._item: int | None = None
-        self._unwanted = self._left = False
+        self._following = self._unwanted = self._left = False
         self.session_id = SessionId(wanted.session_id) or wanted.new_id or new_session_id()
         self.turn_id: TurnId | None = None
 
@@ -113,17 +113,22 @@ class Turn:
 
     def hear(self, event: TurnEvent) -> None:
         """Pass on the events of this turn, and of no other that may come before it."""
-        if isinstance(event, TurnBegan) and self.turn_id is None and self._is_own(event):
-            self.turn_id = event.turn_id
+        if self._following and isinstance(event, TextAdded):  # most of them, by far
+            self._pass_on(event)
+        elif isinstance(event, TurnBegan) and self.turn_id is None and self._is_own(event):
+            self.turn_id, self._following = event.turn_id, True
+            self._pass_on(event)
             if self._unwanted:
                 asyncio.get_running_loop().call_soon(self._opened.chat.conversation.stop)
-        if self.turn_id is None or self._over.is_set():
-            return
+        elif self._following:
+            self._pass_on(event)
+            if isinstance(event, TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed):
+                self._end()
+
+    def _pass_on(self, event: TurnEvent) -> None:
         self._channel.put(event)
         if self._wanted.heard is not None:
             self._wanted.heard(event)
-        if isinstance(event, TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed):
-            self._end()
 
     def take_note(self, tx: Transaction, ending: Ending) -> None:
         """Do what the route wants to be done with the end."""
@@ -218,6 +223,7 @@ class Turn:
             self._end()
 
     def _end(self, error: TalariaError | None = None) -> None:
+        self._following = False
         self._channel.close(error)
         self._over.set()
 

@@ -84,7 +84,7 @@ class Completions:
             history=told,
             model=model,
             ended=None if named else note,
-            heard=heard.take,
+            heard=heard.take if body.stream else None,
         )
 
     async def _recognised(self, caller: str, said: Said) -> str:
