@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -90,7 +90,11 @@ class Heard:
 
 
 async def follow(
-    http: httpx.AsyncClient, path: str, *, until: Callable[[Heard], bool] | None = None, **headers: str
+    http: httpx.AsyncClient,
+    path: str,
+    *,
+    until: Callable[[Heard], bool] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> list[Heard]:
     """Return the events of a stream, all of them or up to the first that fits."""
     heard: list[Heard] = []
@@ -122,6 +126,6 @@ async def heard_events(response: httpx.Response) -> AsyncIterator[Heard]:
 async def eventually(look: Callable[[], Awaitable[Any]]) -> Any:
     """Return what a look finds as soon as it finds something."""
     async with asyncio.timeout(PATIENCE):
-        while not (found := await look()):
+        while not (found := await look()):  # noqa: ASYNC110 (nothing tells of a change)
             await asyncio.sleep(0.02)
         return found
