@@ -70,6 +70,7 @@ async def served(
     async with Shelter() as jobs, AsyncExitStack() as stack:
         loaded = load_settings(profile, environment)
         house = open_house(loaded, profile, read_secrets(profile, environment), environment, stack)
+        house.processes.attend(jobs, stack, always=True)
         delivery = Delivery(house.store, platform)
         worker = new_worker_id()
         stage = Stage(store=house.store, platform=platform, gate=delivery.gate, worker=worker)

@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from tests.gateway.small_gateway import SmallGateway, served
+from tests.tools.supervision import sleeping
 
 from talaria.contracts.platform import Abilities, Incoming, Sender
+from talaria.contracts.processes import BackgroundProcess
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
+from talaria.core.system_processes import is_there
 from talaria.gateway.room import Room
 from talaria.goals.keeping import read_goal
 from talaria.sessions.session_keys import build_session_key
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
-from talaria.tools.terminal.processes import Child
 
 OWNED = 'owners = ["loopback:ann", "loopback:bob"]\n'
 ONE_ROOM = f"{OWNED}[gateway]\nrooms = 1\n"
@@ -48,21 +50,14 @@ async def said(network: LoopbackNetwork, chat: str, text: str) -> str:
     return network.shown(chat)[-1]
 
 
-async def with_a_process(gateway: SmallGateway, chat: str) -> Child:
+async def with_a_process(gateway: SmallGateway, chat: str) -> BackgroundProcess:
     """Let a conversation have something that runs."""
-    place = gateway.house.workplaces.find(room_of(gateway, chat).seat.session_id)
-    assert place is not None
-    return await place.processes.start(
-        ["sleep", "600"],
-        folder=place.workspace.folder,
-        environment={"PATH": "/usr/bin:/bin"},
-        heard=bytearray().extend,
-    )
+    return await sleeping(gateway.house.processes, room_of(gateway, chat).seat.session_id)
 
 
-async def until_ended(child: Child) -> None:
+async def until_ended(process: BackgroundProcess) -> None:
     async with asyncio.timeout(20):
-        while child.members():  # noqa: ASYNC110 (the system tells us of our own child only)
+        while is_there(process.pid):  # noqa: ASYNC110 (it ends when it does)
             await asyncio.sleep(0.01)
 
 
@@ -103,18 +98,18 @@ async def test_folder_and_processes_survive_eviction_and_a_new_conversation_ends
     server.answering(answer)
     async with served(tmp_path, network.platform(), server.url, settings=ONE_ROOM) as gateway:
         await said(network, "ann", "run mkdir sub && cd sub && export MINE=hush")
-        child = await with_a_process(gateway, "ann")
+        process = await with_a_process(gateway, "ann")
         session_id, chat = room_of(gateway, "ann").seat.session_id, room_of(gateway, "ann").seat.chat
         await said(network, "bob", "hello")
         await until_let_go(gateway, "ann")
-        assert child.members()
+        assert is_there(process.pid)
         assert "sub hush" in await said(network, "ann", 'run echo "$PWD $MINE"')
         assert room_of(gateway, "ann").seat.session_id == session_id
         assert room_of(gateway, "ann").seat.chat is not chat
-        assert child.members()
+        assert is_there(process.pid)
         await said(network, "ann", "/new")
         assert room_of(gateway, "ann").seat.session_id != session_id
-        await until_ended(child)
+        await until_ended(process)
     assert len({prompt for prompt in prompts(server) if str(tmp_path) in prompt}) == 1
 
 
@@ -125,7 +120,7 @@ async def test_a_reset_by_the_clock_ends_what_a_room_that_is_not_open_has_starte
     hourly = f'{ONE_ROOM}[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
     async with served(tmp_path, network.platform(), server.url, settings=hourly) as gateway:
         await said(network, "ann", "hello")
-        child = await with_a_process(gateway, "ann")
+        process = await with_a_process(gateway, "ann")
         session_id = room_of(gateway, "ann").seat.session_id
         await said(network, "bob", "hello")
         await until_let_go(gateway, "ann")
@@ -139,7 +134,7 @@ async def test_a_reset_by_the_clock_ends_what_a_room_that_is_not_open_has_starte
         await gateway.intake.take(late)
         await network.until(lambda: "re: and now?" in network.shown("ann"), seconds=20)
         assert room_of(gateway, "ann").seat.session_id != session_id
-        await until_ended(child)
+        await until_ended(process)
 
 
 async def test_another_model_in_the_settings_is_another_agent_and_the_same_conversation(
@@ -149,7 +144,7 @@ async def test_another_model_in_the_settings_is_another_agent_and_the_same_conve
     async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await said(network, "ann", "one")
         await said(network, "bob", "one")
-        child = await with_a_process(gateway, "ann")
+        process = await with_a_process(gateway, "ann")
         session_id, chat = room_of(gateway, "ann").seat.session_id, room_of(gateway, "ann").seat.chat
         bobs = room_of(gateway, "bob").seat.chat
         rack = gateway.house.settings_rack
@@ -158,7 +153,7 @@ async def test_another_model_in_the_settings_is_another_agent_and_the_same_conve
         assert room_of(gateway, "ann").seat.chat is not chat
         assert room_of(gateway, "ann").seat.session_id == session_id
         assert room_of(gateway, "bob").seat.chat is bobs
-        assert child.members()
+        assert is_there(process.pid)
     assert [call.json["model"] for call in server.received] == ["scripted", "scripted", "other"]
 
 

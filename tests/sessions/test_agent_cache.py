@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from tests.commands.desk import Desk, open_desk
+from tests.tools.supervision import sleeping
 
+from talaria.contracts.processes import BackgroundProcess
 from talaria.core.addresses import Address
+from talaria.core.system_processes import is_there, kill_tree
 from talaria.sessions.agent_cache import CAP, IDLE, AgentCache
 from talaria.sessions.prospect import AgentParts
 from talaria.sessions.seat import Seat
 from talaria.testing.clock import NOON, SettableClock
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.tools.terminal.processes import Child
 
 PARTS = AgentParts(
     model="large",
@@ -395,41 +397,41 @@ class OpenSeat:
         await self.seat.release()
 
     async def close(self) -> None:
+        self.seat.chat.end_work()
         await self.seat.close()
 
 
 @asynccontextmanager
-async def chat_with_a_process(home: Path) -> AsyncIterator[tuple[Desk, ModelServer, Child]]:
+async def chat_with_a_process(home: Path) -> AsyncIterator[tuple[Desk, ModelServer, BackgroundProcess]]:
     """Open a chat that works in a folder of its own, with a variable and a process in the background."""
-    async with ModelServer() as server, open_desk(home, server, chat=Address("telegram", "7"), key="k:7") as desk:
+    async with (
+        ModelServer() as server,
+        open_desk(home, server, chat=Address("telegram", "7"), key="k:7") as desk,
+        AsyncExitStack() as stack,
+    ):
+        desk.house.processes.attend(desk.seat.jobs, stack)  # as a gateway does, whatever is open
         moved = "mkdir sub && cd sub && export MY_TOKEN=hush"
         server.script(Say(calls=[Ask("terminal", {"command": moved})]), Say("moved"))
         await desk.say("go there")
-        place = desk.house.workplaces.find(desk.seat.session_id)
-        assert place is not None
-        child = await place.processes.start(
-            ["sleep", "600"],
-            folder=place.workspace.folder,
-            environment={"PATH": "/usr/bin:/bin"},
-            heard=bytearray().extend,
-        )
-        yield desk, server, child
+        process = await sleeping(desk.house.processes, desk.seat.session_id)
+        yield desk, server, process
+        kill_tree(process.pid)
 
 
-def is_alive(child: Child) -> bool:
-    return bool(child.members())
+def is_alive(process: BackgroundProcess) -> bool:
+    return is_there(process.pid)
 
 
-async def ended(child: Child) -> bool:
+async def ended(process: BackgroundProcess) -> bool:
     """Wait until the whole tree is gone; the system takes a moment to bury what was killed."""
     async with asyncio.timeout(10):
-        while is_alive(child):  # noqa: ASYNC110 (the system tells us of our own child only)
+        while is_alive(process):  # noqa: ASYNC110 (the system tells us of our own process only)
             await asyncio.sleep(0.005)
     return True
 
 
 async def test_folder_variables_and_processes_survive_eviction_and_are_found_again(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, server, child), asyncio.TaskGroup() as jobs:
+    async with chat_with_a_process(tmp_path) as (desk, server, process), asyncio.TaskGroup() as jobs:
         cache: AgentCache[OpenSeat] = AgentCache(jobs)
 
         async def build() -> OpenSeat:
@@ -444,13 +446,11 @@ async def test_folder_variables_and_processes_survive_eviction_and_are_found_aga
         async with asyncio.timeout(10):
             while desk.seat.is_open:  # noqa: ASYNC110 (releasing has no bell)
                 await asyncio.sleep(0.005)
-        assert is_alive(child)
+        assert is_alive(process)
         await cache.get("k:7", "same", build)
         assert desk.seat.session_id == session_id
         assert desk.seat.chat is not before
-        place = desk.house.workplaces.find(session_id)
-        assert place is not None
-        assert child in place.processes.running
+        assert [one.id for one in await desk.house.processes.of_session(session_id)] == [process.id]
         server.script(Say(calls=[Ask("terminal", {"command": 'echo "$PWD $MY_TOKEN"'})]), Say("there"))
         await desk.say("where are you?")
         answers = [text for role, text in await desk.transcript() if role == "tool"]
@@ -458,35 +458,35 @@ async def test_folder_variables_and_processes_survive_eviction_and_are_found_aga
         prompts = [request.json["messages"][0] for request in server.received]
         assert all(one == other for one, other in pairwise(prompts))
         cache.end("k:7")
-    assert await ended(child)
+    assert await ended(process)
 
 
 async def test_a_reset_ends_what_the_conversation_has_started(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, _, child):
+    async with chat_with_a_process(tmp_path) as (desk, _, process):
         session_id = desk.seat.session_id
         await desk.seat.begin_anew()
-        assert await ended(child)
+        assert await ended(process)
         assert desk.house.workplaces.find(session_id) is None
 
 
 async def test_another_model_leaves_processes_alone(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, _, child):
+    async with chat_with_a_process(tmp_path) as (desk, _, process):
         await desk.seat.renew()
-        assert is_alive(child)
+        assert is_alive(process)
 
 
 async def test_the_end_of_a_session_that_is_not_open_ends_its_processes_too(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, _, child):
+    async with chat_with_a_process(tmp_path) as (desk, _, process):
         session_id = desk.seat.session_id
         await desk.seat.release()
-        assert is_alive(child)
+        assert is_alive(process)
         assert desk.house.end_workplace(session_id)
         assert not desk.house.end_workplace(session_id)
-        assert await ended(child)
+        assert await ended(process)
 
 
-async def test_the_end_of_the_program_ends_what_was_kept(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, _, child):
-        await desk.seat.release()
-        assert is_alive(child)
-    assert await ended(child)
+async def test_the_end_of_the_program_leaves_what_is_in_the_background(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, _, process):
+        await desk.seat.close()
+        await desk.house.store.close()
+        assert is_alive(process)

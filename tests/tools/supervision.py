@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from tests.tools.calls import call_from
 
-from talaria.contracts.processes import BackgroundProcess, Wanted, list_processes
+from talaria.contracts.processes import BackgroundProcess, BackgroundWork, Wanted, list_processes
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Call
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
@@ -79,8 +79,11 @@ class Bench:
                 await asyncio.sleep(0.01)
 
 
-def wanted(command: str) -> Wanted:
-    return Wanted(command=command, argv=("/bin/sh", "-c", command), folder="/", notify=True)
+async def sleeping(background: BackgroundWork, session_id: SessionId) -> BackgroundProcess:
+    """Let a conversation have a process that does nothing for long."""
+    wanted = Wanted(command="sleep 600", argv=("sleep", "600"), folder="/")
+    call = msgspec.structs.replace(call_from(Path("/"), environment=PATH), session_id=session_id)
+    return await background.start(wanted, call)
 
 
 @asynccontextmanager

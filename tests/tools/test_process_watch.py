@@ -87,7 +87,9 @@ async def test_another_process_of_the_same_number_is_not_taken_for_it(
         async with supervised(sqlite_store, tmp_path) as after:
             (text,) = await after.until_told()
             assert "is gone without an exit code" in text
-            assert (await after.listed())[0].state == "lost"
+            assert (await after.until_over(process)).state == "lost"
+            await after.start("true")
+            await after.until_told(2)
             assert is_there(process.pid)
     finally:
         kill_tree(process.pid)

@@ -164,7 +164,7 @@ async def test_what_a_process_leaves_behind_ends_with_it(bench: Bench, tmp_path:
 
 async def test_a_conversation_that_is_over_ends_its_processes_and_hears_nothing_of_them(bench: Bench) -> None:
     process = await bench.start("sleep 600")
-    bench.supervisor.end_session_soon(process.session_id)
+    bench.supervisor.end_session(process.session_id)
     assert (await bench.until_over(process)).state == "killed"
     await until_gone(process.pid)
     assert bench.told == []

@@ -76,8 +76,8 @@ class BackgroundProcesses:
 
     def end_session(self, session_id: SessionId) -> None:
         """End all of a conversation that is over, without making anybody wait."""
-        if self._supervisor is not None:
-            self._supervisor.end_session_soon(session_id)
+        if self._supervisor is not None:  # else there are none
+            self._supervisor.end_session(session_id)
 
     async def _serve(self) -> None:
         try:

@@ -156,7 +156,13 @@ class Room:
         await self.seat.release()
 
     async def close(self) -> None:
-        """Leave the conversation, and end what it has started."""
+        """Leave the conversation for good, and end what it has started."""
+        if self.seat.is_open:
+            self.seat.chat.end_work()
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Leave the conversation, but not what goes on in its background."""
         self.end_preview()
         await self.seat.close()
 

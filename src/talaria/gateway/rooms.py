@@ -176,6 +176,6 @@ class Rooms:
 async def _closed(room: Room) -> None:
     """Close a room; where the store cannot be used, what could not be written is found unfinished at the next start."""
     try:
-        await room.close()
+        await room.leave()
     except StoreError as error:
         log.warning("%s: a room was not closed in good order: %s", room.name, error)

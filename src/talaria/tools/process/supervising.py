@@ -82,6 +82,7 @@ class Supervisor:
         self._topic = topic
         self._watched: dict[str, Watched] = {}
         self._starting: set[str] = set()
+        self._over: set[SessionId] = set()
         self._left_behind: dict[int, signal.Signals] = {}
         self._busy = asyncio.Event()
         self._jobs: asyncio.TaskGroup | None = None
@@ -91,19 +92,25 @@ class Supervisor:
         try:
             async with self._store.heeding(PROCESSES) as rung, asyncio.TaskGroup() as jobs:
                 self._jobs = jobs
-                jobs.create_task(self._follow())
-                while True:
-                    rung.clear()
-                    try:
-                        await self.look()
-                    except StoreError as error:
-                        log.warning("background processes are looked for later: %s", error)
-                    await rung.wait()
+                try:
+                    await self._keep_looking(rung)
+                finally:
+                    self._jobs = None
         finally:
-            self._jobs = None
             for watched in self._watched.values():
                 watched.close()
             self._watched.clear()
+
+    async def _keep_looking(self, rung: asyncio.Event) -> None:
+        self._begin(self._follow)
+        self._begin(self._end_sessions)
+        while True:
+            rung.clear()
+            try:
+                await self.look()
+            except StoreError as error:
+                log.warning("background processes are looked for later: %s", error)
+            await rung.wait()
 
     async def look(self) -> None:
         """Take over those whose watcher is gone, end those that are to end, and forget those that ended long ago."""
@@ -112,7 +119,7 @@ class Supervisor:
             watched = self._watched.get(process.id)
             if watched is not None and process.ended_by and not watched.ending:
                 watched.ending = True
-                self._begin(self._end_tree(process))
+                self._begin(partial(self._end_tree, process))
             elif watched is None and self._is_ours_to_take(process):
                 await self._adopt(process)
         await self._forget(found)
@@ -195,14 +202,15 @@ class Supervisor:
             await self._end_tree(process)
         return await self.wait(process, _GRACE + _GRACE)
 
-    async def end_session(self, session_id: SessionId) -> None:
-        """End all of a conversation that is over."""
-        for process in await self.of_session(session_id):
-            await self.kill(process, "conversation")
+    def end_session(self, session_id: SessionId) -> None:
+        """End all of a conversation that is over, without making anybody wait; later, where nobody watches now."""
+        self._over.add(session_id)
+        self._begin(self._end_sessions)
 
-    def end_session_soon(self, session_id: SessionId) -> None:
-        """Do so without making anybody wait."""
-        self._begin(self.end_session(session_id))
+    async def _end_sessions(self) -> None:
+        while self._over:
+            for process in await self.of_session(self._over.pop()):
+                await self.kill(process, "conversation")
 
     def _new(self, wanted: Wanted, call: Call) -> BackgroundProcess:
         name = f"p{new_id()[-6:]}"
@@ -222,15 +230,13 @@ class Supervisor:
             pty=wanted.pty,
         )
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._jobs is None:
-            work.close()
-        else:
+    def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._jobs is not None:
             self._jobs.create_task(self._guarded(work))
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await work
+            await work()
         except StoreError as error:
             log.warning("background processes wait for the store: %s", error)
 
@@ -264,7 +270,7 @@ class Supervisor:
         if not watched.over:
             watched.over = True
             watched.close()
-            self._begin(self._settle(watched))
+            self._begin(partial(self._settle, watched))
 
     async def _settle(self, watched: Watched) -> None:
         """Keep how a process ended and report it, before anything else; what it left behind is ended then."""
@@ -281,7 +287,8 @@ class Supervisor:
         await self._store.hint(self._topic)
         self._watched.pop(watched.process.id, None)
         watched.ended.set()
-        self._left_behind[watched.process.pid] = signal.SIGTERM
+        if watched.process.pid > 1 and watched.process.machine == this_machine():
+            self._left_behind[watched.process.pid] = signal.SIGTERM
 
     def _ended(self, tx: Transaction, watched: Watched, last: str) -> None:
         now, code = read_process(tx, watched.process), watched.files.code
@@ -343,7 +350,9 @@ class Supervisor:
         """End what the processes that are over have left in their sessions: first asked to, then killed."""
         if not self._left_behind:
             return
-        leaders, self._left_behind = self._left_behind, {}
+        # A number that is in use again is that of another one, which nobody gets while its session is there.
+        leaders = {leader: number for leader, number in self._left_behind.items() if not is_there(leader)}
+        self._left_behind = {}
         asked = {leader for leader, number in leaders.items() if number is signal.SIGTERM}
         for number, some in ((signal.SIGTERM, asked), (signal.SIGKILL, leaders.keys() - asked)):
             rest = await asyncio.to_thread(in_sessions, some) if some else set()
