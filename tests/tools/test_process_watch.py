@@ -55,9 +55,13 @@ async def test_what_still_runs_is_adopted_and_its_end_told(sqlite_store: Store, 
 
 
 async def test_what_ended_while_nobody_watched_is_told_with_what_it_left(sqlite_store: Store, tmp_path: Path) -> None:
-    process = await left_by_a_crash(sqlite_store, tmp_path, "echo last words; exit 7")
+    process = await left_by_a_crash(sqlite_store, tmp_path, "read line; echo last words; exit 7")
+    left = ProcessFiles(Path(process.place))
     async with asyncio.timeout(30):
-        while ProcessFiles(Path(process.place)).code is None:  # noqa: ASYNC110 (it ends when it does)
+        while not left.pid:  # noqa: ASYNC110 (it listens when it does)
+            await asyncio.sleep(0.01)
+        left.write(b"on\n")
+        while left.code is None:  # noqa: ASYNC110 (it ends when it does)
             await asyncio.sleep(0.01)
     async with supervised(sqlite_store, tmp_path) as after:
         (text,) = await after.until_told()
