@@ -14,6 +14,7 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.jobs import Job
+from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.errors import TalariaError
 from talaria.schedule.due import begin_now, is_at_work
 from talaria.schedule.keeping import HEARTBEAT, SCHEDULES, Rules, targets_of
@@ -23,7 +24,7 @@ from talaria.schedule.times import Every, write_schedule
 FILE = "HEARTBEAT.md"
 _KEY = "heartbeat"
 _MOST_CHARACTERS = 20_000
-_MOST_PENDING = 20
+_MOST_PENDING, _MOST_KNOWN = 20, 500
 _LOOK_AGAIN = 60.0
 # Headings, comments and what is ticked off ask for nothing.
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
@@ -55,9 +56,10 @@ class Beat(Struct, frozen=True):
 
 
 class _Last(Struct, frozen=True):
-    """When it beat last."""
+    """When it beat last, and which deliveries had been given up then."""
 
     at: datetime
+    known: tuple[int, ...] = ()
 
 
 _encode = msgspec.json.Encoder().encode
@@ -107,30 +109,31 @@ def read_file(folder: Path) -> str:
     return "" if all(_NOTHING.fullmatch(line) for line in text.splitlines()) else text
 
 
-def pending(tx: Transaction, since: datetime) -> list[str]:
-    """Return what went wrong since then and nobody has been told of yet: deliveries that were given up."""
-    failed = [item for item in tx.outbox.find() if item.state == "failed" and item.created_at > since]
-    return [
-        f"A message to {item.address.platform}:{item.address.chat_id} could not be delivered: {item.error}"
-        for item in failed[:_MOST_PENDING]
-    ]
+def _given_up(tx: Transaction) -> list[OutboxItem]:
+    return [item for item in tx.outbox.find() if item.state == "failed"][-_MOST_KNOWN:]
 
 
 def _beat(tx: Transaction, beat: Beat, asked: str, now: datetime) -> timedelta:
     """Begin a run if it is time and there is something to look at; return how long it is until the next time."""
     entry = tx.state.get(_KEY)
-    last = _decode(entry.value).at if entry else None
-    if last is not None and now - last < beat.every:
-        return beat.every - (now - last)
-    if not tx.state.replace(_KEY, _encode(_Last(now)).decode(), version=entry.version if entry else 0):
+    last = _decode(entry.value) if entry else None
+    if last is not None and now - last.at < beat.every:
+        return beat.every - (now - last.at)
+    failed = _given_up(tx)
+    beaten = _Last(now, tuple(item.id for item in failed))
+    if not tx.state.replace(_KEY, _encode(beaten).decode(), version=entry.version if entry else 0):
         return beat.every  # another worker was quicker
-    matters = pending(tx, last or now - beat.every)
+    matters = [_matter(item) for item in failed if last is not None and item.id not in last.known]
     if asked or matters:
-        job = _job(tx, beat, asked, matters, now)
+        job = _job(tx, beat, asked, matters[:_MOST_PENDING], now)
         if not is_at_work(tx, job.job):
             tx.jobs.put(job.job)
             begin_now(tx, job, now)
     return beat.every
+
+
+def _matter(item: OutboxItem) -> str:
+    return f"A message to {item.address.platform}:{item.address.chat_id} could not be delivered: {item.error}"
 
 
 def _job(tx: Transaction, beat: Beat, asked: str, matters: list[str], now: datetime) -> Scheduled:

@@ -1,0 +1,113 @@
+"""The heartbeat: it costs nothing on an idle day, and speaks only when there is something to say."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+import pytest
+from tests.schedule.office import HOME, RULES, Office, open_office
+from tests.storage.engines import Place
+
+from talaria.contracts.platform import Content
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.errors import NotFound
+from talaria.schedule.heartbeat import Beat, Heartbeat, read_file
+from talaria.sessions.homes import Home, write_home
+from talaria.sessions.outgoing import queue_notice
+from talaria.testing.clock import SettableClock
+from talaria.testing.model_server import ModelServer, Say
+
+DAY = Beat(timedelta(minutes=30), time(8), time(22), RULES, "home")
+
+
+@pytest.fixture
+async def office(tmp_path: Path, place: Place, server: ModelServer, clock: SettableClock) -> AsyncIterator[Office]:
+    async with open_office(tmp_path, place, server, clock) as office:
+        await office.house.store.write(lambda tx: write_home(tx, Home(HOME)))
+        yield office
+
+
+def heart(office: Office, beat: Beat | None = DAY) -> Heartbeat:
+    return Heartbeat(office.house.store, office.folder, lambda: beat, office.clock)
+
+
+async def live(office: Office, hours: float, beat: Beat | None = DAY) -> int:
+    """Let time pass in steps of ten minutes, and return how many runs there were."""
+    count = 0
+    for _ in range(int(hours * 6)):
+        await heart(office, beat).look()
+        count += await office.pass_time(minutes=10)
+    return count
+
+
+async def test_an_idle_day_costs_no_model_call(office: Office, server: ModelServer) -> None:
+    (office.folder / "HEARTBEAT.md").write_text("# Every now and then\n\n<!-- nothing\n- yet -->\n- [x] done\n-\n")
+    assert await live(office, 24) == 0
+    assert server.received == []
+    assert await office.posted() == []
+
+
+async def test_what_the_file_asks_for_is_looked_at_in_waking_hours(office: Office, server: ModelServer) -> None:
+    (office.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
+    server.script(*[Say("[SILENT]")] * 19, Say("The parcel is there."), *[Say("[SILENT]")] * 50)
+    assert await live(office, 24) == 28  # from 8 to 22, twice an hour
+    assert [text for _, text in await office.posted()] == ["The parcel is there."]
+    assert "Tell me when the parcel is there." in server.received[0].question
+
+
+async def test_a_delivery_that_was_given_up_is_a_pending_matter(office: Office, server: ModelServer) -> None:
+    store = office.house.store
+    await heart(office).look()
+    session = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
+    item = await store.write(lambda tx: queue_notice(tx, session.id, HOME, Content(text="Hello"), "hello"))
+    assert item is not None
+    office.clock.advance(timedelta(minutes=1))
+    await store.write(
+        lambda tx: (tx.outbox.claim("matrix", timedelta(minutes=1)), tx.outbox.fail(item.id, "no such room"))
+    )
+    server.script(Say("A message did not get through."))
+    assert await live(office, 3) == 1
+    assert "no such room" in server.received[0].question
+
+
+async def test_it_is_off_unless_the_settings_want_it(office: Office, server: ModelServer) -> None:
+    (office.folder / "HEARTBEAT.md").write_text("Look at the mail.\n")
+    assert await live(office, 12, None) == 0
+    assert server.received == []
+
+
+async def test_a_place_that_is_not_there_is_said(office: Office) -> None:
+    (office.folder / "HEARTBEAT.md").write_text("Look at the mail.\n")
+    with pytest.raises(NotFound, match="telegram"):
+        await heart(office, Beat(timedelta(minutes=30), time(0), time(0), RULES, "telegram")).look()
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "awake"),
+    [(8, 22, "8 12 21"), (22, 8, "0 7 22 23"), (0, 0, "0 7 8 12 21 22 23")],
+)
+def test_hours_may_go_over_midnight(begins: int, ends: int, awake: str) -> None:
+    beat = Beat(timedelta(minutes=30), time(begins), time(ends), RULES, "home")
+    found = [
+        hour
+        for hour in (0, 7, 8, 12, 21, 22, 23)
+        if beat.is_awake(datetime(2026, 1, 2, hour - 1 if hour else 23, tzinfo=UTC))
+    ]
+    assert " ".join(map(str, found)) == awake
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("", ""),
+        ("# Heading\n\n---\n", ""),
+        ("- [x] done\n* \n", ""),
+        ("<!-- not\nyet", ""),
+        ("# Mail\n- look at it\n", "# Mail\n- look at it"),
+        ("<!-- a --> Look.", "Look."),
+    ],
+)
+def test_headings_comments_and_what_is_done_ask_for_nothing(tmp_path: Path, text: str, asked: str) -> None:
+    assert read_file(tmp_path) == ""
+    (tmp_path / "HEARTBEAT.md").write_text(text)
+    assert read_file(tmp_path) == asked

@@ -1,0 +1,110 @@
+"""What was missed while nothing ran: made up for once at most, recorded, and told."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.schedule.office import HOME, OWNER, Office, open_office
+from tests.storage.engines import Place
+
+from talaria.contracts.schedules import JobView
+from talaria.schedule.due import run_now
+from talaria.sessions.homes import Home, write_home
+from talaria.testing.clock import NOON, SettableClock
+from talaria.testing.model_server import ModelServer, Say
+
+
+@pytest.fixture
+async def office(
+    tmp_path: Path, sqlite_place: Place, server: ModelServer, clock: SettableClock
+) -> AsyncIterator[Office]:
+    async with open_office(tmp_path, sqlite_place, server, clock) as office:
+        await office.house.store.write(lambda tx: write_home(tx, Home(HOME)))
+        yield office
+
+
+async def states(office: Office, job: JobView) -> list[tuple[str, datetime]]:
+    return [(run.state, run.due_at) for run in reversed(await office.runs(job))]
+
+
+async def test_a_day_without_a_gateway_is_made_up_for_once(office: Office, server: ModelServer) -> None:
+    job = await office.add("every 1h", name="Weather")
+    server.script(Say("It rains."))
+    assert await office.pass_time(hours=24, minutes=30) == 1
+    assert await states(office, job) == [
+        ("missed", NOON + timedelta(hours=1)),
+        ("done", NOON + timedelta(hours=24)),
+    ]
+    ((_, text),) = await office.posted()
+    assert text.startswith("*It was missed 23 times since Fri 2026-01-02 14:00 Europe/Berlin")
+    assert "It was due Sat 2026-01-03 13:00 Europe/Berlin.*" in text
+    assert text.endswith("It rains.")
+    assert "missed 23 times" in server.received[0].question
+    assert (await office.job(job)).next_at == NOON + timedelta(hours=25)
+
+
+async def test_what_is_too_late_is_not_made_up_for_but_told(office: Office, server: ModelServer) -> None:
+    job = await office.add("in 30m", name="Tea")
+    assert await office.pass_time(hours=13) == 0
+    assert await states(office, job) == [("missed", NOON + timedelta(minutes=30))]
+    assert await office.posted() == [
+        (
+            HOME.chat_id,
+            "**Tea**: It was missed Fri 2026-01-02 13:30 Europe/Berlin: nothing ran here then.",
+        )
+    ]
+    assert server.received == []
+    assert (await office.job(job)).state == "over"
+
+
+async def test_a_job_that_never_catches_up_waits_for_its_next_time(office: Office) -> None:
+    job = await office.add("every day 13:00", name="News", catch_up="never")
+    assert await office.pass_time(days=3, hours=2) == 0
+    assert [state for state, _ in await states(office, job)] == ["missed"]
+    ((_, text),) = await office.posted()
+    assert "missed 3 times" in text
+    assert await office.pass_time(hours=22) == 1
+    assert [state for state, _ in await states(office, job)] == ["missed", "done"]
+
+
+async def test_a_little_late_is_on_time(office: Office, server: ModelServer) -> None:
+    job = await office.add("every 1h", catch_up="never")
+    server.script(Say("It rains."))
+    assert await office.pass_time(hours=1, seconds=90) == 1
+    assert [text for _, text in await office.posted()] == ["It rains."]
+    assert [state for state, _ in await states(office, job)] == ["done"]
+
+
+async def test_a_year_of_minutes_is_one_row_and_one_run(office: Office) -> None:
+    job = await office.add("* * * * *")
+    assert await office.pass_time(days=400) == 1
+    assert [state for state, _ in await states(office, job)] == ["missed", "done"]
+    (_, text), *_ = await office.posted()
+    assert "over 1,000 times" in text
+
+
+async def test_a_count_is_for_runs_not_for_what_was_missed(office: Office) -> None:
+    job = await office.add("every 1h", times=2)
+    await office.pass_time(hours=5)
+    assert (await office.job(job)).times_left == 1
+    await office.pass_time(hours=1)
+    assert (await office.job(job)).state == "over"
+
+
+async def test_a_run_that_is_still_at_work_is_not_begun_again(office: Office) -> None:
+    job = await office.add("every 1h")
+    now = office.clock.now()
+    await office.house.store.write(lambda tx: run_now(tx, job.id, OWNER, now))
+    await office.pass_time(hours=1)
+    assert sorted(state for state, _ in await states(office, job)) == ["done", "missed"]
+    assert "still at work" in next(run.output for run in await office.runs(job) if run.state == "missed")
+
+
+async def test_through_the_change_of_the_clocks_a_night_job_runs_once_a_night(office: Office) -> None:
+    office.clock.advance(datetime(2026, 3, 27, 22, tzinfo=UTC) - NOON)
+    job = await office.add("every day 2:30")
+    for _ in range(3 * 24 * 4):
+        await office.pass_time(minutes=15)
+    shown = [f"{at:%d %H:%M}" for state, at in await states(office, job) if state == "done"]
+    assert shown == ["28 01:30", "29 01:00", "30 00:30"]
