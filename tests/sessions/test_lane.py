@@ -161,10 +161,10 @@ async def test_losing_the_lease_ends_the_work(
     ended = asyncio.Event()
 
     async def overslept(turn: TurnLog) -> TurnEnd:
-        clock.advance(LEASE)
-        while await other.write(lambda tx: tx.inbox.claim_session(LEASE, session_id)) is None:
-            clock.advance(LEASE)  # it was renewed in between
         try:
+            clock.advance(LEASE)
+            while await other.write(lambda tx: tx.inbox.claim_session(LEASE, session_id)) is None:
+                clock.advance(LEASE)  # it was renewed in between
             await asyncio.Event().wait()
         finally:
             ended.set()
