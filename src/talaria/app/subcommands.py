@@ -26,6 +26,7 @@ SUBCOMMANDS = (
         "Conversations", "sessions", "List, show, search, rename, export and delete them", "talaria.cli.sessions"
     ),
     Subcommand("Conversations", "trace", "Show what turns did, when, and what that took", "talaria.cli.trace"),
+    Subcommand("Conversations", "ps", "List what runs in their background, and end it", "talaria.cli.ps"),
     Subcommand("Conversations", "gateway", "Serve chat networks, and see how that goes", "talaria.cli.gateway"),
     Subcommand("Conversations", "serve", "Serve the agent over HTTP, as OpenAI's API", "talaria.cli.serve"),
     Subcommand("Conversations", "send", "Say something in a chat, from a script", "talaria.cli.send"),

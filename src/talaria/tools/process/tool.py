@@ -5,12 +5,11 @@ from typing import Annotated, Literal, assert_never
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.processes import BackgroundProcess, BackgroundWork
+from talaria.contracts.processes import BackgroundProcess, BackgroundWork, named, outcome
 from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.output import OUTPUT_LIMIT, cut_output
 from talaria.tools.process.files import ProcessFiles
-from talaria.tools.process.wording import named, outcome
 
 _MOST_LISTED = 30
 _FEW_LINES = 10
