@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -47,9 +47,9 @@ async def ended(program: Program, job: str, count: int = 1) -> list[dict[str, st
                 return runs
 
 
-async def appeared(path: Path) -> None:
+async def come_true(look: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not path.exists():  # noqa: ASYNC110 - a file rings no bell
+        while not look():  # noqa: ASYNC110 - a file rings no bell
             await asyncio.sleep(0.02)
 
 
@@ -137,7 +137,7 @@ async def test_killed_in_the_middle_of_a_script_that_is_not_run_again(
         network.say("ann", "/sethome")
         await told(network, "ann", "home")
         await talk(program, "cron", "add", "in 1s", "--script", f"echo once >> {mark}; sleep 600", "--name", "Mark")
-        await appeared(mark)
+        await come_true(mark.exists)
         first.send_signal(signal.SIGKILL)
         await first.wait()
     async with worker(program):
@@ -183,4 +183,5 @@ async def test_two_workers_on_one_server_run_each_due_run_once(
         for number in range(count):
             assert [run["state"] for run in await ended(program, f"job{number}x")] == ["done"]
     said = [text for text in network.shown("ann") if text.startswith("done ")]
-    assert sorted(said) == sorted(f"done n{number}" for number in range(count))
+    assert set(said) == {f"done n{number}" for number in range(count)}
+    assert len(said) <= count + 1  # what the killed one was posting may come again

@@ -1,0 +1,82 @@
+"""`/cron` as a person uses it, in a terminal and in a group."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.commands.desk import Desk, open_desk
+
+from talaria.commands.command import Author
+from talaria.core.addresses import Address
+from talaria.testing.model_server import ModelServer, Say
+
+GROUP = Address("telegram", "-100", "group")
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path, server, '[cli]\ntime_zone = "Europe/Berlin"\n') as desk:
+        yield desk
+
+
+async def test_something_is_scheduled_shown_changed_and_removed(desk: Desk) -> None:
+    assert "Nothing is scheduled" in await desk.use("/cron")
+    added = await desk.use("/cron add every monday 9:00 water the plants")
+    assert "every Monday 9:00, next Mon " in added
+    assert "No gateway is running" in added
+    assert "water the plants" in await desk.use("/cron list")
+    assert "every Monday 9:00 (Europe/Berlin)" in await desk.use("/cron show plants")
+    assert "every Friday 10:00" in await desk.use("/cron edit plants when every friday 10:00")
+    assert "rests" in await desk.use("/cron pause plants")
+    assert "paused" in await desk.use("/cron")
+    assert "next Fri " in await desk.use("/cron resume plants")
+    assert "has not run yet" in await desk.use("/cron history plants")
+    assert "is removed" in await desk.use("/cron remove plants")
+    assert "Nothing is scheduled" in await desk.use("/cron")
+
+
+async def test_a_job_can_be_run_at_once(desk: Desk, server: ModelServer) -> None:
+    await desk.use("/cron add every monday 9:00 water the plants")
+    assert "is begun" in await desk.use("/cron run plants")
+    server.script(Say("They have water."))
+    assert await desk.house.work_off_jobs() == 1
+    assert "**done**: They have water." in await desk.use("/cron history plants")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("dance", "is not known"),
+        ("add", "What, and when?"),
+        ("add water the plants", "Begin with a time"),
+        ("add every monday 9:00", "what is to be done"),
+        ("pause", "Which one?"),
+        ("show nothing", "no job `nothing`"),
+        ("edit plants colour green", "FIELD is one of"),
+    ],
+)
+async def test_what_makes_no_sense_is_answered_with_what_does(desk: Desk, words: str, part: str) -> None:
+    assert part in await desk.use(f"/cron {words}")
+
+
+async def test_it_is_for_the_owner(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server, chat=GROUP, key="group") as desk:
+        answer = await desk.use("/cron add 30m hello", author=Author("Bob", owner=False))
+        assert "scheduled" not in answer
+        assert await desk.house.store.read(lambda tx: tx.jobs.find()) == []
+
+
+async def test_before_others_only_what_was_scheduled_there_is_shown(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        await desk.use("/cron add 30m think of the secret")
+    async with open_desk(tmp_path, server, chat=GROUP, key="group", audience="telegram/-100") as desk:
+        assert "secret" not in await desk.use("/cron")
+        await desk.use("/cron add 30m think of dinner")
+        shown = await desk.use("/cron")
+        assert "dinner" in shown
+        assert "secret" not in shown
+        assert "no job" in await desk.use("/cron remove secret")
+
+
+async def test_what_can_be_done_is_offered(desk: Desk) -> None:
+    assert "history" in dict(await desk.offers("cron"))
