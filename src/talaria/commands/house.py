@@ -99,7 +99,24 @@ class Identity(Struct, frozen=True, kw_only=True):
     log_file: Path
 
 
-class House(ChatOpener, Protocol):
+class Undertakings(Protocol):
+    """What goes on without a person who waits for it."""
+
+    @property
+    def schedules(self) -> JobDesk:
+        """The scheduled jobs."""
+
+    async def work_off_jobs(self) -> int:
+        """Run the jobs that are due, and return how many runs that were."""
+
+    async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
+        """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
+
+    async def serve_api(self, stop: Stop, *, host: str, port: int | None, tell: Callable[[str], None]) -> None:
+        """Serve the HTTP API until ``stop``, at this place or where the settings say; ``tell`` hears where that is."""
+
+
+class House(ChatOpener, Undertakings, Protocol):
     """The program, as far as commands and front doors need it."""
 
     @property
@@ -157,16 +174,3 @@ class House(ChatOpener, Protocol):
         self, jobs: TaskGroup, here: Callable[[], SessionId | None] | None = None
     ) -> Coroutine[Any, Any, None]:
         """Return what sees to the background until it is cancelled; with ``here`` to that of one conversation only."""
-
-    @property
-    def schedules(self) -> JobDesk:
-        """The scheduled jobs."""
-
-    async def work_off_jobs(self) -> int:
-        """Run the jobs that are due, and return how many runs that were."""
-
-    async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
-        """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
-
-    async def serve_api(self, stop: Stop, *, host: str, port: int | None, tell: Callable[[str], None]) -> None:
-        """Serve the HTTP API until ``stop``, at this place or where the settings say; ``tell`` hears where that is."""
