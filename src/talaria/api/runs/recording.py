@@ -42,6 +42,7 @@ class _Record:
         self.turn_id = turn_id
         self.happened: list[Happened] = []
         self.place: Place | None = None
+        self.known = False
         self.telling = Telling()
         self.told: list[RunEvent] = []
         self.read = 0
@@ -90,6 +91,13 @@ class Recorder:
         self._ended = ended
         self._record: _Record | None = None
         self._fresh = asyncio.Event()
+        self.begun: Callable[[], None] | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The run whose turn goes on, as soon as that is known; ``begun`` is called then."""
+        record = self._record
+        return record.place.run_id if record is not None and record.place is not None and not record.over else ""
 
     def hear(self, event: Happened) -> None:
         """Take what happens in a turn; its end is taken with `take_note`."""
@@ -144,8 +152,11 @@ class Recorder:
             mark = await self._store.read(lambda tx: read_mark(tx, self._session_id))
             await self._store.hint(stream_of(mark.run_id if mark else ""))
             return
-        if record.place is None:
+        if not record.known:
             record.place = await self._store.write(lambda tx: placed(tx, self._session_id, record.turn_id, record.id))
+            record.known = True
+            if self.begun is not None:
+                self.begun()
         place = record.place
         if place is not None:  # else it is somebody else's turn, in the same conversation
             record.catch_up()

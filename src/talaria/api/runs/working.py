@@ -14,7 +14,6 @@ from talaria.api.runs.asked import orders_for, read_orders
 from talaria.api.runs.behind import goes_on_behind
 from talaria.api.runs.events import RunFailed, stream_of
 from talaria.api.runs.keeping import RUNS, end_run, order_of
-from talaria.api.runs.marks import read_mark
 from talaria.api.runs.reckoning import settle_up
 from talaria.api.runs.recording import Closed, Happened, Recorder
 from talaria.contracts.follower import Ending
@@ -210,16 +209,16 @@ class _Ear:
 
     async def _obey(self) -> None:
         async with self._store.heeding(orders_for(self._session_id)) as rung:
+            self.recorder.begun = rung.set  # what was wanted before a turn had begun counts then
             while True:
                 await rung.wait()
                 rung.clear()
                 orders = await self._store.read(lambda tx: read_orders(tx, self._session_id))
                 for question_id, answer in orders.answers.items():
                     self._questions.answer(question_id, answer)
-                mark = await self._store.read(lambda tx: read_mark(tx, self._session_id)) if orders.stop else None
-                if mark is not None and mark.record and mark.run_id in orders.stop - self._stopped:
-                    self._stopped.add(mark.run_id)
-                    self._kept.chat.conversation.stop()
+                run_id = self.recorder.run_id
+                if run_id in orders.stop - self._stopped and self._kept.chat.conversation.stop():
+                    self._stopped.add(run_id)
 
 
 def _is_free(tx: Transaction, session_id: SessionId) -> bool:
