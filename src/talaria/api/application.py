@@ -203,11 +203,16 @@ class _Exchange:
 
     async def _start(self, reply: Reply, *more: tuple[str, str]) -> None:
         self.status = reply.status
-        headers = {"content-type": reply.content_type, "x-request-id": f"req_{new_id()}", **self._headers}
+        headers = {
+            "content-type": reply.content_type,
+            "x-request-id": f"req_{new_id()}",
+            **self._headers,
+            **reply.headers,
+        }
         if reply.status == HTTPStatus.NO_CONTENT:
             headers.pop("content-type")
             more = ()
-        pairs = [*headers.items(), *reply.headers.items(), *more]
+        pairs = [*headers.items(), *more]
         encoded = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in pairs]
         await self._send({"type": "http.response.start", "status": reply.status, "headers": encoded})
 

@@ -1,0 +1,46 @@
+"""The API in this process, over a real house with a scripted model behind a socket."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from tests.app.scripted import scripted_program
+
+from talaria.app.api import api_served
+from talaria.app.house import House, open_house
+from talaria.gateway.shelter import Shelter
+from talaria.settings.load import load_settings
+from talaria.settings.profiles import Profiles
+from talaria.settings.secrets import read_secrets
+from talaria.testing.model_server import ModelServer
+
+PATIENCE = 60.0
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """``url`` is where it listens, without ``/v1``; ``http`` asks there."""
+
+    house: House
+    url: str
+    http: httpx.AsyncClient
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+
+@asynccontextmanager
+async def hosted(home: Path, model: ModelServer, settings: str = "", secrets: str = "") -> AsyncIterator[Hosted]:
+    """Serve for the length of a block, with these settings and secrets beside the model's."""
+    environment = scripted_program(home, model, settings, secrets).environment()
+    profile = Profiles(home).active()
+    async with Shelter() as jobs, AsyncExitStack() as stack:
+        known = load_settings(profile, environment), profile, read_secrets(profile, environment)
+        house = open_house(*known, environment, stack)
+        url = await stack.enter_async_context(api_served(house, jobs, port=0))
+        http = httpx.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False)
+        await stack.enter_async_context(http)
+        yield Hosted(house, url, http)

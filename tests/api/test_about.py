@@ -1,0 +1,95 @@
+"""What the API tells of itself: a description that fits, a page that loads nothing, figures, models."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import openai
+import pytest
+from jsonschema import Draft202012Validator
+from tests.api.hosting import PATIENCE, Hosted, hosted
+
+from talaria.testing.model_server import ModelServer
+
+HI = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Hosted]:
+    async with ModelServer(models=("test-model", "family/other")) as model, hosted(tmp_path, model) as served:
+        yield served
+
+
+async def test_the_description_names_every_route_once_and_all_it_refers_to(host: Hosted) -> None:
+    found = (await host.http.get("/openapi.json")).json()
+    assert found["openapi"].startswith("3.1")
+    paths = found["paths"]
+    assert set(paths["/v1/chat/completions"]) == {"post"}
+    assert {"/health", "/metrics", "/v1/models", "/v1/models/{model}", "/v1/capabilities", "/docs"} <= set(paths)
+    names = [one["operationId"] for path in paths.values() for one in path.values()]
+    assert len(names) == len(set(names))
+    schemas = found["components"]["schemas"]
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', (await host.http.get("/openapi.json")).text))
+    assert references <= set(schemas)
+    for path, methods in paths.items():
+        for one in methods.values():
+            declared = {each["name"] for each in one["parameters"] if each["in"] == "path"}
+            assert declared == set(re.findall(r"{(\w+)}", path))
+
+
+async def test_answers_are_what_the_description_says(host: Hosted) -> None:
+    found = (await host.http.get("/openapi.json")).json()
+    for method, path, body in (
+        ("post", "/v1/chat/completions", HI),
+        ("get", "/v1/models", None),
+        ("get", "/v1/capabilities", None),
+        ("get", "/health", None),
+    ):
+        described = found["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+        schema = {**described, "components": found["components"]}
+        answer = await host.http.request(method, path, json=body)
+        assert answer.status_code == 200
+        Draft202012Validator(schema).validate(answer.json())
+    wrong = await host.http.get("/nowhere")
+    error = found["paths"]["/health"]["get"]["responses"]["default"]["content"]["application/json"]["schema"]
+    Draft202012Validator({**error, "components": found["components"]}).validate(wrong.json())
+
+
+async def test_the_page_loads_nothing_from_elsewhere(host: Hosted) -> None:
+    page = await host.http.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "/v1/chat/completions" in page.text
+    assert not re.search(r"(src|href)=\"https?:", page.text)
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+
+
+async def test_figures_count_requests_by_route_and_status(host: Hosted) -> None:
+    await host.http.post("/v1/chat/completions", json=HI)
+    await host.http.post("/v1/chat/completions", json={})
+    await host.http.get("/nowhere")
+    text = (await host.http.get("/metrics")).text
+    assert 'talaria_api_requests_total{route="/v1/chat/completions",status="200"} 1' in text
+    assert 'talaria_api_requests_total{route="/v1/chat/completions",status="400"} 1' in text
+    assert 'talaria_api_requests_total{route="none",status="404"} 1' in text
+    assert "talaria_api_request_seconds_count 3" in text
+    assert "talaria_turns_running 0" in text
+    assert "talaria_rooms_open 1" in text
+
+
+async def test_clients_find_the_models_by_the_names_that_they_may_use(host: Hosted) -> None:
+    async with openai.AsyncOpenAI(base_url=f"{host.url}/v1", api_key="none", timeout=PATIENCE) as client:
+        names = [one.id async for one in client.models.list()]
+        assert names[0] == "talaria"
+        assert {"mine:test-model", "mine:family/other"} <= set(names)
+        assert (await client.models.retrieve("mine:family/other")).owned_by == "mine"
+        with pytest.raises(openai.NotFoundError):
+            await client.models.retrieve("mine:nobody")
+
+
+async def test_health_needs_nothing_and_capabilities_name_the_routes(host: Hosted) -> None:
+    health = (await host.http.get("/health")).json()
+    assert health["status"] == "ok"
+    able = (await host.http.get("/v1/capabilities")).json()
+    assert "POST /v1/chat/completions" in able["endpoints"]
+    assert (able["streaming"], able["client_tools"]) == (True, False)
+    assert "/v1/chat/completions" not in able["async_delivery"]

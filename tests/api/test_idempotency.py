@@ -1,0 +1,142 @@
+"""A request that comes again gets the first answer: from the same server, from another, after a kill."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.api.hosting import Hosted, hosted
+from tests.api.program import client, serving
+from tests.app.scripted import scripted_program
+
+from talaria.testing.model_server import ModelServer, Say, bad_key
+
+HI = {"messages": [{"role": "user", "content": "hi"}]}
+CHAT = "/v1/chat/completions"
+KEY = {"idempotency-key": "the first of May"}
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def host(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, model) as served:
+        yield served
+
+
+async def _held(model: ModelServer) -> asyncio.Event:
+    """Let the model wait until the event is set."""
+    held = asyncio.Event()
+
+    async def wait(_: object) -> Say:
+        await held.wait()
+        return Say("At last.", chunks=1)
+
+    model.answering(wait)
+    return held
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_same_request_is_answered_once(host: Hosted, model: ModelServer, *, stream: bool) -> None:
+    body = {**HI, "stream": stream}
+    first = await host.http.post(CHAT, json=body, headers=KEY)
+    again = await host.http.post(CHAT, json=body, headers=KEY)
+    assert first.status_code == again.status_code == 200
+    assert again.content == first.content
+    assert again.headers["content-type"] == first.headers["content-type"]
+    assert again.headers["x-talaria-session-id"] == first.headers["x-talaria-session-id"]
+    assert ("idempotent-replayed" in first.headers, again.headers["idempotent-replayed"]) == (False, "true")
+    assert len(model.received) == 1
+
+
+async def test_another_key_is_another_request(host: Hosted, model: ModelServer) -> None:
+    await host.http.post(CHAT, json=HI, headers=KEY)
+    await host.http.post(CHAT, json=HI, headers={"idempotency-key": "another"})
+    await host.http.post(CHAT, json=HI)
+    assert len(model.received) == 3
+
+
+async def test_a_key_stands_for_one_request_alone(host: Hosted) -> None:
+    await host.http.post(CHAT, json=HI, headers=KEY)
+    other = await host.http.post(CHAT, json={"messages": [{"role": "user", "content": "bye"}]}, headers=KEY)
+    assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
+    for bad in ("", "k" * 300):
+        answer = await host.http.post(CHAT, json=HI, headers={"idempotency-key": bad})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_idempotency_key")
+
+
+async def test_errors_are_answers_too(host: Hosted, model: ModelServer) -> None:
+    model.otherwise(bad_key())
+    first = await host.http.post(CHAT, json=HI, headers=KEY)
+    asked = len(model.received)
+    again = await host.http.post(CHAT, json=HI, headers=KEY)
+    assert first.status_code == again.status_code == 502
+    assert again.json() == first.json()
+    assert len(model.received) == asked
+
+
+async def test_while_the_first_is_being_answered_others_are_told_to_wait(host: Hosted, model: ModelServer) -> None:
+    held = await _held(model)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(host.http.post(CHAT, json=HI, headers=KEY))
+        await model.arrived()
+        early = await host.http.post(CHAT, json=HI, headers=KEY)
+        assert (early.status_code, early.json()["error"]["code"]) == (409, "in_progress")
+        assert int(early.headers["retry-after"]) > 0
+        held.set()
+    again = await host.http.post(CHAT, json=HI, headers=KEY)
+    assert again.content == first.result().content
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_who_hangs_up_may_come_back_for_the_answer(host: Hosted, model: ModelServer, *, stream: bool) -> None:
+    held, body = await _held(model), {**HI, "stream": stream}
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(host.http.post(CHAT, json=body, headers=KEY))
+        await model.arrived()
+        first.cancel()
+    held.set()
+    async with asyncio.timeout(60):
+        while (answer := await host.http.post(CHAT, json=body, headers=KEY)).status_code == 409:
+            await asyncio.sleep(0.02)
+    assert "At last." in answer.text
+    assert len(model.received) == 1
+
+
+async def test_the_answer_is_known_to_a_server_that_was_killed_and_started_again(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    async with serving(scripted_program(tmp_path, model)) as server:
+        async with client(server) as http:
+            first = await http.post(CHAT, json=HI, headers=KEY)
+        await server.kill()
+        await server.start()
+        async with client(server) as http:
+            again = await http.post(CHAT, json=HI, headers=KEY)
+    assert again.content == first.content
+    assert len(model.received) == 1
+
+
+async def test_a_request_whose_server_was_killed_can_be_made_again(tmp_path: Path, model: ModelServer) -> None:
+    held = await _held(model)
+    async with serving(scripted_program(tmp_path, model)) as server:
+        async with client(server) as http, asyncio.TaskGroup() as group:
+
+            async def cut_off() -> None:
+                with pytest.raises(httpx.HTTPError):
+                    await http.post(CHAT, json=HI, headers=KEY)
+
+            group.create_task(cut_off())
+            await model.arrived()
+            await server.kill()
+        held.set()
+        await server.start()
+        async with client(server) as http:
+            answer = await http.post(CHAT, json=HI, headers=KEY)
+    assert answer.json()["choices"][0]["message"]["content"] == "At last."
+    assert len(model.received) == 2
