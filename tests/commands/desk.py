@@ -70,6 +70,7 @@ class RecordingScreen:
     filled: list[str] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
     clipboard: str | Image | None = None
+    hushed: bool = False
     left: bool = False
 
     def change_theme(self, name: str) -> None:
@@ -88,6 +89,9 @@ class RecordingScreen:
 
     async def paste(self) -> str | Image | None:
         return self.clipboard
+
+    def hush(self) -> None:
+        self.hushed = True
 
     def leave(self) -> None:
         self.left = True

@@ -190,7 +190,9 @@ async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
     secrets = TOKEN + "SLACK_BOT_TOKEN=xoxb-1\n"
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
         assert desk.house.platforms == {"telegram": True, "discord": False, "slack": False, "matrix": False}
-        assert await desk.offers("/handoff") == [("telegram", "configured")]
+        at_once = ("--now", "in the middle of the turn, as it is")
+        assert await desk.offers("/handoff") == [("telegram", "configured"), at_once]
+        assert await desk.offers("/handoff", "--now ") == [("--now telegram", "configured")]
 
 
 async def test_sethome_keeps_the_address_of_the_chat(tmp_path: Path) -> None:

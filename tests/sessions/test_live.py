@@ -14,7 +14,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Text
 from talaria.sessions.live_events import QuestionClosed, Seen
 from talaria.sessions.live_watch import Watch
-from talaria.sessions.live_words import Answer, Stop, speak_to, stream_of
+from talaria.sessions.live_words import Answer, Stop, speak_to, stream_of, watchers
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import Ask, ModelServer, Say
 
@@ -52,7 +52,11 @@ async def viewed(home: Path, session_id: SessionId) -> AsyncIterator[Viewer]:
     viewer = Viewer(store, session_id)
     try:
         async with asyncio.TaskGroup() as group:
+            before = await store.read(watchers)
             following = group.create_task(Watch(store, session_id, viewer.see).follow())
+            async with asyncio.timeout(20):
+                while await store.read(watchers) == before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
             yield viewer
             following.cancel()
     finally:

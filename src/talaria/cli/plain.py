@@ -78,7 +78,7 @@ class PlainFace:
         self.display = display
         self.keyboard = LineReader(services.terminal)
         self.pictures: list[Image] = []
-        self.leaving = False
+        self.leaving = self.hushed = False
         self._terminal = services.terminal
         self._house = house
         self._jobs = jobs
@@ -123,6 +123,10 @@ class PlainFace:
     async def paste(self) -> str | Image | None:
         """Return what the clipboard holds."""
         return await read_clipboard(self._house.identity.folder / "pictures")
+
+    def hush(self) -> None:
+        """Show nothing more of the running turn, and ask nothing for it: it is seen elsewhere."""
+        self.hushed = True
 
     def leave(self) -> None:
         """End the program as soon as this command is done."""

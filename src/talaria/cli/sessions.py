@@ -92,6 +92,7 @@ def _describe_changes(actions: Any) -> None:
     move.add_argument(
         "target", metavar="TARGET", help="a network (your home there), or NETWORK:CHAT, as for `talaria send`"
     )
+    move.add_argument("--now", action="store_true", help="in the middle of a turn too, which goes along")
     move.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="how long to wait for that (default 60)"
     )

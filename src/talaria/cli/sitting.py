@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -27,10 +28,18 @@ from talaria.sessions.seat import Seat
 
 _WELCOMED = "welcomed"
 _DISPLAY = f"display:{SOURCE}"
+_TAKEN = (
+    "This conversation was taken to another place. The rest of the answer is seen there; this terminal ends when the"
+    " turn does."
+)
 
 
 class Face(Place, Screen, Protocol):
     """One kind of terminal."""
+
+    @property
+    def hushed(self) -> bool:
+        """Whether nothing more is to be seen of the running turn."""
 
     async def ask(self, question: str) -> str:
         """Return what the person types as the answer."""
@@ -65,7 +74,7 @@ class Sitting:
 
     async def open(self, wish: ChatWish) -> tuple[Chat, list[str]]:
         """Open the conversation that was asked for; also returns sentences that the person should read."""
-        self.seat.wish = wish
+        self.seat.wish = msgspec.structs.replace(wish, moved=self._moved)
         chat = await self.seat.open()
         self.seat.start_beside(self._house.tend_background(self._jobs, self._here))
         self.seat.start_beside(listen(self.seat))
@@ -112,9 +121,23 @@ class Sitting:
         )
 
     def _event(self, event: TurnEvent) -> None:
+        if self._face.hushed:
+            return
         self._emit(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self._jobs.create_task(answer(event, self.seat.chat.questions, self._face))
+
+    def _moved(self) -> None:
+        """Leave behind the running turn: somebody has taken the conversation elsewhere."""
+        if not self.seat.departing and not self._face.hushed:
+            self._face.show(_TAKEN)
+            self._face.hush()
+            self.seat.start_beside(self._leave())
+
+    async def _leave(self) -> None:
+        with suppress(TalariaError):
+            await self.seat.chat.conversation.settled()
+        self._face.leave()
 
     async def _say(self, text: str, pictures: Sequence[Image]) -> None:
         parts = parts_of(text, self.seat.chat.workspace.folder) if text else [Text("Look at this.")]

@@ -82,6 +82,9 @@ class Screen(Protocol):
     async def paste(self) -> str | Image | None:
         """Return what the clipboard holds, if there is one and it holds something."""
 
+    def hush(self) -> None:
+        """Show nothing more of the running turn, and ask nothing for it: it is seen elsewhere."""
+
     def leave(self) -> None:
         """End the program as soon as this command is done."""
 

@@ -1,18 +1,26 @@
-"""`/handoff` in the terminal, `/move` in a chat: let the conversation go on in another chat."""
+"""`/handoff` in the terminal, `/move` in a chat: let the conversation go on in another chat, at once if need be."""
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 
-from talaria.commands.command import Command, Errand
+from msgspec import Struct
+
+from talaria.commands.command import Command, Errand, Screen
 from talaria.commands.conversations import handle_of
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.handoffs import HandoffState, HandoffStatus
-from talaria.core.errors import Refused
+from talaria.core.errors import Refused, TalariaError
 from talaria.sessions.channels import find_target
 from talaria.sessions.homes import HANDOFFS, gateway_alive, read_home
 from talaria.sessions.relocation import request_move
 
+_NOW = "--now"
+_SEEN_THERE = (
+    "The rest of the answer is seen there. This terminal ends when the turn does; Ctrl-C leaves at once, and the"
+    " gateway then asks the model again for what breaks off."
+)
 _NEVER = HandoffState(state="failed", platform=None, error="the conversation is not there any more")
 
 
@@ -37,7 +45,7 @@ class Handoff:
             name="handoff",
             category="Session",
             help="Let this conversation go on in a chat: telegram, discord, …",
-            hint="<platform>[:chat]",
+            hint="[--now] <platform>[:chat]",
             where="terminal",
             run=self.run,
             offers=offers,
@@ -50,9 +58,8 @@ class Handoff:
             name="move",
             category="Session",
             help="Let this conversation go on in another chat.",
-            hint="<platform>[:chat]",
+            hint="[--now] <platform>[:chat]",
             where="chat",
-            during_turn="refused",
             who="owner",
             run=self.run,
             offers=offers,
@@ -60,27 +67,30 @@ class Handoff:
 
     async def run(self, errand: Errand) -> None:
         """Hand the conversation over and leave, or say why it stays here."""
-        platform = errand.words.partition(":")[0].strip().lower()
+        wanted = _read(errand.words)
         seat = errand.seat
-        _refuse_unknown(errand, platform)
-        await seat.store.write(lambda tx: _request(tx, errand, platform))
-        await seat.store.hint(HANDOFFS)
-        errand.place.show(f"Handing over to {platform} …")
+        _refuse_unknown(errand, wanted.platform)
+        await seat.store.write(lambda tx: _request(tx, errand, wanted))
+        seat.departing = True
         try:
-            end = await self._wait(errand)
+            await seat.store.hint(HANDOFFS)
+            errand.place.show(f"Handing over to {wanted.platform} …")
+            end = await self._wait(errand, at_once=wanted.at_once)
         except asyncio.CancelledError:
+            seat.departing = False
             await asyncio.shield(_withdraw(errand, "whoever asked for it gave up"))
             raise
         if end["state"] != "completed":
+            seat.departing = False
             raise Refused(f"The conversation stays here: {end['error'] or 'it could not be handed over'}.")
-        if errand.screen is None:
+        if errand.screen is not None:
+            await _leave(errand, errand.screen, wanted)
+        elif not seat.busy:  # else the turn goes on here, and is seen there
             await seat.begin_anew()
-            return
-        errand.place.show(await seat.store.read(lambda tx: _farewell(tx, errand, platform)))
-        errand.screen.leave()
 
-    async def _wait(self, errand: Errand) -> HandoffState:
+    async def _wait(self, errand: Errand, *, at_once: bool) -> HandoffState:
         """Return how it ended; a request that nobody fulfils in time is withdrawn."""
+        pause = self._pause / 5 if at_once else self._pause
         loop = asyncio.get_running_loop()
         begun = told = loop.time()
         before: HandoffStatus | None = "pending"
@@ -94,14 +104,46 @@ class Handoff:
             elif loop.time() - told >= self._remark:
                 errand.place.show(f"Still waiting ({waited:.0f} of {self._patience:.0f} s) …")
                 told = loop.time()
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(pause)
         await _withdraw(errand, f"no gateway was done with it within {self._patience:g} s")
         return await _state(errand)
 
 
 async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
     """Return the networks that are configured."""
-    return [(name, "configured") for name, configured in errand.house.platforms.items() if configured]
+    found = [(name, "configured") for name, configured in errand.house.platforms.items() if configured]
+    if errand.words.startswith(_NOW):
+        return [(f"{_NOW} {name}", about) for name, about in found]
+    return [*found, (_NOW, "in the middle of the turn, as it is")]
+
+
+class _Wanted(Struct, frozen=True):
+    """Where to, as it was typed, and whether at once."""
+
+    target: str
+    at_once: bool
+
+    @property
+    def platform(self) -> str:
+        return self.target.partition(":")[0].strip().lower()
+
+
+def _read(words: str) -> _Wanted:
+    """Return what the words behind the command mean."""
+    first, _, rest = words.partition(" ")
+    return _Wanted(rest.strip(), at_once=True) if first == _NOW else _Wanted(words, at_once=False)
+
+
+async def _leave(errand: Errand, screen: Screen, wanted: _Wanted) -> None:
+    """Say where the conversation is now, and end the program when nothing is left to do for it here."""
+    seat = errand.seat
+    farewell = await seat.store.read(lambda tx: _farewell(tx, errand, wanted.platform))
+    errand.place.show(f"{farewell} {_SEEN_THERE}" if seat.busy else farewell)
+    if seat.busy:
+        screen.hush()
+        with suppress(TalariaError):
+            await seat.chat.conversation.settled()
+    screen.leave()
 
 
 def _refuse_unknown(errand: Errand, platform: str) -> None:
@@ -115,20 +157,25 @@ def _refuse_unknown(errand: Errand, platform: str) -> None:
         raise Refused(f"{platform.capitalize()} is not configured yet: `talaria setup` does that.")
 
 
-def _request(tx: Transaction, errand: Errand, platform: str) -> None:
+def _request(tx: Transaction, errand: Errand, wanted: _Wanted) -> None:
     """Ask for it, or raise `Refused` with what is in the way and what to do about it."""
     session_id = errand.seat.session_id
-    if ":" in errand.words:
-        to = find_target(tx, errand.words, list(errand.house.platforms))
-    elif home := read_home(tx, platform):
+    if ":" in wanted.target:
+        to = find_target(tx, wanted.target, list(errand.house.platforms))
+    elif home := read_home(tx, wanted.platform):
         to = home.address
     else:
-        raise Refused(f"No home channel is set on {platform}: type `/sethome` in the chat there that is to be it.")
-    if errand.seat.busy or tx.turns.find(session_id, running=True, limit=1):
-        raise Refused("A turn is running: wait for its end or stop it (`/stop`), then hand over.")
+        raise Refused(
+            f"No home channel is set on {wanted.platform}: type `/sethome` in the chat there that is to be it."
+        )
+    running = errand.seat.busy or tx.turns.find(session_id, running=True, limit=1)
+    if running and not wanted.at_once:
+        raise Refused(
+            "A turn is running: wait for its end or stop it (`/stop`), then hand over. With `--now` it goes along."
+        )
     if not gateway_alive(tx):
         raise Refused("No gateway is running that could take it: start one with `talaria gateway`.")
-    request_move(tx, session_id, to)
+    request_move(tx, session_id, to, at_once=wanted.at_once)
 
 
 async def _state(errand: Errand) -> HandoffState:

@@ -8,20 +8,23 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct, structs
 
-from talaria.contracts.platform import Platform
+from talaria.contracts.platform import Content, Platform
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.handoffs import PendingHandoff
 from talaria.core.addresses import Address, Route
 from talaria.core.errors import PlatformError, Rejected, SlowDown, StoreError, TalariaError
-from talaria.core.ids import SessionId
+from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message, Text
+from talaria.gateway.elsewhere import Elsewhere
 from talaria.gateway.identity import owner_on
 from talaria.gateway.keepers import keep
 from talaria.gateway.placing import bounded
 from talaria.gateway.rooms import Rooms
 from talaria.sessions.homes import HANDOFFS, read_home
 from talaria.sessions.lane import arrival
-from talaria.sessions.relocation import bring, forget_wanted_place, own_thread, wanted_place
+from talaria.sessions.live_words import LIVE, move_along
+from talaria.sessions.outgoing import OUTBOX, queue_notice
+from talaria.sessions.relocation import bring, forget_wanted_place, is_at_once, own_thread, wanted_place
 from talaria.sessions.session_keys import build_session_key
 from talaria.sessions.transcripts import PROGRAM
 from talaria.settings.chats import ChatNetwork
@@ -37,6 +40,8 @@ _TOLD = (
     "This is not from the person: they have moved this conversation here, to {platform}, from where it was before. You"
     " have all of it. Say in one or two sentences where things stand, and go on when they write."
 )
+_HERE = "This conversation goes on here now."
+_HERE_NOW = "This conversation goes on here now, in the middle of a turn."
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +53,18 @@ class HandoffLost(TalariaError):
 class Destination(Struct, frozen=True):
     """Where a conversation goes on: the address, and the key that the person's next message there will build.
 
-    ``thread`` says that it is a thread that was made for it.
+    ``thread`` says that it is a thread that was made for it; ``whom`` is the person for whom it goes on.
     """
 
     address: Address
     key: str
     thread: bool
+    whom: str = ""
+
+    @property
+    def route(self) -> Route:
+        """Where the reply of a turn goes that is taken along."""
+        return Route(self.address, user_id=self.whom)
 
 
 class Handoffs:
@@ -105,7 +116,7 @@ class Handoffs:
         """Take a conversation that is ours to take; on any failure say why, and leave everything as it was."""
         try:
             destination = await self._destination(asked)
-            await self._store.write(lambda tx: self._bind(tx, asked, destination))
+            turn_id = await self._store.write(lambda tx: self._bind(tx, asked, destination))
         except HandoffLost:
             log.info("session %s: its handoff was called off", asked.session_id)
         except StoreError:
@@ -116,7 +127,17 @@ class Handoffs:
             await self._fail(asked, f"{type(error).__name__}: {error}")
             raise
         else:
-            await self._rooms.wake(asked.session_id, destination.key, destination.address)
+            await self._go_on(asked.session_id, destination, turn_id)
+
+    async def _go_on(self, session_id: SessionId, destination: Destination, turn_id: TurnId | None) -> None:
+        """Go on there; a turn that was taken along is shown there while another process works on it."""
+        await self._store.hint(OUTBOX)
+        if turn_id is not None:
+            await self._store.hint(LIVE)
+            elsewhere = Elsewhere(self._store, self._rooms, session_id, turn_id, destination.route)
+            self._rooms.start(elsewhere.show(destination.key, destination.address))
+        else:
+            await self._rooms.wake(session_id, destination.key, destination.address)
 
     async def _fail(self, asked: PendingHandoff, reason: str, *, gone: bool = False) -> None:
         """Say why it stays where it is; where the place is ``gone``, the next attempt looks for another."""
@@ -145,7 +166,7 @@ class Handoffs:
             group_sessions_per_user=network.group_sessions_per_user,
             thread_sessions_per_user=network.thread_sessions_per_user,
         )
-        return Destination(address, key, bool(thread))
+        return Destination(address, key, bool(thread), place.user_id)
 
     async def _thread(self, platform: Platform, chat_id: str, asked: PendingHandoff) -> str:
         """Return the thread that an earlier worker made for this, or a new one; empty where there can be none."""
@@ -162,22 +183,31 @@ class Handoffs:
         await self._store.write(lambda tx: tx.state.put(key, thread))
         return thread
 
-    def _bind(self, tx: Transaction, asked: PendingHandoff, destination: Destination) -> None:
-        """Move it: the claim, the place and what is to be said there change together, or nothing does."""
+    def _bind(self, tx: Transaction, asked: PendingHandoff, destination: Destination) -> TurnId | None:
+        """Move it: the claim, the place and what is to be said there change together, or nothing does.
+
+        Returns the turn that was taken along.
+        """
         session_id = asked.session_id
         if not tx.handoffs.complete_handoff(session_id):
             raise HandoffLost("The handoff was called off.")
         bring(tx, session_id, destination.key, destination.address)
+        at_once = is_at_once(tx, session_id)
         forget_wanted_place(tx, session_id)
         if destination.thread:
             own_thread(tx, destination.key)
         keep(tx, destination.key, self._rooms.worker)
+        tx.state.delete(_thread_key(session_id, asked.platform, destination.address.chat_id))
+        if at_once:
+            turn_id = move_along(tx, session_id, destination.route)
+            queue_notice(tx, session_id, destination.address, Content(text=_HERE if turn_id is None else _HERE_NOW))
+            return turn_id
         now = datetime.now(UTC)
         words = Text(_TOLD.format(platform=asked.platform))
         message = Message(role="user", parts=(words,), at=now, author=PROGRAM)
         moved = f"{session_id}:{now.isoformat()}"
         tx.inbox.add(arrival(session_id, SOURCE, moved, message, route=Route(destination.address)))
-        tx.state.delete(_thread_key(session_id, asked.platform, destination.address.chat_id))
+        return None
 
 
 async def _made(platform: Platform, chat_id: str, name: str) -> str | None:

@@ -37,7 +37,7 @@ class Placing:
         self._platform = platform
         self._pace = pace
         self._item = item
-        self._shown = shown or Shown(item.address)
+        self._shown = (shown or Shown(item.address)).at_address(item.address)
         self._doubtful = item.doubtful
         self._deadline = asyncio.get_running_loop().time() + (pace.claim - 2 * pace.call).total_seconds()
         self.halted = False
@@ -118,7 +118,7 @@ class Placing:
                 while self._shown.live and not is_gone(self._shown.live):
                     await asyncio.sleep(_LOOK_AGAIN)
                     found = await self._store.read(lambda tx: read_shown(tx, self._item.key))
-                    self._shown = found or self._shown
+                    self._shown = (found or self._shown).at_address(self._item.address)
         except TimeoutError:
             log.warning("%s: a preview of %s has not ended", self._platform.name, self._item.key)
         self._shown = structs.replace(self._shown, live=WorkerId(""))

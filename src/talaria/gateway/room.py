@@ -23,10 +23,8 @@ from talaria.core.events import (
     QuestionAsked,
     TurnAnswered,
     TurnBegan,
+    TurnEnd,
     TurnEvent,
-    TurnFailed,
-    TurnOutOfBudget,
-    TurnStopped,
 )
 from talaria.core.ids import SessionId, new_id
 from talaria.gateway.asking import Asking
@@ -35,7 +33,7 @@ from talaria.gateway.marking import AT_WORK, NOTHING, mark
 from talaria.gateway.placing import bounded
 from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.streaming import Preview, Stage
-from talaria.sessions.answering import answer
+from talaria.sessions.answering import Answers, answer
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.insisting import HELD_UP, insist
 from talaria.sessions.outgoing import queue_notice
@@ -102,11 +100,15 @@ class Room:
         self._moving = asyncio.Lock()
         self._using: asyncio.Task[None] | None = None
         self._preview: Preview | None = None
+        self._showing: asyncio.Task[None] | None = None
+        self.at_work = False
+        self._left = False
+        self.let_go: Callable[[], object] = lambda: None
         self._door = door
         self._jobs = jobs
         self.asking = Asking(self.post, buttons=door.abilities.buttons)
         replies = ReplyFollower(door.wake_delivery, self._dressed)
-        wish = structs.replace(wish, followers=(replies, *wish.followers), held_up=self._held_up)
+        wish = structs.replace(wish, followers=(replies, *wish.followers), held_up=self._held_up, moved=self._moved)
         self.seat = Seat(door.house, wish, self._event, jobs, key=key, address=address)
 
     @property
@@ -236,16 +238,31 @@ class Room:
         return await self.asking.choose(_visitor.get(), question, choices)
 
     def _event(self, event: TurnEvent) -> None:
+        if isinstance(event, TurnBegan):
+            self.at_work = True
+        elif isinstance(event, TurnEnd):
+            self.at_work = False
+        self.happens(event, self.seat.chat.questions)
+
+    def happens(self, event: TurnEvent, answers: Answers) -> None:
+        """Let the people here see what happens in a turn, whichever process runs it, and be asked what it asks."""
         self.active_at = datetime.now(UTC)
         if isinstance(event, TurnBegan):
             self._began(event)
         elif self._preview is not None:
             self._preview.event(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
-            self._ask(event)
-        elif isinstance(event, TurnAnswered | TurnStopped | TurnFailed | TurnOutOfBudget):
+            self._ask(event, answers)
+        elif isinstance(event, TurnEnd):
             self._mark(NOTHING)
             self._excused = False
+
+    def _moved(self) -> None:
+        """Show no more of the turn that is running: its conversation is somewhere else now, and asks there."""
+        self._left = True
+        self.end_preview()
+        self._mark(NOTHING)
+        self.let_go()
 
     def _held_up(self) -> None:
         """Tell the people here, once for a turn, that it waits for the store."""
@@ -261,9 +278,11 @@ class Room:
         except PlatformError as error:
             log.warning("%s: nobody was told that a turn waits: %s", self.name, error)
 
-    def _ask(self, event: ApprovalAsked | QuestionAsked) -> None:
+    def _ask(self, event: ApprovalAsked | QuestionAsked, questions: Answers) -> None:
         """Put a question of the turn to whoever may answer it: approvals are the owner's, where one is named."""
-        questions, whom = self.seat.chat.questions, self._asker
+        if self._left:
+            return
+        whom = self._asker
         is_owner = self._door.is_owner(whom)
         if isinstance(event, ApprovalAsked) and is_owner is False:
             if self.address.chat_type == "private":
@@ -288,6 +307,7 @@ class Room:
 
     def _began(self, began: TurnBegan) -> None:
         """Let the people here see the turn go on."""
+        self._left = False
         self.end_preview()
         self._asker = began.route.user_id if began.route else ""
         self._marked = began.route if self._door.manner().reactions else None
@@ -295,7 +315,7 @@ class Room:
         if began.route is not None and began.route.address.platform == self.name:
             route, session_id = began.route, self.seat.session_id
             self._preview = Preview(self._door.stage, session_id, began.turn_id, route, lambda: self.display)
-            self._jobs.create_task(self._preview.serve())
+            self._showing = self._jobs.create_task(_behind(self._showing, self._preview))
 
     @property
     def _display_key(self) -> str:
@@ -312,3 +332,10 @@ class Room:
         chat = self.seat.chat
         steps = model_steps(tx, ending.turn_id)
         return with_footer(text, runtime(steps, chat.model, chat.info, chat.workspace.folder))
+
+
+async def _behind(before: asyncio.Task[None] | None, preview: Preview) -> None:
+    """Show a turn when the preview before has ended: it may be of the same turn, which another process ran."""
+    if before is not None:
+        await asyncio.wait([before])
+    await preview.serve()

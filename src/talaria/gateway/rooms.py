@@ -30,6 +30,7 @@ class Rooms:
     """The rooms that this worker keeps, by key: each with its agent, ready for what is said next.
 
     ``make`` makes a room for a place; ``prospect`` says what the agent of a conversation there would be now.
+    ``closed`` says that the gateway ends.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Rooms:
         self._cache: AgentCache[Room] = AgentCache(jobs, cap=cap, idle=idle)
         self._doorway = asyncio.Semaphore(_OPENING_AT_ONCE)
         self._failed: dict[SessionId, tuple[int, float]] = {}
-        self._closed = False
+        self.closed = False
 
     def __len__(self) -> int:
         return len(self._cache)
@@ -98,7 +99,7 @@ class Rooms:
 
     async def close(self) -> None:
         """Close every room, for good; turns that run are cut off, and go on at the next start."""
-        self._closed = True
+        self.closed = True
         async with asyncio.TaskGroup() as group:
             for room in self._cache.drain():
                 group.create_task(_closed(room))
@@ -156,9 +157,10 @@ class Rooms:
 
     async def _opened(self, key: str, address: Address, session_id: SessionId) -> Room:
         room = self._make(key, address)
+        room.let_go = lambda: self.let_go(key)
         room.seat.wish = structs.replace(room.seat.wish, resume=session_id)
         async with self._doorway:
-            if self._closed:
+            if self.closed:
                 raise Refused("The gateway ends; what waits is answered at the next start.")
             await room.open()
         return room

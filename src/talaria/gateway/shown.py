@@ -1,7 +1,7 @@
 """Which messages of a network stand for a reply: while it grows, and while its pieces go out one by one."""
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
@@ -34,6 +34,13 @@ class Shown(Struct, frozen=True, omit_defaults=True):
     def key(self, reply: str, place: int) -> str:
         """Return the key on the network of the message at a place, for the reply of this key."""
         return f"{reply}:{self.let_go + place + 1}"
+
+    def at_address(self, address: Address) -> "Shown":
+        """Return what stands for the reply there: nothing, where its conversation has moved since, but other keys."""
+        if address == self.address:
+            return self
+        posted = self.let_go + len(self.messages) + self.maybe
+        return structs.replace(Shown(address), let_go=posted)
 
 
 _decoder = msgspec.json.Decoder(Shown)

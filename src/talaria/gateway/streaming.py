@@ -20,6 +20,7 @@ from talaria.gateway.placing import bounded
 from talaria.gateway.shown import Shown, keep_shown, read_shown
 from talaria.gateway.splitting import split_text
 from talaria.sessions.company import accompanied
+from talaria.sessions.rerouting import rerouted
 
 _HELD_UP = 0.9  # seconds; a lease lasts longer, unless the settings make it very short
 
@@ -112,6 +113,9 @@ class Preview:
         """Go on with what an earlier worker has shown of this turn."""
         found = await self._stage.store.read(lambda tx: read_shown(tx, self._turn_id))
         if found is None:
+            return
+        if found.address != self._route.address:  # it was shown where its conversation was before
+            self._shown = found.at_address(self._route.address)
             return
         known = tuple(message_id for message_id in found.messages if message_id)
         doubtful = len(found.messages) - len(known)
@@ -234,7 +238,7 @@ class Preview:
 
     def _begin(self, tx: Transaction) -> bool:
         """Record that a message is about to be posted; not for a turn that is over, nor ahead of earlier replies."""
-        if not self._is_running(tx):
+        if not self._is_running(tx) or not self._is_here(tx):
             return False
         earlier = [
             item
@@ -249,6 +253,11 @@ class Preview:
     def _is_running(self, tx: Transaction) -> bool:
         return any(turn.id == self._turn_id for turn in tx.turns.find(self._session_id, running=True))
 
+    def _is_here(self, tx: Transaction) -> bool:
+        """Tell whether the reply still goes here: its conversation may have moved meanwhile."""
+        moved = rerouted(tx, self._session_id, self._turn_id)
+        return moved is None or moved.route == self._route
+
     def _is_late(self, asked: float) -> bool:
         """Tell whether this process was held up meanwhile, so that another may have taken the turn over."""
         self._broken = self._broken or asyncio.get_running_loop().time() - asked > _HELD_UP
@@ -256,7 +265,8 @@ class Preview:
 
     def _is_ours(self, tx: Transaction) -> bool:
         found = read_shown(tx, self._turn_id)
-        return found is not None and found.live == self._stage.worker
+        ours = found is not None and found.live == self._stage.worker and found.address == self._route.address
+        return ours and self._is_here(tx)
 
     async def _let_go(self) -> None:
         """Leave the messages as they are: what comes is another message, below them."""

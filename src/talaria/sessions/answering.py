@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from talaria.core.events import ApprovalAsked, QuestionAsked
-from talaria.sessions.questions import Questions
 
 _APPROVALS = (
     ("once", "Yes, this once"),
@@ -26,7 +25,17 @@ class Asks(Protocol):
         """Return what the person types as the answer."""
 
 
-async def answer(event: ApprovalAsked | QuestionAsked, questions: Questions, place: Asks) -> None:
+class Answers(Protocol):
+    """What the answers to the questions of a turn are given to; the turn may run in another process."""
+
+    def answer(self, question_id: str, text: str) -> bool:
+        """Answer a question; ``False`` when it is known to be open no more."""
+
+    async def closed(self, question_id: str) -> None:
+        """Wait until a question is open no more."""
+
+
+async def answer(event: ApprovalAsked | QuestionAsked, questions: Answers, place: Asks) -> None:
     """Ask the person, unless the question is closed before they answer."""
     async with asyncio.TaskGroup() as group:
         asking = group.create_task(_asked(event, place))

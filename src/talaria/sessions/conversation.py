@@ -96,6 +96,11 @@ class Conversation:
         return self._lane.busy
 
     @property
+    def in_turn(self) -> bool:
+        """Whether this process is the one that takes a turn in it now."""
+        return self._turn is not None
+
+    @property
     def engaged(self) -> bool:
         """Whether anything goes on: a turn, or what comes behind a reply."""
         return self.busy or self._beside.busy

@@ -38,48 +38,49 @@ class LiveFeeds:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._running: dict[Feed, None] = {}
-        self._leader: Feed | None = None
+        self._runs: dict[_Run, Feed] = {}
+        self._leader: _Run | None = None
         self._rung: asyncio.Event | None = None
 
-    def begin(self, feed: "Feed") -> None:
+    def begin(self, run: "_Run", feed: "Feed") -> None:
         """Look after a turn."""
-        self._running[feed] = None
+        self._runs[run] = feed
         if self._leader is None:
             self._lead()
         elif self._rung is not None:
             self._rung.set()
 
-    def end(self, feed: "Feed") -> None:
+    def end(self, run: "_Run") -> None:
         """Look after it no more; somebody else looks after the others."""
-        self._running.pop(feed, None)
-        if self._leader is feed:
+        self._runs.pop(run, None)
+        if self._leader is run:
             self._leader = None
             if self._rung is not None:
                 self._rung.set()
             self._lead()
 
     async def look(self) -> None:
-        """See who watches the turns that are running, and act on what was said to them."""
-        for feed in [one for one in self._running if not one.chat.conversation.busy]:
-            self.end(feed)  # cut off, or taken over by another process
+        """See who watches the turns that are running, or were until now, and act on what was said to them."""
+        looked = tuple(self._runs.items())
         watching, spoken = await self.store.read(lambda tx: (watchers(tx), spoken_to(tx)))
-        for feed in tuple(self._running):
-            feed.be_watched(watching.get(feed.session_id, ()))
-        ours = spoken & {feed.session_id for feed in self._running}
+        for run, feed in looked:
+            feed.be_watched(run, watching.get(feed.session_id, ()))
+            if run.over or not feed.chat.conversation.in_turn:  # cut off, or taken over by another process
+                self.end(run)
+        ours = spoken & {feed.session_id for feed in self._runs.values()}
         if ours:
             for session_id, said in await self.store.write(lambda tx: take_words(tx, ours)):
-                for feed in [one for one in self._running if one.session_id == session_id]:
+                for feed in [one for one in self._runs.values() if one.session_id == session_id]:
                     feed.hear(said)
 
     def _lead(self) -> None:
-        for feed in self._running:
-            self._leader = feed
-            if start(feed.jobs, self._look_out(feed)) is not None:
+        for run, feed in self._runs.items():
+            self._leader = run
+            if start(feed.jobs, self._look_out(run)) is not None:
                 return
         self._leader = None
 
-    async def _look_out(self, leader: "Feed") -> None:
+    async def _look_out(self, leader: "_Run") -> None:
         async with self.store.heeding(LIVE) as rung:
             self._rung = rung
             while self._leader is leader:
@@ -120,18 +121,19 @@ class Feed:
         """Hand an event on, and note it for those who watch, or will."""
         self._emit(event)
         if isinstance(event, TurnBegan):
+            self._over()
             self._run = _Run(event.turn_id)
             self._run.note(event)
-            self._feeds.begin(self)
+            self._feeds.begin(self._run, self)
         elif self._run is not None:
             self._run.note(event)
             if isinstance(event, TurnEnd):
                 self._over()
 
-    def be_watched(self, watching: Collection[str]) -> None:
-        """Take note of who watches now; whoever is new is told what happened so far."""
-        run = self._run
-        if run is None or watching == run.watching:
+    def be_watched(self, run: "_Run", watching: Collection[str]) -> None:
+        """Take note of who watches a turn now; whoever is new is told what happened so far."""
+        run.looked = True
+        if watching == run.watching:
             return
         run.newcomers |= bool(set(watching) - set(run.watching))
         run.watching = watching
@@ -160,24 +162,26 @@ class Feed:
 
     async def close(self) -> None:
         """Tell what is still to be told, if that can be done soon."""
-        self._over()
+        self._over(at_once=True)
         if self._telling is not None and not self._telling.done():
             await asyncio.wait([self._telling], timeout=_LAST_WORDS)
             self._telling.cancel()
 
-    def _over(self) -> None:
-        if self._run is not None:
-            self._run.over = True
-            self._run.stirred.set()
-            self._run = None
-            self._feeds.end(self)
+    def _over(self, *, at_once: bool = False) -> None:
+        """Tell no more of the turn than happened; one that was shorter than a look is told of behind the next one."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.over = True
+            run.stirred.set()
+            if run.looked or at_once:
+                self._feeds.end(run)
 
     async def _tell(self, run: "_Run", before: asyncio.Task[None] | None) -> None:
         """Tell of one turn, several times a second as long as something happens in it, behind the one before."""
         if before is not None:
             await asyncio.wait([before])
         first = True
-        while not (run.over and not run.has_news):
+        while not run.over or run.has_news or run.newcomers:
             await run.stirred.wait()
             run.stirred.clear()
             if not run.over and not run.newcomers:
@@ -213,7 +217,7 @@ class _Run:
         self.id = new_id()
         self.turn_id = turn_id
         self.watching: Collection[str] = ()
-        self.newcomers = self.told = self.over = False
+        self.newcomers = self.told = self.over = self.looked = False
         self.stirred = asyncio.Event()
         self._so_far = Digest()
         self._news = Digest()

@@ -7,7 +7,9 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.store import Store, Transaction
+from talaria.core.addresses import Route
 from talaria.core.ids import SessionId, TurnId, new_id
+from talaria.sessions.rerouting import reroute
 
 LIVE = "live"  # the topic of hints for those who run turns: somebody watches one, or says something to it
 WATCHED_FOR = timedelta(seconds=20)
@@ -97,6 +99,17 @@ def speak(tx: Transaction, session_id: SessionId, word: Word) -> bool:
         tx.state.put(f"{_WORD}{new_id()}:{session_id}", _encode(Spoken(turn.id, word)).decode())
         return True
     return False
+
+
+def move_along(tx: Transaction, session_id: SessionId, route: Route | None) -> TurnId | None:
+    """Take a running turn along to where its conversation was brought: its reply goes there, and its owner is told.
+
+    Returns which turn that is, if there is one. Hints of the topics `LIVE` and `OUTBOX` belong behind the transaction.
+    """
+    turn_id = reroute(tx, session_id, route)
+    if turn_id is not None:
+        speak(tx, session_id, Moved())
+    return turn_id
 
 
 async def speak_to(store: Store, session_id: SessionId, word: Word) -> bool:

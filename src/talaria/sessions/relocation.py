@@ -56,11 +56,23 @@ def is_own_thread(tx: Transaction, address: Address, key: str) -> bool:
     return bool(address.thread_id) and tx.state.get(f"own-thread:{key}") is not None
 
 
-def request_move(tx: Transaction, session_id: SessionId, to: Address) -> None:
-    """Ask a gateway to take a conversation to a chat; raises `Refused` while that is under way already."""
+def request_move(tx: Transaction, session_id: SessionId, to: Address, *, at_once: bool = False) -> None:
+    """Ask a gateway to take a conversation to a chat; raises `Refused` while that is under way already.
+
+    ``at_once`` takes a running turn along, and lets nobody say anything to the agent about the move.
+    """
     if not tx.handoffs.request_handoff(session_id, to.platform):
         raise Refused("This conversation is being handed over already: wait for that to end.")
     tx.state.put(_key(session_id), _encode(to).decode())
+    if at_once:
+        tx.state.put(_at_once_key(session_id), "")
+    else:
+        tx.state.delete(_at_once_key(session_id))
+
+
+def is_at_once(tx: Transaction, session_id: SessionId) -> bool:
+    """Tell whether a conversation is to be moved as it is, in the middle of a turn if one is running."""
+    return tx.state.get(_at_once_key(session_id)) is not None
 
 
 def wanted_place(tx: Transaction, session_id: SessionId) -> Address | None:
@@ -72,6 +84,11 @@ def wanted_place(tx: Transaction, session_id: SessionId) -> Address | None:
 def forget_wanted_place(tx: Transaction, session_id: SessionId) -> None:
     """Forget it: the conversation is there, or stays where it is."""
     tx.state.delete(_key(session_id))
+    tx.state.delete(_at_once_key(session_id))
+
+
+def _at_once_key(session_id: SessionId) -> str:
+    return f"handoff-at-once:{session_id}"
 
 
 def _key(session_id: SessionId) -> str:

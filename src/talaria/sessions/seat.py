@@ -43,6 +43,7 @@ class Seat:
 
     ``key`` and ``address`` are those of a place that is bound to its conversation, so that it is found again. A place
     without an address is the only one of its process, a terminal: the environment tells which conversation is open.
+    ``departing`` says that somebody here has asked for the conversation to be taken elsewhere.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Seat:
         self._chat: Chat | None = None
         self._beside: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
+        self.departing = False
 
     @property
     def store(self) -> Store:

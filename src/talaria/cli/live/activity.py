@@ -160,6 +160,11 @@ class Activity:
             case _:
                 assert_never(event)
 
+    def break_off(self) -> None:
+        """Show no more of what is going on, and leave what was shown."""
+        self._end_reply()
+        self.end()
+
     def unfold(self) -> str:
         """Return the whole output of the last tool call, and forget it; empty when there is none."""
         if not self._done:

@@ -107,9 +107,9 @@ class LiveChat:
             self._sent.put_nowait((text, pictures))
 
     def interrupt(self) -> None:
-        """Stop the turn, or clear the line; the second time in a row leaves."""
+        """Stop the turn, or clear the line; the second time in a row leaves; where all is said, the first."""
         now = time.monotonic()
-        if now - self._interrupted < _TWICE:
+        if self._place.hushed or now - self._interrupted < _TWICE:
             self._front.leave()
             return
         self._interrupted = now
@@ -175,7 +175,7 @@ class LiveChat:
         while True:
             await self._stirred.wait()
             self._stirred.clear()
-            while seat.busy:
+            while seat.busy and not self._place.hushed:
                 self._activity.begin()
                 self._activity.tick()
                 self._draw_status()

@@ -31,7 +31,7 @@ class TerminalPlace:
         self._activity = activity
         self._pictures = pictures
         self._keep = keep
-        self.leaving = False
+        self.leaving = self.hushed = False
 
     @property
     def theme(self) -> str:
@@ -88,6 +88,14 @@ class TerminalPlace:
         self._activity.tick()
         await self._front.lend(use)
 
+    def hush(self) -> None:
+        """Show nothing more of the running turn, and ask nothing for it: it is seen elsewhere."""
+        self.hushed = True
+        self._activity.break_off()
+        self._activity.tick()
+
     def leave(self) -> None:
         """End the program as soon as this command is done."""
         self.leaving = True
+        if self.hushed:
+            self._front.leave()

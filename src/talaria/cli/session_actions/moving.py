@@ -52,9 +52,9 @@ def _request(tx: Transaction, arguments: argparse.Namespace, networks: Sequence[
     to = find_target(tx, arguments.target, networks)
     if not gateway_alive(tx):
         raise Refused("No gateway is running that could take it: `talaria gateway start` starts one.")
-    if tx.turns.find(session.id, running=True, limit=1):
-        raise Refused("A turn is running there: wait for its end or stop it, then move it.")
-    request_move(tx, session.id, to)
+    if not arguments.now and tx.turns.find(session.id, running=True, limit=1):
+        raise Refused("A turn is running there: wait for its end or stop it, then move it; `--now` takes it along.")
+    request_move(tx, session.id, to, at_once=arguments.now)
     return session
 
 

@@ -1,0 +1,84 @@
+"""A turn that another process works on, shown in the room of the place to which its conversation has moved."""
+
+import asyncio
+import logging
+
+from msgspec import structs
+
+from talaria.contracts.store import Store, Transaction
+from talaria.core.addresses import Address, Route
+from talaria.core.errors import TalariaError
+from talaria.core.events import TurnBegan, TurnEnd, TurnEvent
+from talaria.core.ids import SessionId, TurnId
+from talaria.gateway.room import Room
+from talaria.gateway.rooms import Rooms
+from talaria.sessions.live_events import QuestionClosed, Seen
+from talaria.sessions.live_speaking import DistantAnswers
+from talaria.sessions.live_watch import Watch
+
+_LOOK_AGAIN = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Elsewhere:
+    """Shows one turn, until it is over or the room goes on with it itself."""
+
+    def __init__(self, store: Store, rooms: Rooms, session_id: SessionId, turn_id: TurnId, route: Route) -> None:
+        self._store = store
+        self._rooms = rooms
+        self._session_id = session_id
+        self._turn_id = turn_id
+        self._route = route
+        self._seen: asyncio.Queue[Seen] = asyncio.Queue()
+        self._answers = DistantAnswers(store, session_id, rooms.start)
+
+    async def show(self, key: str, address: Address) -> None:
+        """Show it at a place, beginning with what was said so far; what waits behind it is worked off then."""
+        watch = Watch(self._store, self._session_id, self._seen.put_nowait)
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(watch.follow())
+                async with self._rooms.using(key, address, self._session_id) as room:
+                    await self._follow(room)
+                watching.cancel()
+        except* TalariaError as errors:
+            log.warning("session %s: its turn is not shown: %s", self._session_id, errors.exceptions[0])
+        finally:
+            self._answers.close_all()
+        if not self._rooms.closed:
+            await self._rooms.wake(self._session_id, key, address)
+
+    async def _follow(self, room: Room) -> None:
+        over = False
+        while not (over or room.at_work or self._rooms.closed):
+            try:
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    event = await self._seen.get()
+            except TimeoutError:
+                over = not await self._store.read(self._is_running)
+                continue
+            over = self._show(room, event)
+        if not room.at_work:
+            room.end_preview()
+
+    def _show(self, room: Room, event: Seen) -> bool:
+        """Show an event; tell whether the turn is over with it."""
+        match event:
+            case _ if room.at_work:
+                return True
+            case QuestionClosed(id=question_id):
+                self._answers.close(question_id)
+            case TurnBegan() if event.turn_id != self._turn_id:
+                return True
+            case TurnBegan():
+                self._happens(room, structs.replace(event, route=self._route))
+            case _:
+                self._happens(room, event)
+        return isinstance(event, TurnEnd)
+
+    def _happens(self, room: Room, event: TurnEvent) -> None:
+        room.happens(event, self._answers)
+
+    def _is_running(self, tx: Transaction) -> bool:
+        return any(turn.id == self._turn_id for turn in tx.turns.find(self._session_id, running=True))
