@@ -6,7 +6,7 @@ from pathlib import Path
 
 import openai
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from tests.api.hosting import PATIENCE, Hosted, hosted
 
 from talaria.testing.model_server import ModelServer

@@ -102,7 +102,7 @@ async def test_who_hangs_up_may_come_back_for_the_answer(host: Hosted, model: Mo
         first.cancel()
     held.set()
     async with asyncio.timeout(60):
-        while (answer := await host.http.post(CHAT, json=body, headers=KEY)).status_code == 409:
+        while (answer := await host.http.post(CHAT, json=body, headers=KEY)).status_code == 409:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert "At last." in answer.text
     assert len(model.received) == 1

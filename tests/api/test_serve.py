@@ -1,0 +1,147 @@
+"""`talaria serve`, `talaria api-keys` and the gateway that serves the API as well, as processes."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.api.program import PATIENCE, client, eventually, serving
+from tests.app.program import TALARIA, Program
+from tests.app.scripted import scripted_program, talk
+
+from talaria.testing.model_server import ModelServer, Say
+
+HI = {"messages": [{"role": "user", "content": "hi"}]}
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as server:
+        yield server
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_it_serves_until_it_is_told_to_end_and_lets_requests_end_first(
+    tmp_path: Path, model: ModelServer, number: int
+) -> None:
+    held = asyncio.Event()
+
+    async def wait(_: object) -> Say:
+        await held.wait()
+        return Say("At last.")
+
+    model.answering(wait)
+    async with serving(scripted_program(tmp_path, model)) as server:
+        assert server.process is not None
+        async with client(server) as http, asyncio.TaskGroup() as group:
+            asked = group.create_task(http.post(CHAT, json=HI))
+            await model.arrived()
+            os.kill(server.process.pid, number)
+            held.set()
+        assert asked.result().json()["choices"][0]["message"]["content"] == "At last."
+        async with asyncio.timeout(PATIENCE):
+            assert await server.process.wait() == 0
+
+
+async def test_it_does_not_listen_for_others_without_a_key(tmp_path: Path, model: ModelServer) -> None:
+    program = scripted_program(tmp_path, model)
+    refused = await talk(program, "serve", "--host", "0.0.0.0", "--port", "0")
+    assert refused.code != 0
+    assert "talaria api-keys create" in refused.err
+    assert "Traceback" not in refused.err
+    made = await talk(program, "api-keys", "create", "mine", "--json")
+    key = json.loads(made.out)["key"]
+    process = await asyncio.create_subprocess_exec(
+        TALARIA,
+        "serve",
+        "--host",
+        "0.0.0.0",
+        "--port",
+        "0",
+        env=program.environment(),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            said = await process.stderr.readline()
+        port = int(said.decode().partition("0.0.0.0:")[2].partition("/")[0])
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            lines = ("GET /v1/models HTTP/1.1", "host: any.name", f"authorization: Bearer {key}", "connection: close")
+            writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+            writer.close()
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_a_port_that_is_taken_is_named_in_a_sentence(tmp_path: Path, model: ModelServer) -> None:
+    program = scripted_program(tmp_path, model)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = await talk(program, "serve", "--port", str(port))
+    assert refused.code == 1
+    assert f"127.0.0.1:{port} cannot be listened at" in refused.err
+    assert (await talk(program, "serve", "--port", "70000")).code == 2
+
+
+def test_keys_are_created_shown_once_listed_and_revoked(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    made = program.run("api-keys", "create", "laptop", "--scope", "chat", "--scope", "read")
+    token = made.out.strip()
+    assert token.startswith("tal_")
+    assert "not shown again" in made.err
+    assert program.run("api-keys", "create", "laptop").code == 1
+    listed = json.loads(program.run("api-keys", "list", "--json").out)
+    assert [(one["name"], one["scopes"]) for one in listed] == [("laptop", ["chat", "read"])]
+    table = program.run("api-keys", "list").out
+    assert "laptop" in table
+    assert token not in table
+    assert program.run("api-keys", "revoke", "laptop").code == 0
+    gone = program.run("api-keys", "revoke", "laptop")
+    assert (gone.code, "There is no key `laptop`" in gone.err) == (1, True)
+    assert json.loads(program.run("api-keys", "list", "--json").out) == []
+    assert program.run("api-keys", "create", "x", "--scope", "everything").code == 2
+
+
+async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path: Path, model: ModelServer) -> None:
+    port = _free_port()
+    program = scripted_program(tmp_path, model, f"[api]\nenabled = true\nport = {port}\n")
+    process = await asyncio.create_subprocess_exec(
+        TALARIA, "gateway", "run", env=program.environment(), cwd=tmp_path / "work", stderr=asyncio.subprocess.PIPE
+    )
+    try:
+
+        async def asked() -> str:
+            run = await asyncio.create_subprocess_exec(
+                "curl", "-s", f"http://127.0.0.1:{port}{CHAT}", "-d", json.dumps(HI), stdout=asyncio.subprocess.PIPE
+            )
+            out, _ = await run.communicate()
+            return out.decode()
+
+        if shutil.which("curl") is None:
+            pytest.skip("There is no curl here.")
+        answer = json.loads(await eventually(asked))
+        assert answer["choices"][0]["message"]["content"] == "ok"
+    finally:
+        process.terminate()
+        async with asyncio.timeout(PATIENCE):
+            await process.communicate()
+    assert process.returncode == 0
