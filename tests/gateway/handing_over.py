@@ -102,12 +102,14 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(home: Path, server: ModelServer, engine: Place, abilities: Abilities = THREADS) -> AsyncIterator[Scene]:
-    """Prepare everything but the gateways; the model answers as `answer` does."""
+async def scene(
+    home: Path, server: ModelServer, engine: Place, abilities: Abilities = THREADS, more: str = ""
+) -> AsyncIterator[Scene]:
+    """Prepare everything but the gateways, with ``more`` settings; the model answers as `answer` does."""
     server.answering(answer)
     store = f'[store]\nurl = "{engine.address}"\nschema = "{engine.schema}"\n' if engine.schema else ""
     async with LoopbackNetwork(abilities) as network:
-        program = workplace(home, server, network, access=OWNED, more=store)
+        program = workplace(home, server, network, access=OWNED, more=store + more)
         opened = engine.open_store(SystemClock(), "terminal")
         try:
             yield Scene(network, program, Terminal(opened))

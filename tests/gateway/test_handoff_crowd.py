@@ -50,3 +50,7 @@ async def test_eight_gateways_move_a_hundred_once_each_and_slow_ones_delay_nobod
         assert len({(place.chat_id, place.thread_id) for place in places}) == len(places)
         assert sorted(here.threads) == [HOME.chat_id] * REQUESTS + [SLOW.chat_id] * GATEWAYS
         assert [here.seen(place) for place in places] == [[GREETING]] * len(places)
+        for place in places[::10]:
+            here.network.say(place, "and now?", sender="ann")
+        await here.network.until(lambda: all(len(here.seen(place)) > 1 for place in places[::10]), seconds=60)
+        assert [here.seen(place) for place in places[::10]] == [[GREETING, "re: and now?"]] * len(places[::10])

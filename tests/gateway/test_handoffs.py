@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 from tests.gateway.handing_over import GREETING, PLAIN, THREADS, answer, asked, begun, scene
 from tests.gateway.workers import worker
 from tests.storage.engines import Place
@@ -69,6 +70,24 @@ async def test_what_is_said_while_it_still_arrives_meets_the_same_conversation(
         said = await here.terminal.write(lambda tx: [one.message.text for one in tx.messages.load(session_id)])
     assert still == binding
     assert said[-1] == "re: and now?"
+    assert "Build a boat." in server.received[-1].body.decode()
+
+
+@pytest.mark.parametrize("of_each", ["true", "false"], ids=["of-each", "of-all"])
+@pytest.mark.parametrize(("kind", "abilities"), [("thread", THREADS), ("group", PLAIN)], ids=["thread", "group"])
+async def test_the_next_message_meets_it_whosever_conversations_are_there(
+    tmp_path: Path, server: ModelServer, sqlite_engine: Place, kind: str, abilities: Abilities, of_each: str
+) -> None:
+    """A home channel is kept without the person who set it: the owner's next message is what counts."""
+    more = f"[platforms.loopback]\n{kind}_sessions_per_user = {of_each}\n"
+    async with scene(tmp_path, server, sqlite_engine, abilities, more) as here, worker(here.program):
+        await here.served()
+        session_id = await here.terminal.ask(lambda tx: asked(tx, Address("loopback", "crew", "group")))
+        assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        (binding,) = await here.terminal.places(session_id)
+        await here.shown(binding.address, GREETING)
+        here.network.say(structs.replace(binding.address, user_id="ann"), "and now?", sender="ann")
+        await here.shown(binding.address, GREETING, "re: and now?")
     assert "Build a boat." in server.received[-1].body.decode()
 
 
