@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from talaria.core.errors import Refused
-from talaria.schedule.reading import check_zone, read_schedule, split_schedule
-from talaria.schedule.times import Calendar, Every, next_after
+from talaria.schedule.reading import read_schedule, split_schedule
+from talaria.schedule.times import Calendar, Every, find_zone, next_after
 from talaria.schedule.wording import described, told
 
 BERLIN = "Europe/Berlin"
@@ -125,7 +125,7 @@ def test_text_without_a_time_is_refused() -> None:
 
 
 def test_a_zone_has_to_exist() -> None:
-    assert check_zone(" Europe/Berlin ") == BERLIN
+    assert find_zone(" Europe/Berlin ").key == BERLIN
     for name in ("Europe/Nowhere", "../etc/passwd", ""):
         with pytest.raises(Refused, match="no time zone"):
-            check_zone(name)
+            find_zone(name)

@@ -104,9 +104,9 @@ class House(Struct, frozen=True, kw_only=True):
         desk: JobDesk = open_desk(self.store, self.settings, networks, self.environment)
         return desk
 
-    async def work_off_jobs(self) -> int:
-        """Run the jobs that are due, and return how many runs that were."""
-        count: int = await load("talaria.app.schedules").work_off_jobs(self)
+    async def work_off_jobs(self, only: str = "") -> int:
+        """Run what is due, or what waits already for ``only`` one job; return how many runs that were."""
+        count: int = await load("talaria.app.schedules").work_off_jobs(self, only)
         return count
 
     async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:

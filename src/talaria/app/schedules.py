@@ -71,11 +71,11 @@ def open_ticker(house: "House", jobs: TaskGroup) -> Ticker:
     return Ticker(means, lambda: timedelta(hours=house.settings.schedule.catch_up_hours))
 
 
-async def work_off_jobs(house: "House") -> int:
-    """Begin what is due, wait until all that can be run here is over, and return how many runs that were."""
+async def work_off_jobs(house: "House", only: str) -> int:
+    """Run what is due, or what waits already for ``only`` one job; return how many runs that were."""
     try:
         async with TaskGroup() as jobs:
-            return await open_ticker(house, jobs).work_off()
+            return await open_ticker(house, jobs).work_off(only)
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
 

@@ -106,8 +106,8 @@ class Undertakings(Protocol):
     def schedules(self) -> JobDesk:
         """The scheduled jobs."""
 
-    async def work_off_jobs(self) -> int:
-        """Run the jobs that are due, and return how many runs that were."""
+    async def work_off_jobs(self, only: str = "") -> int:
+        """Run what is due, or what waits already for ``only`` one job; return how many runs that were."""
 
     async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""

@@ -43,7 +43,8 @@ class JobWish(Struct, frozen=True, kw_only=True):
 class Asker(Struct, frozen=True, kw_only=True):
     """Who asks: as whom, before which audience, in which conversation and at which place; ``key`` is that of a call.
 
-    With the same key the same job is made again, not another one.
+    With the same key the same job is made again, not another one. ``everyone`` lets the owner of the agent see to the
+    jobs of others, too.
     """
 
     owner: str = ""
@@ -51,6 +52,7 @@ class Asker(Struct, frozen=True, kw_only=True):
     session_id: SessionId | None = None
     address: Address | None = None
     key: str = ""
+    everyone: bool = False
 
 
 class JobView(Struct, frozen=True, kw_only=True):

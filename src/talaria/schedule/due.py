@@ -37,12 +37,10 @@ def begin_due(tx: Transaction, now: datetime, manner: Manner) -> int:
     jobs = tx.jobs.find(due=True)[:_AT_ONCE]
     for job in jobs:
         try:
-            scheduled = read_job(job)
-        except msgspec.DecodeError as error:  # of a newer Talaria, perhaps
-            log.warning("job %s (%s) cannot be read, and is paused: %s", job.id, job.name, error)
+            _begin(tx, read_job(job), now, manner)
+        except (msgspec.DecodeError, Refused) as error:  # of a newer Talaria, or of a machine that knows more zones
+            log.warning("job %s (%s) makes no sense here, and is paused: %s", job.id, job.name, error)
             tx.jobs.put(structs.replace(job, paused=True))
-            continue
-        _begin(tx, scheduled, now, manner)
     return len(jobs)
 
 
@@ -72,7 +70,13 @@ def is_at_work(tx: Transaction, job: Job) -> bool:
 
 def unfinished(tx: Transaction) -> list[Run]:
     """Return the runs that are not over, whoever is at work on them."""
-    return [read_run(entry.value) for entry in tx.state.with_prefix(UNFINISHED)]
+    runs = []
+    for entry in tx.state.with_prefix(UNFINISHED):
+        try:
+            runs.append(read_run(entry.value))
+        except msgspec.DecodeError as error:
+            log.warning("%s cannot be read: %s", entry.key, error)
+    return runs
 
 
 def next_due(tx: Transaction) -> datetime | None:

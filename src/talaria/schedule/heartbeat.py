@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from datetime import datetime, time, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +18,7 @@ from talaria.core.errors import TalariaError
 from talaria.schedule.due import begin_now, is_at_work
 from talaria.schedule.keeping import HEARTBEAT, SCHEDULES, Rules, targets_of
 from talaria.schedule.plan import Plan, Scheduled, write_plan
-from talaria.schedule.times import Every, write_schedule
+from talaria.schedule.times import Every, find_zone, write_schedule
 
 FILE = "HEARTBEAT.md"
 _KEY = "heartbeat"
@@ -49,7 +48,7 @@ class Beat(Struct, frozen=True):
 
     def is_awake(self, now: datetime) -> bool:
         """Tell whether a moment lies within the hours; the same hour twice means always."""
-        shown = now.astimezone(ZoneInfo(self.rules.zone)).time()
+        shown = now.astimezone(find_zone(self.rules.zone)).time()
         if self.begins <= self.ends:
             return self.begins == self.ends or self.begins <= shown < self.ends
         return shown >= self.begins or shown < self.ends

@@ -13,8 +13,8 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Ambiguous, NotFound, Refused
 from talaria.core.ids import JobId, SessionId, new_id
 from talaria.schedule.plan import Plan, Scheduled, Target, read_job, write_plan
-from talaria.schedule.reading import check_zone, read_schedule
-from talaria.schedule.times import Calendar, next_after, write_schedule
+from talaria.schedule.reading import read_schedule
+from talaria.schedule.times import Calendar, find_zone, next_after, write_schedule
 from talaria.schedule.wording import described, told
 from talaria.sessions.channels import find_target
 
@@ -43,7 +43,7 @@ def add_job(tx: Transaction, wish: JobWish, asker: Asker, rules: Rules, now: dat
     if len(own) >= most:
         raise Refused(f"There are {len(own)} jobs already, and that is the most: remove one first.")
     plan = Plan(
-        zone=check_zone(wish.zone or rules.zone),
+        zone=find_zone(wish.zone or rules.zone).key,
         made_at=now,
         session_id=asker.session_id,
         address=asker.address or _place(tx, asker.session_id),
@@ -71,7 +71,8 @@ def remove_job(tx: Transaction, words: str, asker: Asker) -> Job:
 
 def find_jobs(tx: Transaction, asker: Asker) -> list[Scheduled]:
     """Return the jobs that somebody may see where they are: their own, and before others those of this place."""
-    jobs = [read_job(job) for job in tx.jobs.find() if job.owner == asker.owner and job.id != HEARTBEAT]
+    own = [job for job in tx.jobs.find() if asker.everyone or job.owner == asker.owner]
+    jobs = [read_job(job) for job in own if job.id != HEARTBEAT]
     return [one for one in jobs if asker.audience in {"", one.plan.audience}]
 
 
@@ -206,7 +207,7 @@ def _planned(tx: Transaction, before: Scheduled, wish: JobWish, rules: Rules) ->
     kept = ("prompt", "skills", "model", "folder", "script", "catch_up", "dollars")
     changes = {name: given[name] for name in kept if given[name] is not None}
     if wish.zone:
-        changes["zone"] = check_zone(wish.zone)
+        changes["zone"] = find_zone(wish.zone).key
     if wish.times is not None:
         changes["left"] = wish.times or None
     if wish.deliver is not None:

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.schedules import ORIGIN, CatchUp
+from talaria.contracts.schedules import NOWHERE, ORIGIN, CatchUp
 from talaria.contracts.stores.jobs import Job, JobRun
 from talaria.core.addresses import Address
 from talaria.core.ids import JobId, SessionId
@@ -47,6 +47,11 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def plain(self) -> bool:
         """Whether the script is all there is to it: no model is asked."""
         return bool(self.script) and not self.prompt.strip()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is to report nowhere."""
+        return all(target.words == NOWHERE for target in self.deliver)
 
 
 class Scheduled(Struct, frozen=True):

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from talaria.core.errors import Refused
 from talaria.schedule.fields import read_fields
-from talaria.schedule.times import Calendar, Every, Once, Schedule, moment_of, next_after
+from talaria.schedule.times import Calendar, Every, Once, Schedule, find_zone, moment_of, next_after
 
 EXAMPLES = (
     "`every 2h`, `every monday 9:00`, `every day 7:30`, `tomorrow 9:00`, `in 30m`, `2026-12-24 18:00`, `0 9 * * 1-5`"
@@ -35,7 +35,7 @@ def read_schedule(text: str, *, now: datetime, zone: str) -> Schedule:
     """
     words = " ".join(text.strip().lower().split())
     for read in (_iso, _cron, _repeated, _later, _on_a_day):
-        found = read(words, now, ZoneInfo(zone))
+        found = read(words, now, find_zone(zone))
         if found is not None:
             return _with_a_future(found, text, now)
     raise Refused(f"`{text.strip()}` is no time that I understand: write such as {EXAMPLES}.")
@@ -80,14 +80,6 @@ def read_time(text: str) -> time | None:
         hour = hour % 12 + (12 if half == "pm" else 0)
     minute = int(found[2] or 0)
     return time(hour, minute) if hour < 24 and minute < 60 else None
-
-
-def check_zone(name: str) -> str:
-    """Return the name of a time zone, or raise `Refused` where this machine knows none of that name."""
-    try:
-        return ZoneInfo(name.strip()).key
-    except (KeyError, ValueError, OSError):
-        raise Refused(f"`{name}` is no time zone: write such as Europe/Berlin or UTC.") from None
 
 
 def _iso(text: str, now: datetime, zone: ZoneInfo) -> Schedule | None:

@@ -229,12 +229,12 @@ def end_run(tx: Transaction, run: Run, means: Means, text: str, *, done: bool) -
     if not tx.state.delete(run.key):
         return
     note_change(tx)
+    words = report(run, text, done=done)
+    told = Report(key=run.key, name=run.name, text=words, at=means.clock.now(), sender=run.session_id)
+    if words and not send(tx, run.plan, told, means.networks()) and not run.plan.quiet:
+        log.warning("job %s: nobody was told, for the places where it reports cannot be found", run.name)
     kept = text if len(text) <= _KEPT_OUTPUT else f"{text[:_KEPT_OUTPUT]}…"
     tx.jobs.end_run(structs.replace(run.record(), state="done" if done else "failed", output=kept))
-    words = report(run, text, done=done)
-    if words:
-        told = Report(key=run.key, name=run.name, text=words, at=means.clock.now(), sender=run.session_id)
-        send(tx, run.plan, told, means.networks())
 
 
 def _settle(tx: Transaction, run: Run, means: Means) -> None:

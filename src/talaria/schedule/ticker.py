@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from talaria.core.errors import StoreError, TalariaError
@@ -56,14 +56,19 @@ class Ticker:
         manner = Manner(self._grace(), self._means.networks)
         if await store.read(lambda tx: bool(tx.jobs.find(due=True))):
             await store.write(lambda tx: begin_due(tx, now, manner))
-        for run in await store.read(unfinished):
-            if run.key not in self._under_way and not self._closing:
-                self._under_way[run.key] = self._means.jobs.create_task(self._work_on(run))
+        self._take_up(await store.read(unfinished))
         return len(self._under_way)
 
-    async def work_off(self) -> int:
-        """Begin what is due, wait until all that is ours is over, and return how many runs that were."""
-        await self.look()
+    async def work_off(self, only: str = "") -> int:
+        """Begin what is due, wait until all that is ours is over, and return how many runs that were.
+
+        With ``only`` nothing is begun but what waits already for that job.
+        """
+        if only:
+            runs = await self._means.opener.store.read(unfinished)
+            self._take_up([run for run in runs if run.job_id == only])
+        else:
+            await self.look()
         begun = dict(self._under_way)
         if begun:
             await asyncio.wait(begun.values())
@@ -78,6 +83,11 @@ class Ticker:
             task.cancel()
         if left:
             await asyncio.wait(left)
+
+    def _take_up(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            if run.key not in self._under_way and not self._closing:
+                self._under_way[run.key] = self._means.jobs.create_task(self._work_on(run))
 
     async def _work_on(self, run: Run) -> None:
         try:

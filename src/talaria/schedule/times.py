@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Struct
 
+from talaria.core.errors import Refused
 from talaria.schedule.fields import Fields, read_fields
 
 _DAY, _MINUTE = timedelta(days=1), timedelta(minutes=1)
@@ -65,7 +66,7 @@ def next_after(schedule: Schedule, moment: datetime) -> datetime | None:
             period = timedelta(seconds=seconds)
             return since.astimezone(UTC) + max(1, (moment - since) // period + 1) * period
         case Calendar(expression, zone):
-            fields, place = read_fields(expression), ZoneInfo(zone)
+            fields, place = read_fields(expression), find_zone(zone)
             find = _next_by_minutes if fields.in_every_hour else _next_by_times
             return find(fields, place, moment.astimezone(UTC))
 
@@ -80,6 +81,14 @@ def last_until(schedule: Schedule, moment: datetime) -> datetime | None:
             found = later
         return found
     return None
+
+
+def find_zone(name: str) -> ZoneInfo:
+    """Return a time zone by its name, or raise `Refused` where this machine knows none such."""
+    try:
+        return ZoneInfo(name.strip())
+    except (KeyError, ValueError, OSError):
+        raise Refused(f"`{name}` is no time zone here: write such as Europe/Berlin or UTC.") from None
 
 
 def moment_of(wall: datetime, zone: ZoneInfo) -> datetime:

@@ -2,9 +2,8 @@
 
 import re
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
-from talaria.schedule.times import Calendar, Every, Once, Schedule
+from talaria.schedule.times import Calendar, Every, Once, Schedule, find_zone
 
 _UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _AT_A_TIME = re.compile(r"(\d+) (\d+) (\*|\d+) \* (\*|[\d,]+|1-5)")
@@ -25,7 +24,7 @@ def described(schedule: Schedule) -> str:
 
 def told(at: datetime, zone: str) -> str:
     """Return a moment as the clocks of a zone show it, and which zone that is."""
-    return f"{at.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M} {zone}"
+    return f"{at.astimezone(find_zone(zone)):%a %Y-%m-%d %H:%M} {zone}"
 
 
 def _amount(seconds: int) -> str:

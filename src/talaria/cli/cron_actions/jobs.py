@@ -5,7 +5,7 @@ from talaria.contracts.schedules import Asker
 from talaria.schedule.keeping import Rules
 from talaria.schedule.zones import system_zone
 
-ASKER = Asker()
+ASKER = Asker(everyone=True)
 _NO_GATEWAY = (
     "No gateway is running, and without one nothing is started: `talaria gateway start`, or let the system's cron call"
     " `talaria cron run-due` every minute."

@@ -31,7 +31,7 @@ def run_now(arguments: argparse.Namespace, services: Services) -> int:
     if served and services.settings().schedule.enabled:
         services.terminal.line("The gateway runs it; `talaria cron history` shows what comes of it.")
         return 0
-    _work_off(services)
+    _work_off(services, job_id)
     with services.open_database() as database:
         runs = database.read(lambda tx: tx.jobs.runs(job_id, 1))
     return _told(arguments, services, runs[0], zone)
@@ -39,7 +39,7 @@ def run_now(arguments: argparse.Namespace, services: Services) -> int:
 
 def run_due(arguments: argparse.Namespace, services: Services) -> int:
     """Run what is due, and what was cut off."""
-    count = _work_off(services)
+    count = _work_off(services, "")
     if arguments.json:
         services.terminal.json({"runs": count})
     elif services.terminal.interactive:
@@ -47,20 +47,20 @@ def run_due(arguments: argparse.Namespace, services: Services) -> int:
     return 0
 
 
-def _work_off(services: Services) -> int:
+def _work_off(services: Services, only: str) -> int:
     try:
-        return asyncio.run(_worked_off(services))
+        return asyncio.run(_worked_off(services, only))
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
 
 
-async def _worked_off(services: Services) -> int:
+async def _worked_off(services: Services, only: str) -> int:
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with AsyncExitStack() as stack:
         house = services.load_house()(stack)
-        return await house.work_off_jobs()
+        return await house.work_off_jobs(only)
 
 
 def _told(arguments: argparse.Namespace, services: Services, run: JobRun, zone: str) -> int:
