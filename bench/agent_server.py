@@ -1,7 +1,7 @@
 """The model of the benchmarks in a process of its own: ``python -m bench.agent_server`` prints its address.
 
 The name of the model says what it does: ``words`` answers at once, ``ten-at-once`` asks for ten tool calls in one
-reply and ``ten-in-turn`` for ten one behind the other, before they answer.
+reply and ``ten-in-turn`` for ten one behind the other, before they answer; ``slow`` takes minutes for its words.
 """
 
 import asyncio
@@ -14,11 +14,15 @@ from talaria.testing.model_server import Answer, Ask, Instant, ModelServer, Rece
 CALLS = 10
 _WORDS = Instant("The quick brown fox jumps over the lazy dog, again and again and again. " * 4, chunks=50)
 
+_SLOW = Say("The slow brown fox walks on and on. " * 200, chunks=600, pause=0.2)
+
 
 def answer(received: Received) -> Answer:
     """Return what the model says to a request."""
     asked = received.json
     done = sum(message["role"] == "tool" for message in asked["messages"])
+    if asked["model"] == "slow":
+        return _SLOW
     if asked["model"] == "words" or done == CALLS:
         return _WORDS
     calls = CALLS if asked["model"] == "ten-at-once" else 1
