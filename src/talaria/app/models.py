@@ -71,6 +71,7 @@ class Models:
         self._catalogue = Catalogue()
         self._http = HttpPool()
         self._opened: dict[str, Provider] = {}
+        self._infos: dict[tuple[str, str], ModelInfo] = {}
         self._local: list[LocalServer] | None = None
         self._listed: tuple[datetime, Listing] | None = None
         self.health = ModelHealth()
@@ -165,6 +166,11 @@ class Models:
 
     def info(self, model: str, provider: str = "") -> ModelInfo:
         """Return what is known of a model; on this machine it costs nothing, and the settings know best."""
+        if (model, provider) not in self._infos:
+            self._infos[model, provider] = self._find_out(model, provider)
+        return self._infos[model, provider]
+
+    def _find_out(self, model: str, provider: str) -> ModelInfo:
         info, facts = self._catalogue.find(model), self._settings.models.get(model)
         if self._accounts.is_local(provider):
             info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0))
