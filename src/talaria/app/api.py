@@ -18,7 +18,10 @@ from talaria.api.keys import ENVIRONMENT_KEY, Keyring
 from talaria.api.limits import Limits
 from talaria.api.models import ModelNames, ModelRoutes
 from talaria.api.pictures import Pictures
+from talaria.api.responses.background import keep_ended
+from talaria.api.responses.routes import ResponseRoutes
 from talaria.api.router import Route, Router
+from talaria.api.runs.keeping import RunKind
 from talaria.api.runs.routes import RunRoutes
 from talaria.api.runs.working import RunConversations, Runner
 from talaria.api.serving import served
@@ -85,7 +88,8 @@ class _Parts:
         self._web = WebClient()
         self._conversations = Conversations(house, jobs, folder, cap=settings.conversations, idle=idle)
         self._run_conversations = RunConversations(house, jobs, folder, cap=settings.conversations, idle=idle)
-        self._runner = Runner(self._run_conversations, house.store, jobs, lambda _tx, _run: None)
+        kinds: dict[RunKind, Conversations] = {"run": self._run_conversations, "response": self._conversations}
+        self._runner = Runner(kinds, house.store, jobs, keep_ended)
 
     def application(self, keyring: Keyring, host: str) -> Application:
         """Return what answers requests."""
@@ -143,6 +147,7 @@ class _Parts:
         routes = (
             *Completions(self._conversations, names, pictures).routes(),
             *ModelRoutes(names).routes(),
+            *ResponseRoutes(self._conversations, names, pictures).routes(),
             *RunRoutes(self._house.store, names, pictures).routes(),
             *SessionRoutes(self._house.store, every, self._networks, self._forget).routes(),
         )

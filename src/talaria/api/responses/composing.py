@@ -44,6 +44,10 @@ class Composition:
             self._numbers += 1
         return fresh
 
+    def whole(self) -> Response:
+        """Return the response with the items that are whole."""
+        return structs.replace(self.response, output=self._items.done)
+
     def _taken(self, event: RunEvent, at: float) -> Iterable[ResponseEvent]:
         match event:
             case events.RunQueued():
@@ -124,27 +128,24 @@ class Composition:
                     yield from self._complete(text)
                 yield from self._close()
                 self._items.make_final()
-                self.response = structs.replace(self._whole(), status="completed", completed_at=at)
+                self.response = structs.replace(self.whole(), status="completed", completed_at=at)
                 yield told.Completed(response=self.response)
             case events.RunFailed(error, "out_of_budget"):
                 yield from self._complete(error)
                 why = IncompleteDetails("max_output_tokens")
-                self.response = structs.replace(self._whole(), status="incomplete", incomplete_details=why)
+                self.response = structs.replace(self.whole(), status="incomplete", incomplete_details=why)
                 yield told.Incomplete(response=self.response)
             case events.RunFailed(error):
                 yield from self._close()
                 why_not = ResponseError("server_error", error)
-                self.response = structs.replace(self._whole(), status="failed", error=why_not)
+                self.response = structs.replace(self.whole(), status="failed", error=why_not)
                 yield told.Failed(response=self.response)
             case events.RunStopped():
                 yield from self._close()
-                self.response = structs.replace(self._whole(), status="cancelled")
+                self.response = structs.replace(self.whole(), status="cancelled")
                 yield told.Incomplete(response=self.response)
             case _:
                 assert_never(event)
-
-    def _whole(self) -> Response:
-        return structs.replace(self.response, output=self._items.done)
 
 
 def _sum(before: ResponseUsage | None, usage: Usage) -> ResponseUsage:

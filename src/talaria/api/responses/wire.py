@@ -1,8 +1,8 @@
 """Responses as clients send and receive them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import Meta, Raw, Struct
 
 Status = Literal["queued", "in_progress", "completed", "failed", "cancelled", "incomplete"]
 ItemStatus = Literal["in_progress", "completed", "incomplete", "failed"]
@@ -147,7 +147,7 @@ class ResponseRequest(Struct, frozen=True):
     reasoning: ReasoningWish | None = None
     text: TextWish | None = None
     tools: list[Raw] | None = None
-    tool_choice: Raw | UnsetType = UNSET
+    prompt: Any = None
     max_output_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None

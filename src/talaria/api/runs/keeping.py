@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from talaria.api.conversations import SOURCE, Origin, entered, keep_origin
 from talaria.api.keys import Caller
-from talaria.api.problems import missing
+from talaria.api.problems import conflict, missing
 from talaria.api.runs.asked import forget_order, open_questions, order_stop, tell
 from talaria.api.runs.events import RunCompleted, RunEnd, RunFailed, RunQueued, RunStopped, RunWaiting
 from talaria.api.runs.wire import Metadata, Run, RunProblem
@@ -21,6 +21,7 @@ from talaria.core.messages import Message, Usage
 from talaria.sessions.lane import MIRROR, arrival
 
 RUNS = "runs"  # the topic of hints that one was begun
+RunKind = Literal["run", "response"]
 ENDED = ("completed", "failed", "stopped")
 _SOURCE = "run"
 
@@ -28,7 +29,7 @@ _SOURCE = "run"
 class Order(Struct, frozen=True, kw_only=True):
     """What is kept of how a run was asked for; a ``response`` is the beginning of one that it is to become."""
 
-    kind: Literal["run", "response"] = "run"
+    kind: RunKind = "run"
     model: str = ""
     metadata: Metadata = {}
     response: str = ""
@@ -70,7 +71,11 @@ def new_run_id() -> str:
 
 def begin_run(tx: Transaction, run_id: str, start: Start, caller: Caller) -> ApiRun:
     """Keep a run and put what it is about into the inbox of its conversation; raises a `Problem` if there is none."""
-    session_id = entered(tx, start.session_id, caller).id if start.session_id else _new_session(tx, start, caller)
+    if start.session_id:
+        session_id = entered(tx, start.session_id, caller).id
+        _check_company(tx, session_id, start.order.kind)
+    else:
+        session_id = _new_session(tx, start, caller)
     run = tx.runs.create(ApiRun(id=run_id, session_id=session_id, request=_encode(start.order).decode()))
     if start.session_id:
         put_before(tx, session_id, run_id, start.history)
@@ -155,6 +160,12 @@ _STATES: dict[str, ApiRunState] = {
     "run.stopped": "stopped",
     "run.waiting": "waiting",
 }
+
+
+def _check_company(tx: Transaction, session_id: SessionId, kind: RunKind) -> None:
+    """Let only runs of one kind wait in a conversation: they differ in who can be asked and who hears of what ends."""
+    if any(run.session_id == session_id and order_of(run).kind != kind for run in tx.runs.open()):
+        raise conflict("This conversation is being worked on in another way. Wait for it, or stop it.", code="busy")
 
 
 def _is_waiting(external_id: str, state: str, run: ApiRun) -> bool:

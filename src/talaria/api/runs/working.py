@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from talaria.api.keys import Caller
 from talaria.api.runs.asked import orders_for, read_orders
 from talaria.api.runs.behind import goes_on_behind
 from talaria.api.runs.events import RunFailed, stream_of
-from talaria.api.runs.keeping import RUNS, end_run, order_of
+from talaria.api.runs.keeping import RUNS, RunKind, end_run, order_of
 from talaria.api.runs.reckoning import settle_up
 from talaria.api.runs.recording import Closed, Happened, Recorder
 from talaria.contracts.follower import Ending
@@ -45,6 +45,7 @@ class _Due(Struct, frozen=True):
     """A conversation in which a run waits to be worked on; ``new`` if nothing was ever worked on in it."""
 
     session_id: SessionId
+    kind: RunKind
     origin: Origin
     model: str
     new: bool
@@ -53,11 +54,17 @@ class _Due(Struct, frozen=True):
 class Runner:
     """Works on the runs of a store as tasks of ``jobs``; several servers may do so at once.
 
-    Each conversation is worked on by one of them: the one that has its lane. ``ended`` runs in the transaction in which
-    a run ends, or one of its turns.
+    Each conversation is worked on by one of them: the one that has its lane. ``conversations`` are those for each kind
+    of run. ``ended`` runs in the transaction in which a run ends, or one of its turns.
     """
 
-    def __init__(self, conversations: RunConversations, store: Store, jobs: asyncio.TaskGroup, ended: Ended) -> None:
+    def __init__(
+        self,
+        conversations: Mapping[RunKind, Conversations],
+        store: Store,
+        jobs: asyncio.TaskGroup,
+        ended: Ended,
+    ) -> None:
         self._conversations = conversations
         self._store = store
         self._jobs = jobs
@@ -115,7 +122,7 @@ class Runner:
             elif _is_free(tx, run.session_id) and _waits(tx, run.session_id):
                 origin = read_origin(tx, run.session_id) or Origin()
                 new = not tx.turns.find(run.session_id, limit=1)
-                found[run.session_id] = _Due(run.session_id, origin, order_of(run).model, new)
+                found[run.session_id] = _Due(run.session_id, order_of(run).kind, origin, order_of(run).model, new)
         return list(found.values()), over
 
     def _note_end(self, tx: Transaction, run: ApiRun) -> None:
@@ -141,16 +148,17 @@ class Runner:
 
     async def _work_off(self, due: _Due) -> None:
         caller = Caller(due.origin.key)
-        using = self._conversations.using(due.session_id, due.origin, due.model, caller, new=due.new)
+        conversations = self._conversations[due.kind]
+        using = conversations.using(due.session_id, due.origin, due.model, caller, new=due.new)
         async with using as kept, kept.lock:
             ear = _Ear(self._store, due.session_id, kept, self._ended)
             kept.listener = ear
-            self._conversations.running += 1
+            conversations.running += 1
             try:
                 await accompanied(kept.chat.conversation.work_off(), ear.serve())
                 await ear.recorder.catch_up()
             finally:
-                self._conversations.running -= 1
+                conversations.running -= 1
                 kept.listener = None
 
     async def _give_up(self, session_id: SessionId, error: TalariaError) -> None:
