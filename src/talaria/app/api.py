@@ -49,6 +49,8 @@ log = logging.getLogger(__name__)
 async def serve_api(house: House, stop: Stop, *, host: str, port: int | None, tell: Callable[[str], None]) -> None:
     """Serve the API alone until ``stop``; without ``host`` and ``port`` where the settings say."""
     async with Shelter() as jobs, AsyncExitStack() as stack:
+        house.processes.attend(jobs, stack, always=True)
+        stack.callback(jobs.create_task(house.tend_background(jobs)).cancel)
         address = await stack.enter_async_context(api_served(house, jobs, host=host, port=port))
         tell(f"The API listens at {address}/v1; Ctrl-C ends it.")
         await stop.wait()
