@@ -61,6 +61,23 @@ class BackgroundProcess(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state in ("starting", "running")
 
 
+class ProcessGlance(Struct, frozen=True):
+    """The part of one that tells whether anything is to be done about it; there may be thousands to look at."""
+
+    id: str
+    session_id: SessionId
+    machine: str
+    host: str
+    watcher: WorkerId
+    state: ProcessState = "starting"
+    ended_by: EndedBy = ""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs, as far as the store knows."""
+        return self.state in ("starting", "running")
+
+
 class Wanted(Struct, frozen=True, kw_only=True):
     """A process that is to be started: ``argv`` is the call of the shell with ``command``, in a sandbox or not."""
 
@@ -99,6 +116,7 @@ _LONGEST_COMMAND = 120
 _SIGNALLED = 128
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(BackgroundProcess).decode
+_glance = msgspec.json.Decoder(ProcessGlance).decode
 
 
 def add_process(tx: Transaction, process: BackgroundProcess) -> None:
@@ -120,7 +138,12 @@ def change_process(tx: Transaction, process: BackgroundProcess, **changes: Any) 
     return changed
 
 
-def read_process(tx: Transaction, process: BackgroundProcess) -> BackgroundProcess | None:
+def glance_at_processes(tx: Transaction) -> list[ProcessGlance]:
+    """Return what is to be known of all of them to see whether there is something to do."""
+    return [_glance(entry.value) for entry in tx.state.with_prefix(_PREFIX)]
+
+
+def read_process(tx: Transaction, process: BackgroundProcess | ProcessGlance) -> BackgroundProcess | None:
     """Return one as it is now; ``None`` if it is no more."""
     entry = tx.state.get(_key(process))
     return _decode(entry.value) if entry else None
@@ -187,7 +210,7 @@ def lasted(process: BackgroundProcess, now: datetime | None = None) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _key(process: BackgroundProcess) -> str:
+def _key(process: BackgroundProcess | ProcessGlance) -> str:
     # The session comes last: what of the state ends so is deleted with it.
     return f"{_PREFIX}{process.id}:{process.session_id}"
 

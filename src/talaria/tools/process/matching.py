@@ -31,17 +31,23 @@ class Lookout:
         self.told_at = told_at
         self._files = files
         self._patterns = tuple(patterns)
+        self._seen = -1
 
     @property
     def muted(self) -> bool:
         """Whether it has told too often, or has nothing to look for."""
         return not self._patterns or self.matches >= MOST_NOTICES
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something was printed since it has looked; asked often, of many."""
+        return self._files.size != self._seen and not self.muted
+
     def look(self, *, last: bool = False) -> None:
         """Look through what was printed since; a line counts when it is whole, or nothing more can come."""
         if self.muted:
             return
-        size = self._files.size
+        size = self._seen = self._files.size
         if size < self.position:  # it was begun anew
             self.position = 0
         while self.position < size:

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,10 +15,12 @@ from talaria.contracts.processes import (
     PROCESSES,
     BackgroundProcess,
     EndedBy,
+    ProcessGlance,
     Wanted,
     add_process,
     change_process,
     forget_process,
+    glance_at_processes,
     list_processes,
     read_process,
 )
@@ -27,30 +28,18 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Call
 from talaria.core.errors import StoreError, ToolFailed
 from talaria.core.ids import SessionId, WorkerId, is_gone, new_id
-from talaria.core.system_processes import (
-    carries,
-    in_sessions,
-    is_same,
-    is_there,
-    kill_tree,
-    signal_all,
-    this_machine,
-    tree_of,
-    when_started,
-)
+from talaria.core.system_processes import carries, is_same, is_there, signal_all, this_machine, when_started
+from talaria.tools.process.ending import GRACE, end_tree
 from talaria.tools.process.files import ProcessFiles
 from talaria.tools.process.launching import CLOSE_INPUT, launch
-from talaria.tools.process.matching import MOST_NOTICES
+from talaria.tools.process.rounds import Report, Rounds, found_lines
 from talaria.tools.process.watching import Watched
-from talaria.tools.process.wording import end_notice, match_notice
-
-Report = Callable[[Transaction, BackgroundProcess, str, str], None]
+from talaria.tools.process.wording import end_notice
 
 _MOST_RUNNING = 64
-_TICK = 1.0
-_TICKS_BETWEEN_ROTATIONS = 10
+_BETWEEN_LOOKS = 5.0
+_BETWEEN_CLEANINGS = 3_600.0
 _LOOK_AGAIN = 0.5
-_GRACE = 2.0
 _LAST_LINES, _LAST_BYTES = 20, 4096
 _LONGEST_LINE = 200
 _TO_BEGIN = timedelta(seconds=15)
@@ -83,8 +72,7 @@ class Supervisor:
         self._watched: dict[str, Watched] = {}
         self._starting: set[str] = set()
         self._over: set[SessionId] = set()
-        self._left_behind: dict[int, signal.Signals] = {}
-        self._busy = asyncio.Event()
+        self._rounds = Rounds(store, self._watched, self._ring, report, topic)
         self._jobs: asyncio.TaskGroup | None = None
 
     async def serve(self) -> None:
@@ -102,7 +90,8 @@ class Supervisor:
             self._watched.clear()
 
     async def _keep_looking(self, rung: asyncio.Event) -> None:
-        self._begin(self._follow)
+        self._begin(self._rounds.follow)
+        self._begin(self._forget)
         self._begin(self._end_sessions)
         while True:
             rung.clear()
@@ -110,19 +99,19 @@ class Supervisor:
                 await self.look()
             except StoreError as error:
                 log.warning("background processes are looked for later: %s", error)
+            # On SQLite whatever is written anywhere is a hint: too much to look at all of them each time.
+            await asyncio.sleep(_BETWEEN_LOOKS)
             await rung.wait()
 
     async def look(self) -> None:
-        """Take over those whose watcher is gone, end those that are to end, and forget those that ended long ago."""
-        found = await self._store.read(list_processes)
-        for process in found:
-            watched = self._watched.get(process.id)
-            if watched is not None and process.ended_by and not watched.ending:
+        """Take over those whose watcher is gone, and end those that are to end."""
+        for glance in await self._store.read(glance_at_processes):
+            watched = self._watched.get(glance.id)
+            if watched is not None and glance.ended_by and not watched.ending:
                 watched.ending = True
-                self._begin(partial(self._end_tree, process))
-            elif watched is None and self._is_ours_to_take(process):
-                await self._adopt(process)
-        await self._forget(found)
+                self._begin(partial(end_tree, watched.process))
+            elif watched is None and self._is_ours_to_take(glance):
+                await self._adopt(glance)
 
     async def start(self, wanted: Wanted, call: Call) -> BackgroundProcess:
         """Start one that belongs to the conversation of a call; raises `ToolFailed` where that cannot be."""
@@ -199,8 +188,8 @@ class Supervisor:
         await self._store.write(lambda tx: change_process(tx, process, ended_by=by))
         await self._store.hint(PROCESSES)
         if process.machine == this_machine():
-            await self._end_tree(process)
-        return await self.wait(process, _GRACE + _GRACE)
+            await end_tree(process)
+        return await self.wait(process, 2 * GRACE)
 
     def end_session(self, session_id: SessionId) -> None:
         """End all of a conversation that is over, without making anybody wait; later, where nobody watches now."""
@@ -240,7 +229,7 @@ class Supervisor:
         except StoreError as error:
             log.warning("background processes wait for the store: %s", error)
 
-    def _is_ours_to_take(self, process: BackgroundProcess) -> bool:
+    def _is_ours_to_take(self, process: ProcessGlance) -> bool:
         """Tell whether nobody watches one that is of this machine; one of before its last start is gone for sure."""
         if not process.is_alive or process.id in self._starting or process.host != os.uname().nodename:
             return False
@@ -248,7 +237,7 @@ class Supervisor:
             return True
         return process.watcher == self.worker or is_gone(process.watcher)
 
-    async def _adopt(self, process: BackgroundProcess) -> None:
+    async def _adopt(self, process: ProcessGlance) -> None:
         def claim(tx: Transaction) -> BackgroundProcess | None:
             now = read_process(tx, process)
             if now is None or now.watcher != process.watcher or not now.is_alive:
@@ -263,7 +252,7 @@ class Supervisor:
         if self._jobs is None or process.id in self._watched:
             return
         watched = self._watched[process.id] = Watched(process)
-        self._busy.set()
+        self._rounds.needed.set()
         watched.listen(lambda: self._ring(watched))
 
     def _ring(self, watched: Watched) -> None:
@@ -287,8 +276,7 @@ class Supervisor:
         await self._store.hint(self._topic)
         self._watched.pop(watched.process.id, None)
         watched.ended.set()
-        if watched.process.pid > 1 and watched.process.machine == this_machine():
-            self._left_behind[watched.process.pid] = signal.SIGTERM
+        self._rounds.left_behind.add(watched.process)
 
     def _ended(self, tx: Transaction, watched: Watched, last: str) -> None:
         now, code = read_process(tx, watched.process), watched.files.code
@@ -300,83 +288,9 @@ class Supervisor:
         if ended is None or ended.ended_by in ("agent", "conversation") or watched.waiting:
             return
         if watched.lookout.lines:
-            self._report(tx, ended, f"{ended.id}:match:{watched.lookout.matches + 1}", _matched(watched, last=False))
+            self._report(tx, ended, f"{ended.id}:match:{watched.lookout.matches + 1}", found_lines(watched, last=False))
         if ended.notify:
             self._report(tx, ended, f"{ended.id}:end", end_notice(ended, last))
-
-    async def _follow(self) -> None:
-        """Look at outputs that are watched for something, begin long ones anew, and end what was left behind."""
-        ticks = 0
-        while True:
-            await self._busy.wait()
-            await asyncio.sleep(_TICK)
-            ticks += 1
-            try:
-                await self._tick(rotate=ticks % _TICKS_BETWEEN_ROTATIONS == 0)
-            except (StoreError, OSError) as error:
-                log.warning("outputs of background processes are looked at later: %s", error)
-            if not self._watched and not self._left_behind:
-                self._busy.clear()
-
-    async def _tick(self, *, rotate: bool) -> None:
-        now = datetime.now(UTC)
-        for watched in list(self._watched.values()):
-            if not watched.has_bell and not watched.runs:
-                self._ring(watched)
-            if not watched.lookout.muted and watched.files.size != watched.lookout.position:
-                await asyncio.to_thread(watched.lookout.look)
-            if watched.lookout.is_due(now):
-                await self._tell(watched, now)
-            if rotate and await asyncio.to_thread(watched.files.rotate):
-                watched.lookout.position = 0
-        await self._end_left_behind()
-
-    async def _tell(self, watched: Watched, now: datetime) -> None:
-        """Report lines that were found; how far was looked is kept with that, so that each is found once."""
-        lookout = watched.lookout
-        number, position = lookout.matches + 1, lookout.position
-
-        def work(tx: Transaction) -> None:
-            changed = change_process(tx, watched.process, scanned=position, matches=number, matched_at=now)
-            if changed is not None:
-                text = _matched(watched, last=number >= MOST_NOTICES)
-                self._report(tx, changed, f"{watched.process.id}:match:{number}", text)
-
-        await self._store.write(work)
-        lookout.tell(now)
-        await self._store.hint(self._topic)
-
-    async def _end_left_behind(self) -> None:
-        """End what the processes that are over have left in their sessions: first asked to, then killed."""
-        if not self._left_behind:
-            return
-        # A number that is in use again is that of another one, which nobody gets while its session is there.
-        leaders = {leader: number for leader, number in self._left_behind.items() if not is_there(leader)}
-        self._left_behind = {}
-        asked = {leader for leader, number in leaders.items() if number is signal.SIGTERM}
-        for number, some in ((signal.SIGTERM, asked), (signal.SIGKILL, leaders.keys() - asked)):
-            rest = await asyncio.to_thread(in_sessions, some) if some else set()
-            signal_all(rest, number)
-            if rest and number is signal.SIGTERM:
-                self._left_behind.update(dict.fromkeys(some, signal.SIGKILL))
-
-    async def _end_tree(self, process: BackgroundProcess) -> None:
-        """Ask a process and all it started to stop, and kill what is left of that after a moment."""
-        if not is_same(process.pid, process.started, process.machine):
-            return
-        cookie = f"{COOKIE}={process.id}"
-        tree = await asyncio.to_thread(tree_of, process.pid, cookie)
-        signal_all(tree, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(_GRACE):
-                # The system tells us of those that we have a handle of; of a tree nobody has.
-                while await asyncio.to_thread(tree_of, process.pid, cookie):  # noqa: ASYNC110 (see above)
-                    await asyncio.sleep(_LOOK_AGAIN / 10)
-        except TimeoutError:
-            await asyncio.to_thread(kill_tree, process.pid, cookie)
-        except asyncio.CancelledError:
-            kill_tree(process.pid, cookie)
-            raise
 
     async def _until_ended(self, process: BackgroundProcess) -> None:
         watched = self._watched.get(process.id)
@@ -393,8 +307,13 @@ class Supervisor:
     async def _as_it_is(self, process: BackgroundProcess) -> BackgroundProcess:
         return await self._store.read(lambda tx: read_process(tx, process)) or process
 
-    async def _forget(self, found: list[BackgroundProcess]) -> None:
+    async def _forget(self) -> None:
         """Forget those that ended long ago, or of which there are too many, with their files."""
+        while True:
+            await self._forget_some(await self._store.read(list_processes))
+            await asyncio.sleep(_BETWEEN_CLEANINGS)
+
+    async def _forget_some(self, found: list[BackgroundProcess]) -> None:
         over = [process for process in found if not process.is_alive and process.ended_at is not None]
         old = [one for one in over if one.ended_at and datetime.now(UTC) - one.ended_at > _KEPT]
         for process in [*old, *(one for one in over[: max(0, len(over) - _MOST_KEPT)] if one not in old)]:
@@ -430,7 +349,3 @@ async def _ready(process: BackgroundProcess) -> ProcessFiles:
     while not files.pid and is_same(process.pid, process.started, process.machine):  # noqa: ASYNC110 (it has no bell)
         await asyncio.sleep(_LOOK_AGAIN / 50)
     return files
-
-
-def _matched(watched: Watched, *, last: bool) -> str:
-    return match_notice(watched.process, watched.lookout.lines, watched.lookout.left_out, last=last)

@@ -13,7 +13,10 @@ from talaria.tools.process.matching import Lookout
 
 
 class Watched:
-    """A process under watch; ``waiting`` counts those who wait for its end here and need not be told of it."""
+    """A process under watch; ``waiting`` counts those who wait for its end here and need not be told of it.
+
+    ``silent`` is one of whose end the system does not tell: it has to be looked at now and then.
+    """
 
     def __init__(self, process: BackgroundProcess) -> None:
         self.process = process
@@ -25,6 +28,7 @@ class Watched:
         self.over = False
         self.ending = False
         self.waiting = 0
+        self.silent = True
         self._handle: int | None = None
 
     @property
@@ -32,15 +36,11 @@ class Watched:
         """Whether it is alive."""
         return is_same(self.process.pid, self.process.started, self.process.machine)
 
-    @property
-    def has_bell(self) -> bool:
-        """Whether the system tells when it ends; else it has to be looked at now and then."""
-        return self._handle is not None
-
     def listen(self, ring: Callable[[], None]) -> None:
         """Call ``ring`` when it ends, at once if it has."""
         with suppress(AttributeError, OSError):  # the system has no such bell, or the process is gone
             self._handle = os.pidfd_open(self.process.pid)
+            self.silent = False
             asyncio.get_running_loop().add_reader(self._handle, ring)
         if not self.runs:
             ring()
