@@ -92,7 +92,6 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     wish = structs.replace(wish, folder=working_folder(house.profile, wish, session))
     context = structs.replace(wish.context, source=wish.source, session_id=session.id)
     place = _workplace(house, wish, session, context, stack, found.workspace)
-    house.processes.attend(jobs, stack)
     bench = structs.replace(
         _bench(house, wish, session, settings, _info(chain), stack),
         past=found.past,
@@ -269,6 +268,7 @@ async def _tools(
     """Return what the agent can do, with a sentence for each server of the settings that is not there."""
     if wish.tools is not None:
         return wish.tools, ()
+    house.processes.attend(jobs, bench.closing)
     own = make_tools(bench)
     if not bench.model.tools or not house.settings.mcp or not wants_servers(bench):
         return own, ()

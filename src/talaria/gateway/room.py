@@ -161,10 +161,6 @@ class Room:
         """Leave the conversation for good, and end what it has started."""
         if self.seat.is_open:
             self.seat.chat.end_work()
-        await self.leave()
-
-    async def leave(self) -> None:
-        """Leave the conversation, but not what goes on in its background."""
         self.end_preview()
         await self.seat.close()
 

@@ -176,8 +176,12 @@ class Rooms:
 
 
 async def _closed(room: Room) -> None:
-    """Close a room; where the store cannot be used, what could not be written is found unfinished at the next start."""
+    """Close a room, but end nothing that goes on in the background there.
+
+    Where the store cannot be used, what could not be written is found unfinished at the next start.
+    """
     try:
-        await room.leave()
+        room.end_preview()
+        await room.seat.close()
     except StoreError as error:
         log.warning("%s: a room was not closed in good order: %s", room.name, error)
