@@ -28,6 +28,7 @@ async def test_a_job_is_added_listed_shown_changed_and_removed(program: Program)
     added = await talk(program, "cron", "add", "every monday 9:00", "Water the plants.", "--name", "Plants")
     assert "Plants: every Monday 9:00, next Mon " in added.out
     assert NOBODY in added.err
+    assert "no home chat" in added.err
     listed = await talk(program, "cron", "list")
     assert "\tPlants\tevery Monday 9:00\tMon " in listed.out
     assert NOBODY in listed.err

@@ -38,7 +38,9 @@ async def test_a_job_is_added_told_exactly_and_listed(cron: Cron, call: Call) ->
     assert await use(cron, call, "list") == "There are no jobs."
     added = await use(cron, call, "add", when="every monday 9:00", prompt="Water the plants.", name="Plants")
     assert "“Plants” every Monday 9:00, next Mon 2026-01-05 09:00 Europe/Berlin, to origin: Water the plants." in added
-    assert await use(cron, call, "list") == added.removeprefix("Added: ")
+    line, *remarks = added.removeprefix("Added: ").splitlines()
+    assert await use(cron, call, "list") == line
+    assert [remark.split(",")[0] for remark in remarks] == ["No gateway is running", "Nobody is told what it says"]
     once = await use(cron, call, "add", when="30m", prompt="Call.", name="Call", zone="UTC")
     assert "once, next Fri 2026-01-02 12:30 UTC" in once
 

@@ -36,14 +36,16 @@ async def run(errand: Errand) -> None:
 
 async def _list(errand: Errand, words: str) -> None:
     jobs = await errand.house.schedules.find("", await _asker(errand))
-    await _show(errand, "\n".join(map(_line, jobs)) or _NONE, warned=bool(jobs))
+    served = not jobs or await errand.seat.store.read(gateway_alive)
+    text = "\n".join(map(_line, jobs)) or _NONE
+    errand.place.show(text if served else f"{text}\n\n{_NO_GATEWAY}")
 
 
 async def _add(errand: Errand, words: str) -> None:
     if not words:
         raise Refused("What, and when? `/cron add every monday 9:00 water the plants`.")
     made = await errand.house.schedules.add(JobWish(prompt=words), await _asker(errand))
-    await _show(errand, f"It is scheduled.\n\n{_line(made)}", warned=True)
+    errand.place.show("\n\n".join(["It is scheduled.", _line(made), *made.remarks]))
 
 
 async def _show_one(errand: Errand, words: str) -> None:
@@ -85,7 +87,8 @@ async def _resume(errand: Errand, words: str) -> None:
 
 async def _run(errand: Errand, words: str) -> None:
     job = await errand.house.schedules.run(_named(words), await _asker(errand))
-    await _show(errand, f"{plain(job.name)} is begun; `/cron history {job.id}` shows what comes of it.", warned=True)
+    begun = f"{plain(job.name)} is begun; `/cron history {job.id}` shows what comes of it."
+    errand.place.show("\n\n".join([begun, *job.remarks]))
 
 
 async def _history(errand: Errand, words: str) -> None:
@@ -103,11 +106,6 @@ async def _asker(errand: Errand) -> Asker:
     session_id = errand.seat.session_id
     session = await errand.seat.store.read(lambda tx: tx.sessions.get(session_id))
     return Asker(audience=session.audience if session else "", session_id=session_id, address=errand.place.address)
-
-
-async def _show(errand: Errand, text: str, *, warned: bool) -> None:
-    served = not warned or await errand.seat.store.read(gateway_alive)
-    errand.place.show(text if served else f"{text}\n\n{_NO_GATEWAY}")
 
 
 def _named(words: str) -> str:

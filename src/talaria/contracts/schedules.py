@@ -56,7 +56,7 @@ class Asker(Struct, frozen=True, kw_only=True):
 
 
 class JobView(Struct, frozen=True, kw_only=True):
-    """A job as it is shown."""
+    """A job as it is shown; ``remarks`` are what whoever has just changed it should know."""
 
     id: JobId
     name: str
@@ -76,6 +76,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     dollars: float
     owner: str
     made_at: datetime
+    remarks: tuple[str, ...] = ()
 
 
 class RunView(Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from talaria.schedule.keeping import (
 )
 from talaria.schedule.plan import read_job
 from talaria.schedule.reading import split_schedule
+from talaria.schedule.remarks import remarks
 
 
 class ScheduleDesk:
@@ -74,6 +75,10 @@ class ScheduleDesk:
         return await self._store.read(read)
 
     async def _changed(self, work: Callable[[Transaction], Job]) -> JobView:
-        job = await self._store.write(work)
+        def changed(tx: Transaction) -> JobView:
+            job = read_job(work(tx))
+            return view(job, remarks(tx, job, self._rules.networks))
+
+        shown = await self._store.write(changed)
         await self._store.hint(SCHEDULES)
-        return view(read_job(job))
+        return shown

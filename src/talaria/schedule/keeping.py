@@ -132,7 +132,7 @@ def changes(tx: Transaction) -> int:
     return entry.version if entry else 0
 
 
-def view(scheduled: Scheduled) -> JobView:
+def view(scheduled: Scheduled, remarks: tuple[str, ...] = ()) -> JobView:
     """Return a job as it is shown."""
     job, plan = scheduled.job, scheduled.plan
     over = job.next_at is None and not job.paused
@@ -155,6 +155,7 @@ def view(scheduled: Scheduled) -> JobView:
         dollars=plan.dollars,
         owner=job.owner,
         made_at=plan.made_at,
+        remarks=remarks,
     )
 
 

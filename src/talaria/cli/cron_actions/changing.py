@@ -8,12 +8,13 @@ from pathlib import Path
 from talaria.cli.cron_actions.jobs import ASKER, rules, tell_of_gateway
 from talaria.cli.services import Services
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.schedules import CRON, HOME, JobWish
+from talaria.contracts.schedules import CRON, HOME, JobView, JobWish
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.jobs import Job
 from talaria.core.errors import Refused
 from talaria.schedule.keeping import add_job, change_job, remove_job, view
 from talaria.schedule.plan import read_job
+from talaria.schedule.remarks import NO_GATEWAY, remarks
 from talaria.sessions.homes import gateway_alive
 
 _SOURCE = "TALARIA_SESSION_SOURCE"
@@ -65,14 +66,22 @@ def _change(arguments: argparse.Namespace, services: Services, wish: JobWish) ->
 
 
 def _changed(arguments: argparse.Namespace, services: Services, work: Callable[[Transaction], Job]) -> int:
+    networks = services.networks().names()
+
+    def changed(tx: Transaction) -> tuple[JobView, bool]:
+        job = read_job(work(tx))
+        return view(job, remarks(tx, job, networks)), gateway_alive(tx)
+
     with services.open_database() as database:
-        job, served = database.write(lambda tx: (work(tx), gateway_alive(tx)))
-    shown = view(read_job(job))
+        shown, served = database.write(changed)
     if arguments.json:
         services.terminal.json(shown)
         return 0
     services.terminal.line(f"{shown.id}  {shown.name}: {shown.schedule}, {_next(shown.next_told, shown.state)}")
     tell_of_gateway(services, served=served)
+    for remark in shown.remarks:
+        if remark != NO_GATEWAY:
+            services.terminal.note(remark)
     return 0
 
 

@@ -81,9 +81,9 @@ class Cron:
             case "add":
                 if not self._makes:
                     raise ToolFailed("A scheduled job makes no other jobs: tell the person what should be scheduled.")
-                return f"Added: {_line(await desk.add(_wish(arguments), asker))}"
+                return f"Added: {_told(await desk.add(_wish(arguments), asker))}"
             case "edit":
-                return f"Changed: {_line(await desk.change(_named(arguments), _wish(arguments), asker))}"
+                return f"Changed: {_told(await desk.change(_named(arguments), _wish(arguments), asker))}"
             case "pause" | "resume":
                 wish = JobWish(paused=arguments.action == "pause")
                 return _line(await desk.change(_named(arguments), wish, asker))
@@ -119,6 +119,10 @@ def _wish(arguments: CronArguments) -> JobWish:
         times=arguments.times or None,
         zone=arguments.zone or None,
     )
+
+
+def _told(job: JobView) -> str:
+    return "\n".join((_line(job), *job.remarks))
 
 
 def _line(job: JobView) -> str:
