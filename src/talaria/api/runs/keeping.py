@@ -107,7 +107,7 @@ def order_of(run: ApiRun) -> Order:
 
 def shown(tx: Transaction, run: ApiRun) -> Run:
     """Return a run as its client sees it."""
-    result = _result(tx, run)
+    result = result_of(tx, run)
     return Run(
         id=run.id,
         session_id=run.session_id,
@@ -125,7 +125,7 @@ def shown(tx: Transaction, run: ApiRun) -> Run:
 def end_run(tx: Transaction, run: ApiRun, last: RunEnd | RunWaiting, usage: Usage | None = None) -> None:
     """Tell the end of a run, or of its turn, and keep what came out."""
     tell(tx, run.id, run.session_id, [last])
-    before = _result(tx, run)
+    before = result_of(tx, run)
     spent = _sum(before.usage if before else Usage(), usage or Usage())
     tx.runs.move(run.id, _STATES[str(last.__struct_config__.tag)], last.error if isinstance(last, RunFailed) else "")
     text = last.text if isinstance(last, RunCompleted | RunWaiting) else ""
@@ -180,7 +180,8 @@ def _new_session(tx: Transaction, start: Start, caller: Caller) -> SessionId:
     return session.id
 
 
-def _result(tx: Transaction, run: ApiRun) -> Result | None:
+def result_of(tx: Transaction, run: ApiRun) -> Result | None:
+    """Return what has come out of a run so far."""
     entry = tx.state.get(_result_key(run))
     return _decode_result(entry.value) if entry else None
 

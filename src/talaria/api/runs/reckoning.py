@@ -3,7 +3,7 @@
 from talaria.api.runs.asked import tell
 from talaria.api.runs.behind import goes_on_behind
 from talaria.api.runs.events import MessageCompleted, RunCompleted, RunEnd, RunEvent, RunFailed, RunStopped
-from talaria.api.runs.keeping import end_run, is_over
+from talaria.api.runs.keeping import end_run, is_over, result_of
 from talaria.api.runs.marks import message_is_said, read_mark, seal, untold
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun
@@ -26,7 +26,9 @@ def settle_up(tx: Transaction, run: ApiRun) -> RunEnd | None:
     mark = read_mark(tx, run.session_id)
     if mark is not None and mark.run_id == run.id:
         if not mark.record:  # it was told to its end, and waits for what goes on in the background
-            return None if goes_on_behind(tx, run.session_id) else _ended(tx, run, [], _end_of(tx, run, None))
+            result = result_of(tx, run)
+            over = RunCompleted(result.output if result else "")
+            return None if goes_on_behind(tx, run.session_id) else _ended(tx, run, [], over)
         found = [turn for turn in tx.turns.find(run.session_id) if turn.id == mark.turn_id]
         told = untold(tx, mark)
         seal(tx, run.session_id)
