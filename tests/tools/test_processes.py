@@ -11,11 +11,13 @@ from tests.tools.supervision import Bench, supervised
 from talaria.contracts.store import Store
 from talaria.contracts.tool import Deed
 from talaria.core.errors import ToolFailed
-from talaria.core.system_processes import is_there
+from talaria.core.system_processes import is_there, tree_of
 from talaria.testing.clock import SettableClock
 from talaria.tools.process.files import ROTATE_AT, ProcessFiles
 from talaria.tools.process.tool import ProcessArguments
-from talaria.tools.terminal.tool import TerminalArguments
+from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
+from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.tool import Terminal, TerminalArguments
 
 
 @pytest.fixture
@@ -210,3 +212,25 @@ async def test_a_long_output_is_begun_anew_and_its_end_is_still_there(tmp_path: 
     assert files.last_lines(2) == "last\nnext"
     assert files.before.stat().st_size <= ROTATE_AT
     assert files.out.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(sandbox_available() is not None, reason="bubblewrap does not run here")
+async def test_in_a_sandbox_it_goes_on_writes_only_its_folder_and_is_ended_whole(bench: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    bench.terminal = Terminal(
+        Processes(), bench.outputs, sandbox=Sandbox(writable=(folder,)), background=bench.supervisor
+    )
+    command = "echo inside >here; echo no >../there; (setsid sleep 600 &); read line; echo got $line; sleep 600"
+    process = await bench.start(command, workdir="work")
+    await bench.use("write", process, text="it\n")
+    async with asyncio.timeout(30):
+        while "\ngot it" not in await bench.use("poll", process):  # noqa: ASYNC110 (it reads when it does)
+            await asyncio.sleep(0.02)
+    assert _read(folder / "here") == "inside\n"
+    assert not (tmp_path / "there").exists()
+    inside = tree_of(process.pid)
+    assert len(inside) >= 3
+    assert "was killed" in await bench.use("kill", process)
+    for pid in inside:
+        await until_gone(pid)
