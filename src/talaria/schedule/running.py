@@ -33,6 +33,7 @@ from talaria.sessions.lane import arrival
 from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.seat import ChatOpener
 from talaria.sessions.unattended import unheard
+from talaria.sessions.unbroken import unbroken
 
 LEASE = timedelta(seconds=15)
 _MOST_TRIES = 5
@@ -64,8 +65,8 @@ async def work_on(run: Run, means: Means) -> bool:
 
     Cut off anywhere, it can be gone on with: by this worker, or by another when the lease has lapsed.
     """
-    store = means.opener.store
-    taken = await store.write(lambda tx: _take(tx, run.key, means.lease))
+    taking = means.opener.store.write(lambda tx: _take(tx, run.key, means.lease))
+    taken = await unbroken(taking, undo=lambda taken: _put_back(means, taken))
     if taken is None:
         return False
     lease, run = taken
@@ -278,6 +279,11 @@ async def _hold(means: Means, lease: Lease) -> None:
             raise
         except StoreError as error:
             log.warning("the lease of a job was not renewed: %s", error)
+
+
+async def _put_back(means: Means, taken: tuple[Lease, Run] | None) -> None:
+    if taken is not None:
+        await _release(means, taken[1], taken[0], blamed=False)
 
 
 async def _release(means: Means, run: Run, lease: Lease, *, blamed: bool) -> None:
