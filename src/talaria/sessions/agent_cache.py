@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -142,7 +143,7 @@ class AgentCache(Generic[T]):
         self._retired = waiting
         for entry in done:
             self._let_go(entry)
-        surplus = list(self._entries)[: max(len(self._entries) - self._cap, 0)]
+        surplus = list(islice(self._entries, max(len(self._entries) - self._cap, 0)))
         for key in [key for key in surplus if not self._entries[key].busy]:
             self.evict(key)
         self._crowded = self._crowded and len(self._entries) > self._cap
