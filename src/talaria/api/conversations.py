@@ -211,6 +211,7 @@ class Conversations:
             titled=False,
             attended=self.attended,
             lasting=self.supports_async_delivery,
+            watchable=self.supports_async_delivery,
             context=context,
         )
 
