@@ -8,14 +8,15 @@ import pytest
 from tests.app.program import Program
 from tests.app.scripted import scripted_program, talk
 
-from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server import Ask, ModelServer, Say, Tokens
 
 NOBODY = "No gateway is running"
+PRICED = "[models.scripted]\ninput_price = 1.0\noutput_price = 1000.0\noutput_limit = 1000\n"
 
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
-    return scripted_program(tmp_path, server, '[cli]\ntime_zone = "Europe/Berlin"\n')
+    return scripted_program(tmp_path, server, f'[cli]\ntime_zone = "Europe/Berlin"\n{PRICED}')
 
 
 async def ask(program: Program, *words: str) -> Any:
@@ -85,6 +86,16 @@ async def test_a_job_makes_no_job_through_the_shell(program: Program) -> None:
     done = await talk(program, "cron", "run", "Rabbit")
     assert "makes no other jobs" in done.out
     assert [job["name"] for job in await ask(program, "list")] == ["Rabbit"]
+
+
+async def test_a_job_spends_no_more_in_a_month_than_it_may(program: Program, server: ModelServer) -> None:
+    server.script(*[Say("It rains.", usage=Tokens(0, 1000))] * 3)
+    await ask(program, "add", "every 1h", "Weather?", "--name", "Dear", "--dollars", "1.9")
+    assert (await talk(program, "cron", "run", "Dear")).code == 0
+    assert (await talk(program, "cron", "run", "Dear")).code == 1  # a dollar is spent, and another might not do
+    await ask(program, "edit", "Dear", "--dollars", "10")
+    assert (await talk(program, "cron", "run", "Dear")).code == 0
+    assert [run["state"] for run in await ask(program, "history", "Dear")] == ["done", "failed", "done"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Jobs at work: begun when they are due, answered in a conversation of their own, told where they report."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,12 +14,13 @@ from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
+from talaria.core.session_context import current_context
 from talaria.schedule.due import run_now
 from talaria.schedule.keeping import change_job
 from talaria.sessions.channels import note_channel
 from talaria.sessions.homes import Home, write_home
 from talaria.testing.clock import SettableClock
-from talaria.testing.model_server import Ask, ModelServer, Say, overloaded
+from talaria.testing.model_server import Ask, ModelServer, Received, Say, overloaded
 
 
 @pytest.fixture
@@ -198,3 +200,23 @@ async def test_a_run_is_told_where_it_is_and_cannot_be_woken(office: Office, ser
     await office.pass_time(minutes=30)
     assert f"cron {HOME.platform} {HOME.chat_id}" in server.received[1].body.decode()
     assert "nobody is there to answer" in server.received[0].body.decode()
+
+
+async def test_runs_side_by_side_know_each_its_own_place_and_others_know_none(
+    office: Office, server: ModelServer
+) -> None:
+    show = Ask("terminal", {"command": "echo at=$TALARIA_CRON_AUTO_DELIVER_CHAT_ID."})
+
+    def think(received: Received) -> Say:
+        seen = re.findall(r"at=(\S*)\.", received.json["messages"][-1]["content"])
+        return Say(f"{received.question.split()[-1]} {seen[-1]}") if seen else Say(calls=[show])
+
+    server.answering(think)
+    for name, target in (("one", "telegram:100100"), ("two", "telegram:200200"), ("none", "nowhere")):
+        await office.add("30m", prompt=f"Where? {name}", deliver=(target,), name=name)
+    await office.pass_time(minutes=30)
+    assert sorted(await office.posted()) == [("100100", "one 100100"), ("200200", "two 200200")]
+    jobs = await office.house.store.read(lambda tx: tx.jobs.find())
+    outputs = await office.house.store.read(lambda tx: [tx.jobs.runs(job.id)[0].output for job in jobs])
+    assert sorted(outputs) == ["none ", "one 100100", "two 200200"]
+    assert current_context() is None
