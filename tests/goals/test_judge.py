@@ -9,12 +9,16 @@ import pytest
 from tests.agent.workshop import Workshop, workshop
 from tests.goals.pursuit import DONE, NOT_YET, judge_of
 
+from talaria.contracts.processes import BackgroundProcess, add_process
 from talaria.contracts.stores.ledger import Cap
+from talaria.core.ids import new_worker_id
 from talaria.core.messages import Usage
+from talaria.core.session_context import SessionContext
 from talaria.goals.goal import Contract, GoalState
 from talaria.goals.judge import Judge
-from talaria.goals.prompts import Evidence, RunningProcess
+from talaria.goals.prompts import Evidence
 from talaria.sessions.budget import StoredBudget
+from talaria.testing.clock import NOON
 from talaria.testing.model_server import Answer, Fail, Garbage, Say, Silence, Tokens
 
 
@@ -114,9 +118,22 @@ async def test_a_bug_in_what_asks_the_model_is_one_more_failure(shop: Workshop) 
 async def test_the_judge_sees_everything_that_counts_and_not_the_whole_of_a_long_reply(shop: Workshop) -> None:
     shop.server.script(Say(NOT_YET))
     contract = Contract("make test", "no new files", "src", "it needs a key")
-    judge = judge_of(
-        shop, verify=verifying(Evidence(2, "2 failed")), running=lambda: [RunningProcess(4242, "make long")]
+    running = BackgroundProcess(
+        id="p1",
+        session_id=shop.session_id,
+        command="make long",
+        folder="/",
+        place="/",
+        machine="m",
+        host="h",
+        watcher=new_worker_id(),
+        begun_at=NOON,
+        context=SessionContext(),
+        state="running",
+        pid=4242,
     )
+    await shop.store.write(lambda tx: add_process(tx, running))
+    judge = judge_of(shop, verify=verifying(Evidence(2, "2 failed")))
     await judge.opinion(goal(contract=contract, subgoals=("be quick",)), "begin " + "x" * 100_000 + " end")
     shown = shop.server.received[0].question
     for part in ("Win the game", "make test", "no new files", "src", "it needs a key", "be quick", "begin", "end"):

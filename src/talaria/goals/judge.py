@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import structs
 
-from talaria.contracts.store import Store
+from talaria.contracts.processes import list_processes
+from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import OverBudget, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
@@ -46,14 +46,12 @@ class Judge:
         *,
         seconds: float = 60,
         verify: RunsCommand | None = None,
-        running: Callable[[], Sequence[RunningProcess]] = tuple,
     ) -> None:
         self._session_id = session_id
         self._store = store
         self._ask = ask
         self._seconds = seconds
         self._verify = verify
-        self._running = running
 
     async def opinion(self, state: GoalState, reply: str) -> Opinion:
         """Return what to think of a turn that ended with this reply; a goal is not reached while its command fails."""
@@ -80,8 +78,8 @@ class Judge:
     async def _asked(self, state: GoalState, reply: str, evidence: Evidence | None) -> Opinion:
         if self._ask is None:
             return _unjudged("there is no model to judge it")
-        text = question(state, reply, evidence, self._running())
         try:
+            text = question(state, reply, evidence, await self._store.read(self._running))
             async with asyncio.timeout(self._seconds):
                 answer, usage = await self._ask(JUDGE, text, most_tokens=ANSWER_TOKENS)
         except TimeoutError:
@@ -101,6 +99,11 @@ class Judge:
         if said.verdict == "stop" and not state.contract.stop_when:
             return structs.replace(said, verdict="continue")
         return said
+
+    def _running(self, tx: Transaction) -> list[RunningProcess]:
+        """Return what goes on in the background of the conversation, which a goal may wait for."""
+        found = list_processes(tx, self._session_id)
+        return [RunningProcess(process.pid, process.command) for process in found if process.is_alive and process.pid]
 
 
 def _unjudged(why: str) -> Opinion:
