@@ -11,6 +11,7 @@ import httpx
 import pytest
 from tests.api.program import Heard, Server, client, eventually, follow, serving
 from tests.app.scripted import scripted_program
+from tests.storage.engines import Place
 
 from talaria.testing.model_server import Ask, ModelServer, Say
 
@@ -23,9 +24,13 @@ async def model() -> AsyncIterator[ModelServer]:
         yield server
 
 
-@pytest.fixture
-async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
-    async with serving(scripted_program(tmp_path, model)) as served:
+@pytest.fixture(params=["sqlite", "postgres"])
+async def server(request: pytest.FixtureRequest, tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
+    settings = ""
+    if request.param == "postgres":
+        place: Place = request.getfixturevalue("postgres_place")
+        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+    async with serving(scripted_program(tmp_path, model, settings)) as served:
         yield served
 
 

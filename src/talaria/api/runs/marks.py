@@ -36,6 +36,14 @@ class Mark(Struct, frozen=True):
     base: int
 
 
+class Cut(Struct, frozen=True):
+    """Where a turn was cut off: behind which of its steps, and behind which message of the conversation."""
+
+    turn_id: TurnId
+    step: int = 2**62
+    seq: int = 2**62
+
+
 class Place(Struct, frozen=True):
     """Where a record tells: behind ``base`` in the stream of a run, and behind what was ``told`` of the turn before."""
 
@@ -54,17 +62,26 @@ def read_mark(tx: Transaction, session_id: SessionId) -> Mark | None:
     return _decode(entry.value) if entry else None
 
 
-def placed(tx: Transaction, session_id: SessionId, turn_id: TurnId, record: str) -> Place | None:
+def find_cut(tx: Transaction, session_id: SessionId) -> Cut | None:
+    """Return where the last turn of a conversation was cut off, if it was, before somebody goes on with it."""
+    for turn in tx.turns.find(session_id, running=True, limit=1):
+        steps, last = tx.turns.steps(turn.id), tx.messages.last(session_id, 1)
+        return Cut(turn.id, max((step.number for step in steps), default=0), last[-1].seq if last else 0)
+    return None
+
+
+def placed(tx: Transaction, session_id: SessionId, turn_id: TurnId, record: str, cut: Cut | None) -> Place | None:
     """Join a turn to its run, once for each record, and return where to tell of it; ``None`` if it belongs to none.
 
-    Only who owns the lane of the conversation may call this.
+    ``cut`` is where it was cut off before, if it was. Only who owns the lane of the conversation may call this.
     """
     mark = read_mark(tx, session_id)
     if mark is not None and mark.turn_id == turn_id:
         if not mark.record:
             return None
         if mark.record != record:
-            return _gone_on(tx, session_id, mark, tuple(_told(tx, mark.run_id, mark.first)), record)
+            told = tuple(_told(tx, mark.run_id, mark.first))
+            return _gone_on(tx, session_id, mark, told, record, cut or Cut(turn_id, 0, 0))
         before = tuple(_told(tx, mark.run_id, mark.first, mark.base))
         return Place(mark.run_id, mark.base, before, resumed=bool(before))
     run = _begun(tx, session_id, mark)
@@ -73,8 +90,8 @@ def placed(tx: Transaction, session_id: SessionId, turn_id: TurnId, record: str)
     first = tx.events.append(stream_of(run.id), ())
     tx.runs.move(run.id, "running")
     fresh = Mark(turn_id, run.id, record, first, first)
-    if _is_elsewhere_begun(tx, session_id, turn_id):
-        return _gone_on(tx, session_id, fresh, (), record)
+    if cut is not None and cut.turn_id == turn_id:  # before a word of it was told
+        return _gone_on(tx, session_id, fresh, (), record, cut)
     _put(tx, session_id, fresh)
     return Place(run.id, first)
 
@@ -93,7 +110,7 @@ def untold(tx: Transaction, mark: Mark) -> list[RunEvent]:
         return []
     telling = Telling()
     telling.recall(_told(tx, mark.run_id, mark.first))
-    return [*_untold(tx, run.session_id, mark.turn_id, telling), *telling.anew()]
+    return [*_untold(tx, run.session_id, Cut(mark.turn_id), telling), *telling.anew()]
 
 
 def message_is_said(tx: Transaction, run: ApiRun) -> bool:
@@ -101,21 +118,24 @@ def message_is_said(tx: Transaction, run: ApiRun) -> bool:
     return tx.messages.with_platform_id(run.session_id, run.id) is not None
 
 
-def _gone_on(tx: Transaction, session_id: SessionId, mark: Mark, told: tuple[RunEvent, ...], record: str) -> Place:
+def _gone_on(
+    tx: Transaction, session_id: SessionId, mark: Mark, told: tuple[RunEvent, ...], record: str, cut: Cut
+) -> Place:
     """Tell what was done but not told when the turn was cut off, and that it goes on."""
     telling = Telling()
     telling.recall(told)
-    more = [*_untold(tx, session_id, mark.turn_id, telling), *telling.anew(), TurnResumed(mark.turn_id)]
+    missed = _untold(tx, session_id, cut, telling)
+    more = [*missed, *telling.anew(), TurnResumed(mark.turn_id)]
     base = tell(tx, mark.run_id, session_id, more)
     tx.runs.move(mark.run_id, "running")
     _put(tx, session_id, Mark(mark.turn_id, mark.run_id, record, mark.first, base))
     return Place(mark.run_id, base, (*told, *more), resumed=True)
 
 
-def _untold(tx: Transaction, session_id: SessionId, turn_id: TurnId, telling: Telling) -> Iterator[RunEvent]:
-    """Yield what the log of a turn knows and nobody has told."""
-    steps = tx.turns.steps(turn_id)
-    words = iter(_words(tx, session_id, sum(step.kind == MODEL for step in steps)))
+def _untold(tx: Transaction, session_id: SessionId, cut: Cut, telling: Telling) -> Iterator[RunEvent]:
+    """Yield what the log of a turn knows up to where it was cut off, and nobody has told."""
+    steps = [step for step in tx.turns.steps(cut.turn_id) if step.number <= cut.step]
+    words = iter(_words(tx, session_id, sum(step.kind == MODEL for step in steps), cut.seq))
     known, messages = telling.messages, 0
     for step in steps:
         if step.kind != MODEL:
@@ -136,12 +156,12 @@ def _untold_call(step: Step, telling: Telling) -> Iterator[RunEvent]:
         yield from telling.completed(call.id, result.text, failed=result.failed, seconds=seconds)
 
 
-def _words(tx: Transaction, session_id: SessionId, count: int) -> Sequence[str]:
-    """Return what the agent said in its last messages, oldest first; where a message has only calls, nothing."""
-    reach, said = 4 * count + 8, []
+def _words(tx: Transaction, session_id: SessionId, count: int, upto: int) -> Sequence[str]:
+    """Return what the agent said in its last messages up to one, oldest first; where it only called tools, nothing."""
+    reach = 4 * count + 8
     while True:
         stored = tx.messages.last(session_id, reach)
-        said = [one.message for one in stored if one.message.role == "assistant"]
+        said = [one.message for one in stored if one.message.role == "assistant" and one.seq <= upto]
         if len(said) >= count or len(stored) < reach:
             break
         reach *= 4
@@ -159,13 +179,6 @@ def _begun(tx: Transaction, session_id: SessionId, mark: Mark | None) -> ApiRun 
     if said is not None or mark is None:
         return said
     return next((run for run in ours if run.id == mark.run_id), None)
-
-
-def _is_elsewhere_begun(tx: Transaction, session_id: SessionId, turn_id: TurnId) -> bool:
-    """Tell whether somebody else began this turn, who was cut off before a word was told."""
-    held = tx.leases.get(f"session:{session_id}")
-    turns = [turn for turn in tx.turns.find(session_id, limit=1) if turn.id == turn_id]
-    return bool(held and turns and turns[0].worker != held.owner)
 
 
 def _told(tx: Transaction, run_id: str, after: int, upto: int = 2**62) -> Iterator[RunEvent]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from talaria.api.runs.asked import tell
 from talaria.api.runs.events import RunCompleted, RunEvent, RunWaiting, stream_of
 from talaria.api.runs.keeping import end_run
-from talaria.api.runs.marks import Place, placed, read_mark, seal
+from talaria.api.runs.marks import Cut, Place, placed, read_mark, seal
 from talaria.api.runs.telling import Telling, ending_of
 from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
@@ -75,7 +75,7 @@ class Recorder:
 
     What happens is kept as fast as the store takes it, and at the latest with the end of the turn, in the same
     transaction. ``goes_on`` is asked there whether anything goes on in the background of the conversation; ``ended``
-    runs behind the end of a run, or of one of its turns.
+    runs behind the end of a run, or of one of its turns. ``cut`` is where a turn was cut off that goes on here.
     """
 
     def __init__(
@@ -84,11 +84,13 @@ class Recorder:
         session_id: SessionId,
         goes_on: Callable[[Transaction, SessionId], bool],
         ended: Callable[[Transaction, ApiRun], None],
+        cut: Cut | None = None,
     ) -> None:
         self._store = store
         self._session_id = session_id
         self._goes_on = goes_on
         self._ended = ended
+        self._cut = cut
         self._record: _Record | None = None
         self._fresh = asyncio.Event()
         self.begun: Callable[[], None] | None = None
@@ -114,7 +116,7 @@ class Recorder:
         record = self._record
         if record is None or record.turn_id != ending.turn_id:
             return
-        place = placed(tx, ending.session_id, record.turn_id, record.id)
+        place = self._placed(tx, record)
         if place is None:
             return
         self._append(tx, place, record.all_of_it(place, ending.end))
@@ -153,7 +155,7 @@ class Recorder:
             await self._store.hint(stream_of(mark.run_id if mark else ""))
             return
         if not record.known:
-            record.place = await self._store.write(lambda tx: placed(tx, self._session_id, record.turn_id, record.id))
+            record.place = await self._store.write(lambda tx: self._placed(tx, record))
             record.known = True
             if self.begun is not None:
                 self.begun()
@@ -163,6 +165,9 @@ class Recorder:
             told, state = tuple(record.told), record.telling.state
             await self._store.write(lambda tx: self._told_so_far(tx, record, place, told, state))
             await self._store.hint(stream_of(place.run_id))
+
+    def _placed(self, tx: Transaction, record: _Record) -> Place | None:
+        return placed(tx, self._session_id, record.turn_id, record.id, self._cut)
 
     def _told_so_far(
         self, tx: Transaction, record: _Record, place: Place, told: Sequence[RunEvent], state: ApiRunState

@@ -14,6 +14,7 @@ from talaria.api.runs.asked import orders_for, read_orders
 from talaria.api.runs.behind import goes_on_behind
 from talaria.api.runs.events import RunFailed, stream_of
 from talaria.api.runs.keeping import RUNS, RunKind, end_run, order_of
+from talaria.api.runs.marks import find_cut
 from talaria.api.runs.reckoning import settle_up
 from talaria.api.runs.recording import Closed, Happened, Recorder
 from talaria.contracts.follower import Ending
@@ -151,7 +152,9 @@ class Runner:
         conversations = self._conversations[due.kind]
         using = conversations.using(due.session_id, due.origin, due.model, caller, new=due.new)
         async with using as kept, kept.lock:
-            ear = _Ear(self._store, due.session_id, kept, self._ended)
+            cut = await self._store.read(lambda tx: find_cut(tx, due.session_id))
+            recorder = Recorder(self._store, due.session_id, goes_on_behind, self._ended, cut)
+            ear = _Ear(self._store, due.session_id, kept, recorder)
             kept.listener = ear
             conversations.running += 1
             try:
@@ -181,8 +184,8 @@ class Runner:
 class _Ear:
     """Hears a conversation while its runs are worked on, and lets it hear what clients want; implements `Listener`."""
 
-    def __init__(self, store: Store, session_id: SessionId, kept: Kept, ended: Ended) -> None:
-        self.recorder = Recorder(store, session_id, goes_on_behind, ended)
+    def __init__(self, store: Store, session_id: SessionId, kept: Kept, recorder: Recorder) -> None:
+        self.recorder = recorder
         self._store = store
         self._session_id = session_id
         self._kept = kept
