@@ -80,7 +80,8 @@ def _unit(program: Program, config: Path) -> ServiceFile:
     name = f"talaria-{program.profile}.service"
     words = " ".join(_quoted(word).replace("$", "$$") for word in program.command)
     settings = "".join(f"Environment={_quoted(f'{key}={value}')}\n" for key, value in program.environment.items())
-    # Its end waits twice: for turns, then for replies. Only the process itself is told, so that tools may end first.
+    # Its end waits twice: for turns, then for replies. Only the process itself is ended: tools end with it, and what
+    # conversations have in the background goes on.
     text = f"""[Unit]
 Description=Talaria gateway (profile {program.profile})
 StartLimitIntervalSec=300
@@ -90,7 +91,7 @@ StartLimitBurst=10
 ExecStart={words}
 {settings}Restart=on-failure
 RestartSec={_RESTART_SECONDS}
-KillMode=mixed
+KillMode=process
 TimeoutStopSec={round(2 * program.drain_seconds) + _SPARE_SECONDS}
 
 [Install]
