@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.api.runs.asked import tell
-from talaria.api.runs.events import RunEvent, TurnResumed, stream_of, unpacked
+from talaria.api.runs.events import RunEvent, TurnResumed, TurnStarted, stream_of, unpacked
 from talaria.api.runs.telling import Telling
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun
@@ -124,8 +124,9 @@ def _gone_on(
     """Tell what was done but not told when the turn was cut off, and that it goes on."""
     telling = Telling()
     telling.recall(told)
+    begun = [] if told else [TurnStarted(mark.turn_id)]
     missed = _untold(tx, session_id, cut, telling)
-    more = [*missed, *telling.anew(), TurnResumed(mark.turn_id)]
+    more = [*begun, *missed, *telling.anew(), TurnResumed(mark.turn_id)]
     base = tell(tx, mark.run_id, session_id, more)
     tx.runs.move(mark.run_id, "running")
     _put(tx, session_id, Mark(mark.turn_id, mark.run_id, record, mark.first, base))
