@@ -3,11 +3,11 @@
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from talaria.agent.conforming import trouble_with
 from talaria.app.delegates import Delegating
@@ -197,17 +197,26 @@ def _caps(settings: Settings, one: Delegation, session_id: SessionId) -> tuple[C
 
 async def tend_background(house: House, jobs: asyncio.TaskGroup, here: Callable[[], SessionId | None] | None) -> None:
     """See to what goes on in the background, until cancelled; with ``here`` only to that of this conversation."""
+    lease = timedelta(seconds=house.settings.gateway.lease_seconds)
+    worker, carrier = house.attendance.worker, _HouseCarrier(house, jobs)
+    await Background(house.store, worker, jobs, carrier, here=here, lease=lease).serve()
 
-    async def carry(one: Delegation) -> tuple[Child, ...]:
-        at_once = house.settings.delegation.at_once
-        delegates = Delegates(house, jobs, partial(_wish_for, house), at_once=at_once, end=house.end_workplace)
+
+class _HouseCarrier(Struct, frozen=True):
+    """Implements `Carrier`."""
+
+    house: House
+    jobs: asyncio.TaskGroup
+
+    async def carry(self, one: Delegation) -> tuple[Child, ...]:
+        house, at_once = self.house, self.house.settings.delegation.at_once
+        delegates = Delegates(house, self.jobs, partial(_wish_for, house), at_once=at_once, end=house.end_workplace)
         return await delegates.carry_out(one)
 
-    worker = house.attendance.worker
-    await Background(house.store, worker, jobs, carry, _told_later, end=house.end_workplace, here=here).serve()
+    def tell(self, one: Delegation, children: tuple[Child, ...]) -> str:
+        if one.said:
+            return f"What the person wanted done in the background is done ({one.said}). Tell them:\n\n{told(children)}"
+        return f"{one.handle} is done.\n\n{told(children)}"
 
-
-def _told_later(one: Delegation, children: tuple[Child, ...]) -> str:
-    if one.said:
-        return f"What the person wanted done in the background is done ({one.said}). Tell them:\n\n{told(children)}"
-    return f"{one.handle} is done.\n\n{told(children)}"
+    def end(self, session_id: SessionId) -> object:
+        return self.house.end_workplace(session_id)

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from msgspec import Struct, structs
 
@@ -25,7 +26,18 @@ _PAUSE = timedelta(seconds=30)
 
 log = logging.getLogger(__name__)
 
-Carry = Callable[[Delegation], Awaitable[tuple[Child, ...]]]
+
+class Carrier(Protocol):
+    """Does the work."""
+
+    async def carry(self, one: Delegation) -> tuple[Child, ...]:
+        """Return the children in order when none is at work any more; cancelling cuts them off."""
+
+    def tell(self, one: Delegation, children: tuple[Child, ...]) -> str:
+        """Return what the conversation is told of them."""
+
+    def end(self, session_id: SessionId) -> object:
+        """End what a child has started."""
 
 
 class _UnderWay(Struct, frozen=True):
@@ -38,8 +50,7 @@ class _UnderWay(Struct, frozen=True):
 class Background:
     """Sees to what goes on in the background, as tasks of ``jobs``.
 
-    ``carry`` works on the children of one, ``tell`` makes words of what became of them, and ``end`` ends what a child
-    has started. ``here`` is the conversation that is open where only its own is seen to; without it all are.
+    ``here`` is the conversation that is open where only its own is seen to; without it all are.
     """
 
     def __init__(
@@ -47,19 +58,17 @@ class Background:
         store: Store,
         worker: WorkerId,
         jobs: asyncio.TaskGroup,
-        carry: Carry,
-        tell: Callable[[Delegation, tuple[Child, ...]], str],
+        carrier: Carrier,
         *,
-        end: Callable[[SessionId], object],
         here: Callable[[], SessionId | None] | None = None,
+        lease: timedelta = LEASE,
     ) -> None:
         self._store = store
         self._worker = worker
         self._jobs = jobs
-        self._carry = carry
-        self._tell = tell
-        self._end = end
+        self._carrier = carrier
         self._here = here
+        self._lease = lease
         self._under_way: dict[str, _UnderWay] = {}
         self._failed: dict[str, datetime] = {}
 
@@ -112,12 +121,12 @@ class Background:
             return False
         if one.host and one.host != os.uname().nodename:
             return False
-        return is_gone(one.worker) or one.stopped or now - one.began > LEASE
+        return is_gone(one.worker) or one.stopped or now - one.began > self._lease
 
     async def _see_to(self, key: str) -> bool:
         """Do what is to be done; ``True`` where there is more of it at once."""
         try:
-            lease = await self._store.write(lambda tx: _claimed(tx, key))
+            lease = await self._store.write(lambda tx: _claimed(tx, key, self._lease))
             if lease is None:
                 return False
             try:
@@ -138,19 +147,19 @@ class Background:
             return False
         if one.stopped:
             for session_id in await self._store.write(lambda tx: _stop(tx, one, lease)):
-                self._end(session_id)
+                self._carrier.end(session_id)
             return False
-        children = await self._carry(one)
-        text = self._tell(one, children)
+        children = await self._carrier.carry(one)
+        text = self._carrier.tell(one, children)
         told = await self._store.write(lambda tx: _told(tx, one, lease, text))
         await self._store.hint(WAKE)
         return not told
 
     async def _hold(self, lease: Lease) -> None:
         while True:
-            await asyncio.sleep(LEASE.total_seconds() / 3)
+            await asyncio.sleep(self._lease.total_seconds() / 3)
             try:
-                await self._store.write(lambda tx: tx.leases.renew(lease, LEASE))
+                await self._store.write(lambda tx: tx.leases.renew(lease, self._lease))
             except LeaseLost:
                 raise
             except StoreError as error:
@@ -179,11 +188,11 @@ def _is_free(held: Lease | None) -> bool:
     return held is None or is_gone(held.owner)
 
 
-def _claimed(tx: Transaction, key: str) -> Lease | None:
+def _claimed(tx: Transaction, key: str, duration: timedelta) -> Lease | None:
     """Return a lease on something that nobody sees to, or whose process was killed."""
-    taken = tx.leases.acquire(key, LEASE)
+    taken = tx.leases.acquire(key, duration)
     held = tx.leases.get(key) if taken is None else None
-    return tx.leases.take_over(held, LEASE) if held is not None and is_gone(held.owner) else taken
+    return tx.leases.take_over(held, duration) if held is not None and is_gone(held.owner) else taken
 
 
 def _told(tx: Transaction, one: Delegation, lease: Lease, text: str) -> bool:

@@ -1,0 +1,152 @@
+"""Work in the background of many conversations while their gateway is killed: is each told of each of it, once?"""
+
+import asyncio
+import random
+import re
+import signal
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from bench.gateway_home import prepare_home, start_gateway
+from bench.measure import Figure
+from talaria.contracts.platform import Abilities
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import SessionFilter
+from talaria.sessions.transcripts import PROGRAM
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Received, Say
+
+NAME = "going_on"
+_ABILITIES = Abilities(text_limit=4096, buttons=True, idempotent=True)
+_PATIENCE = 240.0
+_SLOW = (0.2, 3.0)
+_FOUND = re.compile(r"\b(?:answer|process)-\d+\b")
+_REPORTED = "What you started in the background reports"
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """How many conversations there are, and how often their gateway is killed meanwhile."""
+
+    conversations: int
+    kills: int
+
+    @property
+    def wanted(self) -> Counter[tuple[str, str]]:
+        """What is to be told, and where: the answer of a task and the end of a process in each chat, once."""
+        numbers = range(self.conversations)
+        return Counter((f"c{number}", f"{kind}-{number}") for number in numbers for kind in ("answer", "process"))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was told to the agent and what people read: ``missing`` and ``surplus`` compare it with what is wanted."""
+
+    missing: int
+    surplus: int
+    unread: int
+    left: int
+    seconds: float
+
+
+def run(quick: bool) -> list[Figure]:
+    """Let a hundred conversations begin a process and a task each, and kill their gateway three times."""
+    crowd = Crowd(30 if quick else 100, 3)
+    with TemporaryDirectory() as folder:
+        outcome = asyncio.run(go_on(crowd, Path(folder), seed=1))
+    print(f"{crowd.conversations} conversations were told of all within {outcome.seconds:.1f} s", flush=True)
+    what = f"{crowd.conversations} conversations, {crowd.kills} kills"
+    return [
+        Figure(f"{what}: not told", outcome.missing, "", 0),
+        Figure(f"{what}: told twice or in the wrong place", outcome.surplus, "", 0),
+        Figure(f"{what}: not read", outcome.unread, "", 0),
+        Figure(f"{what}: still kept as going on", outcome.left, "", 0),
+    ]
+
+
+async def go_on(crowd: Crowd, home: Path, *, seed: int) -> Outcome:
+    """Let it all happen, and return how it came out."""
+    chance = random.Random(seed)
+    async with ModelServer() as server, LoopbackNetwork(_ABILITIES) as network:
+        server.answering(lambda received: _answer(received, chance))
+        environment = prepare_home(home, server.url, network.address, _ABILITIES)
+        began = perf_counter()
+        process = await start_gateway(environment)
+        try:
+            for number in range(crowd.conversations):
+                network.say(f"c{number}", f"begin {number}", sender="owner")
+            for kill in range(crowd.kills):
+                await _moment(kill, crowd, server, network)
+                process.send_signal(signal.SIGKILL)
+                await process.wait()
+                process = await start_gateway(environment)
+            await network.until(lambda: not crowd.wanted - _read(network), seconds=_PATIENCE)
+            seconds = perf_counter() - began
+        finally:
+            process.terminate()
+            await process.wait()
+        read = _read(network)
+    store = open_sqlite_store(home / "profiles" / "default" / "talaria.db")
+    try:
+        told, left = await store.read(_told), await store.read(_left)
+    finally:
+        await store.close()
+    missing, surplus = crowd.wanted - told, told - crowd.wanted
+    return Outcome(missing.total(), surplus.total(), (crowd.wanted - read).total(), left, seconds)
+
+
+async def _moment(kill: int, crowd: Crowd, server: ModelServer, network: LoopbackNetwork) -> None:
+    """Wait for a moment to kill: while all of it is begun, while tasks are at work, while people are told of it."""
+    calls = len(server.received)
+    match kill % 3:
+        case 0:
+            await server.arrived(calls + crowd.conversations)
+        case 1:
+            await server.arrived(calls + crowd.conversations // 2)
+        case _:
+            some = crowd.wanted.total() // 3
+            await network.until(lambda: _read(network).total() >= some, seconds=_PATIENCE)
+
+
+async def _answer(received: Received, chance: random.Random) -> Say:
+    """Be the agent: begin both, work on tasks slowly, repeat what is reported."""
+    question = received.question
+    if _REPORTED in question:
+        return Say(" ".join(_FOUND.findall(question)))
+    word, _, number = question.partition(" ")
+    if word == "task":
+        await asyncio.sleep(chance.uniform(*_SLOW))
+        return Say(f"answer-{number}")
+    last = received.json["messages"][-1]
+    started = Ask("terminal", {"command": f"sleep 2 # process-{number}", "background": True})
+    if last["role"] != "tool":
+        return Say(calls=[Ask("delegate_task", {"tasks": [{"goal": f"task {number}"}], "background": True}), started])
+    if last["content"].startswith("Interrupted"):  # nobody knows whether it was started
+        return Say(calls=[Ask("process", {"action": "list"})])
+    if last["content"] == "There are none.":
+        return Say(calls=[started])
+    return Say("Both go on.")
+
+
+def _read(network: LoopbackNetwork) -> Counter[tuple[str, str]]:
+    posts = [(post.address.chat_id, post.text) for post in network.posts]
+    return Counter((chat, found) for chat, text in posts for found in _FOUND.findall(text))
+
+
+def _told(tx: Transaction) -> Counter[tuple[str, str]]:
+    """Return what each chat's conversation was told of."""
+    told: Counter[tuple[str, str]] = Counter()
+    for session in tx.sessions.find(SessionFilter(limit=None)):
+        for binding in tx.bindings.of_session(session.id):
+            messages = [stored.message for stored in tx.messages.load(session.id)]
+            reports = [one.text for one in messages if one.author == PROGRAM]
+            told.update((binding.address.chat_id, found) for text in reports for found in _FOUND.findall(text))
+    return told
+
+
+def _left(tx: Transaction) -> int:
+    return len([*tx.state.with_prefix("background:"), *tx.state.with_prefix("delegation:"), *tx.completions.waiting()])
