@@ -10,7 +10,7 @@ import pytest
 from tests.storage.engines import Place
 from tests.tools.supervision import supervised
 
-from talaria.contracts.processes import PROCESSES, BackgroundProcess, change_process
+from talaria.contracts.processes import PROCESSES, BackgroundProcess, change_process, forget_process
 from talaria.contracts.store import Store
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.core.system_processes import is_there, kill_tree
@@ -196,3 +196,14 @@ def test_an_output_that_was_begun_anew_is_looked_through_from_its_beginning(file
     add(files, "error\n")
     lookout.look()
     assert lookout.lines == ["error"]
+
+
+async def test_a_process_whose_conversation_is_deleted_is_ended(sqlite_store: Store, tmp_path: Path) -> None:
+    async with supervised(sqlite_store, tmp_path) as bench:
+        process = await bench.start("sleep 600")
+        await sqlite_store.write(lambda tx: forget_process(tx, process))
+        await bench.supervisor.look()
+        async with asyncio.timeout(30):
+            while is_there(process.pid):  # noqa: ASYNC110 (it ends when it does)
+                await asyncio.sleep(0.01)
+        assert bench.told == []

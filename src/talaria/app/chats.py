@@ -90,7 +90,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     session = found.session or await _new_session(store, wish, chosen.model)
     signature = _signature(house, settings, chosen, kept, wish)
     wish = structs.replace(wish, folder=working_folder(house.profile, wish, session))
-    context = structs.replace(wish.context, source=wish.source, session_id=session.id)
+    context = _context(wish, session)
     place = _workplace(house, wish, session, context, stack, found.workspace)
     bench = structs.replace(
         _bench(house, wish, session, settings, _info(chain), stack),
@@ -131,6 +131,12 @@ def _toolbox(tools: Sequence[Tool], delegating: Delegating) -> Toolbox:
     """Return the tools of the agent, which are also all that it has to give where it hands tasks on."""
     delegating.tools = tuple(tool.name for tool in tools)
     return Toolbox(tools)
+
+
+def _context(wish: ChatWish, session: Session) -> SessionContext:
+    """Return what is known of the place; one that does not stay open cannot be woken there."""
+    wakes = wish.lasting and wish.context.async_delivery
+    return structs.replace(wish.context, source=wish.source, session_id=session.id, async_delivery=wakes)
 
 
 def _questions(settings: Settings, wish: ChatWish, emit: Emit) -> Questions:

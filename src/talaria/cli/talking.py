@@ -24,7 +24,6 @@ from talaria.core.events import (
 )
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Text
-from talaria.core.session_context import SessionContext
 from talaria.sessions.answering import answer
 from talaria.sessions.chat import Chat
 from talaria.sessions.company import first_error
@@ -48,7 +47,6 @@ async def _ask_once(arguments: argparse.Namespace, services: Services, question:
         lasting=False,
         watchable=False,
         attended=services.terminal.interactive,
-        context=SessionContext(async_delivery=False),
     )
     show: Show = EventLines(services.terminal) if arguments.json else Transcribed(services.terminal)
     parts: list[Part] = [Text(question), *map(picture, arguments.image)]

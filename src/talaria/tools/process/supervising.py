@@ -104,8 +104,12 @@ class Supervisor:
             await rung.wait()
 
     async def look(self) -> None:
-        """Take over those whose watcher is gone, and end those that are to end."""
-        for glance in await self._store.read(glance_at_processes):
+        """Take over those whose watcher is gone, and end those that are to end, or whose conversation was deleted."""
+        known = set(self._watched)
+        found = await self._store.read(glance_at_processes)
+        for deleted in known.difference(glance.id for glance in found) & self._watched.keys():
+            self._begin(partial(end_tree, self._watched[deleted].process))
+        for glance in found:
             watched = self._watched.get(glance.id)
             if watched is not None and glance.ended_by and not watched.ending:
                 watched.ending = True
