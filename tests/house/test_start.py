@@ -20,6 +20,7 @@ NOT_FOR_AN_ANSWER = {
     "aiohttp", "sqlite3", "urllib.request", "yarl",
     "talaria.providers.anthropic.adapter", "talaria.providers.openai_responses.adapter",
     "talaria.providers.embedded.adapter", "talaria.testing", "talaria.tools.web.page",
+    "talaria.sessions.live", "talaria.sessions.live_words",
 }  # fmt: skip
 _COMMAND = """
 import sys

@@ -25,6 +25,7 @@ SUBCOMMANDS = (
     Subcommand(
         "Conversations", "sessions", "List, show, search, rename, export and delete them", "talaria.cli.sessions"
     ),
+    Subcommand("Conversations", "attach", "Watch one that goes on elsewhere, or take it over", "talaria.cli.attach"),
     Subcommand("Conversations", "trace", "Show what turns did, when, and what that took", "talaria.cli.trace"),
     Subcommand("Conversations", "ps", "List what runs in their background, and end it", "talaria.cli.ps"),
     Subcommand("Conversations", "gateway", "Serve chat networks, and see how that goes", "talaria.cli.gateway"),

@@ -70,9 +70,11 @@ class Terminal:
         self._stdout.flush()
         print(harmless(text, styled=self._notes_colored), file=self._stderr)
 
-    def document(self, text: str) -> None:
+    def document(self, text: str, *, at_once: bool = False) -> None:
         """Print a whole document: to the last character as it is in a pipe, made harmless on a terminal."""
         self._stdout.write(harmless(text) if self._stdout.isatty() else text)
+        if at_once:
+            self._stdout.flush()
 
     def json(self, value: object) -> None:
         """Print a value as indented JSON: dataclasses, structs, datetimes and paths included."""

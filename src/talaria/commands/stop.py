@@ -8,7 +8,7 @@ async def run(errand: Errand) -> None:
     """Stop the turn, whichever process runs it; what was said and done so far is kept."""
     chat = errand.seat.chat
     lines_stopped = errand.house.shell.stop(chat.workspace)
-    elsewhere = not chat.conversation.in_turn and await speak_to(errand.seat.store, errand.seat.session_id, Stop())
+    elsewhere = chat.conversation.turn is None and await speak_to(errand.seat.store, errand.seat.session_id, Stop())
     if not chat.conversation.stop() and not lines_stopped and not elsewhere:
         errand.place.show("Nothing is running.")
 

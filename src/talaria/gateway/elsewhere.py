@@ -60,7 +60,7 @@ class Elsewhere:
                 continue
             over = self._show(room, event)
         if not room.at_work:
-            room.end_preview()
+            room.view.end()
 
     def _show(self, room: Room, event: Seen) -> bool:
         """Show an event; tell whether the turn is over with it."""
@@ -78,7 +78,7 @@ class Elsewhere:
         return isinstance(event, TurnEnd)
 
     def _happens(self, room: Room, event: TurnEvent) -> None:
-        room.happens(event, self._answers)
+        room.view.happens(event, self._session_id, self._answers)
 
     def _is_running(self, tx: Transaction) -> bool:
         return any(turn.id == self._turn_id for turn in tx.turns.find(self._session_id, running=True))

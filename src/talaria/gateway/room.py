@@ -16,11 +16,9 @@ from talaria.contracts.follower import Ending
 from talaria.contracts.platform import Abilities, Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.outbox import OutboxFilter
-from talaria.core.addresses import Address, Route
+from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError
 from talaria.core.events import (
-    ApprovalAsked,
-    QuestionAsked,
     TurnAnswered,
     TurnBegan,
     TurnEnd,
@@ -29,11 +27,10 @@ from talaria.core.events import (
 from talaria.core.ids import SessionId, new_id
 from talaria.gateway.asking import Asking
 from talaria.gateway.footer import runtime, with_footer
-from talaria.gateway.marking import AT_WORK, NOTHING, mark
 from talaria.gateway.placing import bounded
 from talaria.gateway.replies import ReplyFollower
-from talaria.gateway.streaming import Preview, Stage
-from talaria.sessions.answering import Answers, answer
+from talaria.gateway.streaming import Stage
+from talaria.gateway.view import Sight, View
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.insisting import HELD_UP, insist
 from talaria.sessions.outgoing import queue_notice
@@ -43,7 +40,6 @@ from talaria.settings.chats import ChatNetwork
 
 _COMMAND_SECONDS = 30.0
 AT_ONCE = frozenset({"/stop", "/status", "/queue", "/steer", "/approve", "/deny"})
-_NOT_HERE = "only the owner of this agent may allow that, who is not in this chat"
 
 log = logging.getLogger(__name__)
 
@@ -71,21 +67,11 @@ class Door(Struct, frozen=True, kw_only=True):
     service: Service | None = None
 
 
-class _Asker(Struct, frozen=True):
-    """Implements `Asks` for what a turn wants to know from somebody."""
-
-    asking: Asking
-    whom: str
-
-    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
-        return await self.asking.choose(self.whom, question, choices)
-
-    async def ask(self, question: str) -> str:
-        return await self.asking.ask(self.whom, question)
-
-
 class Room:
-    """Implements `Place` for commands, and `CachedAgent`: the agent of its conversation is ready as long as it is."""
+    """Implements `Place` for commands, and `CachedAgent`: the agent of its conversation is ready as long as it is.
+
+    ``at_work`` says that this process takes a turn here; ``let_go`` lets another room take this one's place.
+    """
 
     def __init__(self, key: str, address: Address, wish: ChatWish, door: Door, jobs: asyncio.TaskGroup) -> None:
         self.key = key
@@ -93,20 +79,24 @@ class Room:
         self.address: Address = address
         self._chosen: Display | None = None
         self.active_at: datetime | None = None
-        self._asker = ""
         self._signature = ""
-        self._marked: Route | None = None
         self._excused = False
         self._moving = asyncio.Lock()
         self._using: asyncio.Task[None] | None = None
-        self._preview: Preview | None = None
-        self._showing: asyncio.Task[None] | None = None
         self.at_work = False
-        self._left = False
         self.let_go: Callable[[], object] = lambda: None
         self._door = door
         self._jobs = jobs
         self.asking = Asking(self.post, buttons=door.abilities.buttons)
+        sight = Sight(
+            address=address,
+            stage=door.stage,
+            asking=self.asking,
+            display=lambda: self.display,
+            reactions=lambda: door.manner().reactions,
+            is_owner=door.is_owner,
+        )
+        self.view = View(sight, jobs)
         replies = ReplyFollower(door.wake_delivery, self._dressed)
         wish = structs.replace(wish, followers=(replies, *wish.followers), held_up=self._held_up, moved=self._moved)
         self.seat = Seat(door.house, wish, self._event, jobs, key=key, address=address)
@@ -154,21 +144,15 @@ class Room:
 
     async def release_clients(self) -> None:
         """Let go of the agent, but not of the folder and the processes of its conversation."""
-        self.end_preview()
+        self.view.end()
         await self.seat.release()
 
     async def close(self) -> None:
         """Leave the conversation for good, and end what it has started."""
         if self.seat.is_open:
             self.seat.chat.end_work()
-        self.end_preview()
+        self.view.end()
         await self.seat.close()
-
-    def end_preview(self) -> None:
-        """Show no more of a turn: it is over, or goes on elsewhere."""
-        if self._preview is not None:
-            self._preview.end()
-            self._preview = None
 
     def use(self, text: str, author: Author, commands: tuple[Command, ...], *, by: str) -> None:
         """Begin to use one of these commands here, behind those before it, unless it is one that cannot wait."""
@@ -234,30 +218,16 @@ class Room:
         return await self.asking.choose(_visitor.get(), question, choices)
 
     def _event(self, event: TurnEvent) -> None:
+        self.active_at = datetime.now(UTC)
         if isinstance(event, TurnBegan):
             self.at_work = True
         elif isinstance(event, TurnEnd):
-            self.at_work = False
-        self.happens(event, self.seat.chat.questions)
-
-    def happens(self, event: TurnEvent, answers: Answers) -> None:
-        """Let the people here see what happens in a turn, whichever process runs it, and be asked what it asks."""
-        self.active_at = datetime.now(UTC)
-        if isinstance(event, TurnBegan):
-            self._began(event)
-        elif self._preview is not None:
-            self._preview.event(event)
-        if isinstance(event, ApprovalAsked | QuestionAsked):
-            self._ask(event, answers)
-        elif isinstance(event, TurnEnd):
-            self._mark(NOTHING)
-            self._excused = False
+            self.at_work = self._excused = False
+        self.view.happens(event, self.seat.session_id, self.seat.chat.questions)
 
     def _moved(self) -> None:
-        """Show no more of the turn that is running: its conversation is somewhere else now, and asks there."""
-        self._left = True
-        self.end_preview()
-        self._mark(NOTHING)
+        """Let go of the running turn: its conversation is somewhere else now."""
+        self.view.leave()
         self.let_go()
 
     def _held_up(self) -> None:
@@ -274,24 +244,6 @@ class Room:
         except PlatformError as error:
             log.warning("%s: nobody was told that a turn waits: %s", self.name, error)
 
-    def _ask(self, event: ApprovalAsked | QuestionAsked, questions: Answers) -> None:
-        """Put a question of the turn to whoever may answer it: approvals are the owner's, where one is named."""
-        if self._left:
-            return
-        whom = self._asker
-        is_owner = self._door.is_owner(whom)
-        if isinstance(event, ApprovalAsked) and is_owner is False:
-            if self.address.chat_type == "private":
-                questions.answer(event.id, _NOT_HERE)
-                return
-            whom = ""
-        self._jobs.create_task(answer(event, questions, _Asker(self.asking, whom)))
-
-    def _mark(self, emoji: str) -> None:
-        """Mark the message that is worked on, if that is wanted."""
-        if self._marked is not None:
-            self._jobs.create_task(mark(self._door.stage, self._marked, emoji))
-
     async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
         """Take a mark that somebody put on a message: it may answer what is asked there."""
         keys = self.asking.waiting
@@ -300,18 +252,6 @@ class Room:
         for item in found:
             if item.reference == message_id:
                 self.asking.mark(item.key, emoji, by, owner=owner)
-
-    def _began(self, began: TurnBegan) -> None:
-        """Let the people here see the turn go on."""
-        self._left = False
-        self.end_preview()
-        self._asker = began.route.user_id if began.route else ""
-        self._marked = began.route if self._door.manner().reactions else None
-        self._mark(AT_WORK)
-        if began.route is not None and began.route.address.platform == self.name:
-            route, session_id = began.route, self.seat.session_id
-            self._preview = Preview(self._door.stage, session_id, began.turn_id, route, lambda: self.display)
-            self._showing = self._jobs.create_task(_behind(self._showing, self._preview))
 
     @property
     def _display_key(self) -> str:
@@ -328,10 +268,3 @@ class Room:
         chat = self.seat.chat
         steps = model_steps(tx, ending.turn_id)
         return with_footer(text, runtime(steps, chat.model, chat.info, chat.workspace.folder))
-
-
-async def _behind(before: asyncio.Task[None] | None, preview: Preview) -> None:
-    """Show a turn when the preview before has ended: it may be of the same turn, which another process ran."""
-    if before is not None:
-        await asyncio.wait([before])
-    await preview.serve()

@@ -181,7 +181,7 @@ async def _closed(room: Room) -> None:
     Where the store cannot be used, what could not be written is found unfinished at the next start.
     """
     try:
-        room.end_preview()
+        room.view.end()
         await room.seat.close()
     except StoreError as error:
         log.warning("%s: a room was not closed in good order: %s", room.name, error)

@@ -62,7 +62,10 @@ class Desk(Struct, frozen=True, kw_only=True):
 
 
 class Conversation:
-    """The turns of one conversation, and its side jobs, as tasks of ``jobs``: whoever made that group owns them."""
+    """The turns of one conversation, and its side jobs, as tasks of ``jobs``: whoever made that group owns them.
+
+    ``turn`` is the one that this process takes now, if it does.
+    """
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class Conversation:
         self._beside = SideJobs(session_id, jobs)
         self._begun = False
         self._steered = False
-        self._turn: StoredTurn | None = None
+        self.turn: StoredTurn | None = None
         self._hasty: int | None = None
         self._context = structs.replace(desk.context, session_id=session_id)
 
@@ -94,11 +97,6 @@ class Conversation:
     def busy(self) -> bool:
         """Whether a turn is running, or about to."""
         return self._lane.busy
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether this process is the one that takes a turn in it now."""
-        return self._turn is not None
 
     @property
     def engaged(self) -> bool:
@@ -161,7 +159,7 @@ class Conversation:
         """
         if self._unpacking.busy:
             self._hasty = item
-        return self._turn is not None and item not in self._turn.items and self.stop()
+        return self.turn is not None and item not in self.turn.items and self.stop()
 
     async def steer(self, message: Message, *, source: str, external_id: str) -> None:
         """Let a message join the running turn before its next model call; where that comes too late it gets its own."""
@@ -216,12 +214,12 @@ class Conversation:
     async def _take_turn(self, turn: StoredTurn) -> TurnEnd:
         """Take a turn that knows whose it is, and nothing of the one whose task it may have been started from."""
         context = turn_context(self._context, turn, self._desk.workspace.folder)
-        self._turn = turn
+        self.turn = turn
         try:
             with bound(context):
                 return await self._worked_on(turn, context)
         finally:
-            self._turn = None
+            self.turn = None
 
     async def _worked_on(self, turn: StoredTurn, context: SessionContext) -> TurnEnd:
         if self._desk.beforehand is not None and not self._begun:

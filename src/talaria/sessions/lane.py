@@ -251,6 +251,7 @@ def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) ->
 
     turn = StoredTurn(store, claim, work.turn_id, finish, route=work.route, items=work.items)
     turn.said = work.said
+    turn.move = work.move
     return turn
 
 

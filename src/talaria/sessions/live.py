@@ -65,7 +65,7 @@ class LiveFeeds:
         watching, spoken = await self.store.read(lambda tx: (watchers(tx), spoken_to(tx)))
         for run, feed in looked:
             feed.be_watched(run, watching.get(feed.session_id, ()))
-            if run.over or not feed.chat.conversation.in_turn:  # cut off, or taken over by another process
+            if run.over or not feed.chat.conversation.turn:  # cut off, or taken over by another process
                 self.end(run)
         ours = spoken & {feed.session_id for feed in self._runs.values()}
         if ours:
@@ -154,8 +154,9 @@ class Feed:
                 self.chat.questions.answer(question_id, text)
             case Nudge(steered=steered):
                 self.chat.conversation.nudge(steered=steered)
-            case Moved():
-                if self._moved is not None:
+            case Moved(move=move):
+                turn = self.chat.conversation.turn
+                if self._moved is not None and turn is not None and turn.move != move:
                     self._moved()
             case _:
                 assert_never(said.word)

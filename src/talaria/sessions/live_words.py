@@ -34,7 +34,9 @@ class Nudge(Struct, frozen=True, tag="nudge"):
 
 
 class Moved(Struct, frozen=True, tag="moved"):
-    """The conversation is at another place now, and the reply of this turn goes there."""
+    """The conversation is at another place now, and the reply of this turn goes there; ``move`` says which move."""
+
+    move: str
 
 
 Word = Stop | Answer | Nudge | Moved
@@ -106,10 +108,11 @@ def move_along(tx: Transaction, session_id: SessionId, route: Route | None) -> T
 
     Returns which turn that is, if there is one. Hints of the topics `LIVE` and `OUTBOX` belong behind the transaction.
     """
-    turn_id = reroute(tx, session_id, route)
-    if turn_id is not None:
-        speak(tx, session_id, Moved())
-    return turn_id
+    moved = reroute(tx, session_id, route)
+    if moved is None:
+        return None
+    speak(tx, session_id, Moved(moved.move))
+    return moved.turn_id
 
 
 async def speak_to(store: Store, session_id: SessionId, word: Word) -> bool:

@@ -26,8 +26,8 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Rerouted).decode
 
 
-def reroute(tx: Transaction, session_id: SessionId, route: Route | None) -> TurnId | None:
-    """Send the reply of the running turn elsewhere, whoever runs it, and return which turn that is, if there is one.
+def reroute(tx: Transaction, session_id: SessionId, route: Route | None) -> Rerouted | None:
+    """Send the reply of the running turn elsewhere, whoever runs it; ``None`` where no turn is running.
 
     Whoever runs it leaves what waits behind it to those at the new place.
     """
@@ -36,8 +36,9 @@ def reroute(tx: Transaction, session_id: SessionId, route: Route | None) -> Turn
         with suppress(LeaseLost):
             tx.leases.check(held)  # its owner cannot end the turn before this is committed
     for turn in tx.turns.find(session_id, running=True, limit=1):
-        tx.state.put(_key(session_id), _encode(Rerouted(turn.id, new_id(), route)).decode())
-        return turn.id
+        moved = Rerouted(turn.id, new_id(), route)
+        tx.state.put(_key(session_id), _encode(moved).decode())
+        return moved
     return None
 
 

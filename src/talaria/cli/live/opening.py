@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 
 from talaria.cli.live.front import Front
@@ -16,13 +17,23 @@ _CHAT = "talaria.cli.live.chat"
 
 def open_live(arguments: argparse.Namespace, services: Services) -> int:
     """Run the chat until the person leaves it, and return the exit code."""
+
+    async def serve(front: Front) -> None:
+        chat = await asyncio.to_thread(import_module, _CHAT)
+        await chat.serve(front, arguments, services)
+
+    return run_behind(services, serve)
+
+
+def run_behind(services: Services, serve: Callable[[Front], Awaitable[None]]) -> int:
+    """Put up the prompt, and let ``serve`` act on what is typed there until the person leaves."""
     try:
-        return asyncio.run(_run(arguments, services))
+        return asyncio.run(_run(services, serve))
     except BaseExceptionGroup as errors:
         raise first_error(errors) from errors
 
 
-async def _run(arguments: argparse.Namespace, services: Services) -> int:
+async def _run(services: Services, serve: Callable[[Front], Awaitable[None]]) -> int:
     services.profile.prepare()
     theme = theme_of(services.settings().cli.theme, services.environment)
     term = services.environment.get("TERM", "")
@@ -31,8 +42,7 @@ async def _run(arguments: argparse.Namespace, services: Services) -> int:
 
     async def behind() -> None:
         try:
-            chat = await asyncio.to_thread(import_module, _CHAT)
-            await chat.serve(front, arguments, services)
+            await serve(front)
         except TalariaError as error:
             failed.append(error)
             front.leave(1)

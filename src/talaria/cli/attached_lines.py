@@ -1,0 +1,133 @@
+"""`talaria attach` by lines: of text for people, of JSON for scripts."""
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from talaria.cli.attached import Attached, heading, what_was_said, whereabouts
+from talaria.cli.line_reader import LineReader
+from talaria.cli.services import Services
+from talaria.cli.session_actions.names import find_session
+from talaria.cli.showing import Transcribed
+from talaria.cli.terminal import Terminal
+from talaria.contracts.store import Store
+from talaria.core.errors import TalariaError
+from talaria.core.events import TurnBegan
+from talaria.core.ids import SessionId
+from talaria.sessions.company import first_error
+from talaria.sessions.live_events import QuestionClosed, Seen
+
+
+def print_events(arguments: argparse.Namespace, services: Services) -> int:
+    """Print every event as a line of JSON until interrupted."""
+    try:
+        asyncio.run(_print_events(arguments, services))
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    return 0
+
+
+def watch_plainly(arguments: argparse.Namespace, services: Services) -> SessionId | str:
+    """Show a conversation as lines of text until the input ends; return which one was taken over, if any."""
+    try:
+        return asyncio.run(_watch(arguments, services))
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+
+
+async def _print_events(arguments: argparse.Namespace, services: Services) -> None:
+    terminal = services.terminal
+
+    def put(value: object) -> None:
+        terminal.document(f"{msgspec.json.encode(value).decode()}\n", at_once=True)
+
+    async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
+        store = services.load_house()(stack).store
+        session = await store.read(lambda tx: find_session(tx, arguments.session))
+        where = await store.read(lambda tx: whereabouts(tx, session))
+        opened = {"type": "attached", "session": session.id, "title": session.title, "place": where.place}
+        put({**opened, "running": where.turn_id is not None})
+        attached = Attached(store, session, put, terminal.note, None, jobs)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, attached.over.set)
+        await attached.follow()
+
+
+async def _watch(arguments: argparse.Namespace, services: Services) -> SessionId | str:
+    terminal = services.terminal
+    async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
+        store: Store = services.load_house()(stack).store
+        session = await store.read(lambda tx: find_session(tx, arguments.session))
+        where, said = await store.read(lambda tx: (whereabouts(tx, session), what_was_said(tx, session)))
+        terminal.note(heading(session, where))
+        if said:
+            terminal.line(said)
+        lines = _Lines(terminal)
+        attached = Attached(store, session, lines.see, terminal.note, lines, jobs)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, attached.over.set)
+        reading = jobs.create_task(_read(attached, lines))
+        await attached.follow()
+        reading.cancel()
+    return session.id if attached.taken else ""
+
+
+async def _read(attached: Attached, lines: "_Lines") -> None:
+    """Act on what is typed until the input ends."""
+    while not attached.over.is_set():
+        line = await lines.keyboard.line("")
+        if line is None:
+            attached.over.set()
+        elif line and not lines.answer(line):
+            try:
+                await attached.act(line)
+            except TalariaError as error:
+                lines.tell(str(error))
+
+
+class _Lines:
+    """Shows events as text, and implements `Asks`: what is typed while a question is open is its answer."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.keyboard = LineReader(terminal)
+        self._terminal = terminal
+        self._shown = Transcribed(terminal)
+        self._open: list[asyncio.Future[str]] = []
+
+    def see(self, event: Seen) -> None:
+        if isinstance(event, QuestionClosed):
+            return
+        if isinstance(event, TurnBegan) and event.said:
+            self._terminal.note(self._terminal.styled(f"> {event.said}", "bold"))
+        self._shown.event(event)
+
+    def tell(self, text: str) -> None:
+        self._terminal.note(text)
+
+    def answer(self, line: str) -> bool:
+        """Take a line as the answer to the oldest open question; ``False`` where none is open."""
+        waiting = [one for one in self._open if not one.done()]
+        if not waiting or line.startswith("/"):
+            return False
+        waiting[0].set_result(line)
+        return True
+
+    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
+        listed = "\n".join(f"{number}. {choice}" for number, choice in enumerate(choices, 1))
+        typed = await self._typed(f"{self._terminal.styled(question, 'bold')}\n{listed}\n1 to {len(choices)}:")
+        return int(typed) - 1 if typed.isdecimal() and 0 < int(typed) <= len(choices) else None
+
+    async def ask(self, question: str) -> str:
+        return await self._typed(self._terminal.styled(question, "bold"))
+
+    async def _typed(self, question: str) -> str:
+        self._terminal.note(question)
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._open.append(answer)
+        try:
+            return await answer
+        finally:
+            self._open.remove(answer)
