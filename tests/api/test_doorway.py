@@ -205,6 +205,15 @@ async def test_a_body_may_be_only_so_large(tmp_path: Path, model: ModelServer) -
         assert (await host.http.post(CHAT, json=HI)).status_code == 200
 
 
+async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, model: ModelServer) -> None:
+    async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\n") as host:
+        reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
+        writer.write(f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{{".encode())
+        async with asyncio.timeout(PATIENCE):
+            assert (await reader.read()).startswith(b"HTTP/1.1 408")
+        writer.close()
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

@@ -7,9 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.api.hosting import Hosted, hosted
-from tests.api.program import client, serving
+from tests.api.program import client, eventually, serving
 from tests.app.scripted import scripted_program
 
+from talaria.contracts.stores.inbox import SessionClaim
+from talaria.core.ids import SessionId
+from talaria.sessions.lane import LEASE
 from talaria.testing.model_server import ModelServer, Say, bad_key
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
@@ -78,6 +81,21 @@ async def test_errors_are_answers_too(host: Hosted, model: ModelServer) -> None:
     assert first.status_code == again.status_code == 502
     assert again.json() == first.json()
     assert len(model.received) == asked
+
+
+async def test_an_answer_that_says_to_come_again_does_not_use_up_the_key(host: Hosted, model: ModelServer) -> None:
+    named = {"x-talaria-session-id": (await host.http.post(CHAT, json=HI)).headers["x-talaria-session-id"]}
+    session_id = SessionId(named["x-talaria-session-id"])
+
+    async def take() -> SessionClaim | None:
+        return await host.house.store.write(lambda tx: tx.inbox.claim_session(LEASE * 10, session_id))
+
+    claim = await eventually(take)
+    busy = await host.http.post(CHAT, json=HI, headers=KEY | named)
+    assert busy.status_code == 409
+    await host.house.store.write(lambda tx: tx.leases.release(claim.lease))
+    again = await host.http.post(CHAT, json=HI, headers=KEY | named)
+    assert (again.status_code, len(model.received)) == (200, 2)
 
 
 async def test_while_the_first_is_being_answered_others_are_told_to_wait(host: Hosted, model: ModelServer) -> None:

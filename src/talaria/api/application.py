@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from time import perf_counter
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.api.figures import Figures
 from talaria.api.hosts import Hosts
@@ -91,7 +91,7 @@ class Application:
             request.caller = await self._keyring.caller(authorization, route.scope)
             self._limits.count(request.caller.name)
         with self._limits.held(request.caller.name):
-            await request.load(self._manner.body_limit)
+            await request.load(self._manner.body_limit, self._manner.stall)
             key = request.headers.get(HEADER) if route.repeatable else None
             if key is not None:
                 await self._once(request, route, exchange, key)
@@ -111,23 +111,20 @@ class Application:
 
     async def _once(self, request: Request, route: Route, exchange: "_Exchange", key: str) -> None:
         """Answer a request that may come again: whoever asked may be gone, and come back for the answer."""
-        caller = request.caller.name
-        kept = await self._repetitions.begin(key, caller, request.method, request.path, request.body)
-        if kept is None:
-            try:
-                kept = await self._first(request, route, exchange)
-            except Problem as problem:
-                kept = _kept(problem_reply(problem))
-            except TalariaError as error:
-                kept = _kept(problem_reply(problem_of(error)))
-            await self._repetitions.end(key, caller, kept)
-            if exchange.status:
-                return
-        else:
-            kept = KeptReply(kept.status, kept.content_type, {**kept.headers, "idempotent-replayed": "true"}, kept.body)
-        await exchange.write(
-            Reply(status=kept.status, body=kept.body, content_type=kept.content_type, headers=kept.headers)
-        )
+        found = await self._repetitions.begin(key, request.caller.name, request.method, request.path, request.body)
+        if isinstance(found, KeptReply):
+            headers = {**found.headers, "idempotent-replayed": "true"}
+            await exchange.write(_reply(structs.replace(found, headers=headers)))
+            return
+        try:
+            kept = await self._first(request, route, exchange)
+        except TalariaError as error:
+            kept = _kept(problem_reply(problem_of(error)))
+        except Exception:
+            await self._repetitions.end(found, _kept(problem_reply(server_problem(TalariaError.public))))
+            raise
+        await self._repetitions.end(found, kept)
+        await exchange.write(_reply(kept))
 
     async def _first(self, request: Request, route: Route, exchange: "_Exchange") -> KeptReply:
         reply = await route.handler(request)
@@ -240,6 +237,10 @@ async def _while_connected(request: Request, route: Route) -> Reply:
             if reply.stream is not None:
                 await reply.stream.close()
         raise
+
+
+def _reply(kept: KeptReply) -> Reply:
+    return Reply(status=kept.status, body=kept.body, content_type=kept.content_type, headers=kept.headers)
 
 
 def _kept(reply: Reply) -> KeptReply:

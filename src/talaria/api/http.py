@@ -1,5 +1,6 @@
 """Requests and replies as the routes see them; below is ASGI, and no framework."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl
@@ -56,8 +57,16 @@ class Request:
         except RecursionError as error:
             raise Problem("The body is not JSON: it is nested too deeply.", code="invalid_json") from error
 
-    async def load(self, limit: int) -> None:
-        """Take in the body, or raise a `Problem` where it has more bytes than the limit."""
+    async def load(self, limit: int, patience: float) -> None:
+        """Take in the body; raises a `Problem` where it has more bytes than the limit, or does not come in time."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._load(limit)
+        except TimeoutError as error:
+            message = f"The body did not come within {patience:g} s."
+            raise Problem(message, 408, code="body_timeout", headers={"connection": "close"}) from error
+
+    async def _load(self, limit: int) -> None:
         pieces, size = [], 0
         declared = self.headers.get("content-length", "0")
         while True:

@@ -5,16 +5,18 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.api.problems import Problem, conflict
 from talaria.contracts.store import Store
+from talaria.contracts.stores.responses import RepeatedAnswer
 from talaria.core.ids import WorkerId, is_gone
 
 HEADER = "idempotency-key"
 _LIFE = timedelta(hours=24)
 _LONGEST = 255
 _MOST_BYTES = 4_000_000
+_COME_AGAIN = {408, 409, 429, 503}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,6 +33,13 @@ class KeptReply(Struct, frozen=True):
 _decode = msgspec.json.Decoder(KeptReply).decode
 
 
+class Reservation(Struct, frozen=True):
+    """That this request is the first of its key, and being answered."""
+
+    key: str
+    fingerprint: str
+
+
 class Repetitions:
     """Recognises requests by the key that their client chose, each caller's apart from all others'."""
 
@@ -38,8 +47,8 @@ class Repetitions:
         self._store = store
         self._worker = worker
 
-    async def begin(self, key: str, caller: str, method: str, path: str, body: bytes) -> KeptReply | None:
-        """Return the first answer, or ``None`` where this is the first request: `end` keeps what it is answered with.
+    async def begin(self, key: str, caller: str, method: str, path: str, body: bytes) -> KeptReply | Reservation:
+        """Return the first answer, or a reservation where this is the first request.
 
         Raises a `Problem` for a key that stands for something else, and while the first request is being answered. One
         whose server was killed counts as never made.
@@ -47,33 +56,41 @@ class Repetitions:
         if not 0 < len(key) <= _LONGEST:
             raise Problem(f"An Idempotency-Key has 1 to {_LONGEST} characters.", code="invalid_idempotency_key")
         digest = hashlib.sha256(b"\n".join((method.encode(), path.encode(), body))).hexdigest()
-        reserved, stored = f"{digest} {self._worker}", _stored_key(caller, key)
-        found = await self._store.write(lambda tx: tx.responses.begin_request(stored, reserved, _LIFE))
-        if found is not None and found.answer is None and is_gone(_worker(found.fingerprint)):
-            dead = found.fingerprint
-            found = await self._store.write(
-                lambda tx: tx.responses.begin_request(stored, reserved, _LIFE, instead_of=dead)
-            )
+        wanted = Reservation(_stored_key(caller, key), f"{digest} {self._worker}")
+        found = await self._reserve(wanted)
+        if found is not None and found.answer is None and _is_nobodys(found.fingerprint):
+            found = await self._reserve(wanted, instead_of=found.fingerprint)
         if found is None:
-            return None
+            return wanted
         if found.fingerprint.partition(" ")[0] != digest:
             raise Problem("This Idempotency-Key stands for another request.", 422, code="idempotency_key_reused")
         if found.answer is None:
             raise conflict("The first request with this Idempotency-Key is still being answered.", code="in_progress")
         return _decode(found.answer)
 
-    async def end(self, key: str, caller: str, reply: KeptReply) -> None:
-        """Keep an answer for a day."""
+    async def end(self, reservation: Reservation, reply: KeptReply) -> None:
+        """Keep an answer for a day; one that says to come again frees the key for that."""
+        if reply.status in _COME_AGAIN:
+            free = structs.replace(reservation, fingerprint=f"{reservation.fingerprint.partition(' ')[0]} ")
+            await self._reserve(free, instead_of=reservation.fingerprint)
+            return
         if len(reply.body) > _MOST_BYTES:
-            sentence = b"The first answer was too long to be kept."
-            reply = KeptReply(500, "text/plain; charset=utf-8", {}, sentence)
+            reply = KeptReply(500, "text/plain; charset=utf-8", {}, b"The first answer was too long to be kept.")
         answer = _encode(reply).decode()
-        await self._store.write(lambda tx: tx.responses.end_request(_stored_key(caller, key), answer))
+        await self._store.write(lambda tx: tx.responses.end_request(reservation.key, answer))
+
+    async def _reserve(self, wanted: Reservation, instead_of: str = "") -> RepeatedAnswer | None:
+        key, fingerprint = wanted.key, wanted.fingerprint
+        return await self._store.write(
+            lambda tx: tx.responses.begin_request(key, fingerprint, _LIFE, instead_of=instead_of)
+        )
+
+
+def _is_nobodys(fingerprint: str) -> bool:
+    """Tell whether a reservation was given up, or its worker is dead."""
+    worker = fingerprint.partition(" ")[2]
+    return not worker or is_gone(WorkerId(worker))
 
 
 def _stored_key(caller: str, key: str) -> str:
     return hashlib.sha256(f"{caller}\n{key}".encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _worker(fingerprint: str) -> WorkerId:
-    return WorkerId(fingerprint.partition(" ")[2])

@@ -19,6 +19,7 @@ from talaria.core.ids import SessionId, TurnId, is_gone, new_id, new_session_id
 from talaria.core.messages import Message
 from talaria.sessions.lane import arrival
 from talaria.sessions.questions import Questions
+from talaria.sessions.unbroken import unbroken
 
 _BUSY = "This conversation is being worked on elsewhere. Wait for it, or stop it there."
 
@@ -151,16 +152,16 @@ class Turn:
     async def _begin(self) -> None:
         store, new = self._conversations.house.store, not self._wanted.session_id
         if new:
-            self._item = await store.write(self._made)
+            self._item = await unbroken(store.write(self._made), undo=self._unmade)
             origin = self._origin
         else:
             origin = await store.read(self._found)
         try:
             using = self._conversations.using(self.session_id, origin, self._wanted.model, self._caller, new=new)
             self._kept = await self._stack.enter_async_context(using)
-        except TalariaError:
+        except BaseException:
             if new:
-                await store.write(lambda tx: tx.sessions.delete(self.session_id))
+                await asyncio.shield(self._unmade(self._item))
             raise
         await self._opened.lock.acquire()
         self._stack.callback(self._opened.lock.release)
@@ -182,6 +183,9 @@ class Turn:
             tx.messages.append(session.id, self._wanted.history)
         return self._added(tx, session.id)
 
+    async def _unmade(self, _item: int | None) -> None:
+        await self._conversations.house.store.write(lambda tx: tx.sessions.delete(self.session_id))
+
     def _found(self, tx: Transaction) -> Origin:
         session = entered(tx, self._wanted.session_id, self._caller)
         return read_origin(tx, session.id) or Origin()
@@ -198,10 +202,11 @@ class Turn:
         """Take the message, behind what an earlier turn left unfinished."""
         store, conversation = self._conversations.house.store, self._opened.chat.conversation
         if not conversation.busy:
-            self._item = await store.write(self._admitted_at_rest)
+            self._item = await unbroken(store.write(self._admitted_at_rest), undo=self._withdraw)
         if self._item is None:
             await conversation.work_off()
-            self._item = await store.write(lambda tx: self._added(tx, self.session_id))
+            adding = store.write(lambda tx: self._added(tx, self.session_id))
+            self._item = await unbroken(adding, undo=self._withdraw)
 
     def _admitted_at_rest(self, tx: Transaction) -> int | None:
         """Return what the message is in the inbox; ``None`` where something is to be finished before."""
@@ -217,8 +222,8 @@ class Turn:
         try:
             await kept.chat.conversation.settled()
         except TalariaError as error:
-            await self._withdraw()
             self._end(error)
+            await self._withdraw(self._item)
         else:
             self._end()
 
@@ -230,14 +235,15 @@ class Turn:
     async def _stopped(self) -> None:
         """Stop the turn, wherever it is, and let go then."""
         self._unwanted = True
-        if not self.stop():
-            await self._withdraw()
-        await self._over.wait()
-        await self._let_go()
+        try:
+            if not self.stop():
+                await self._withdraw(self._item)
+            await self._over.wait()
+        finally:
+            await self._let_go()
 
-    async def _withdraw(self) -> None:
+    async def _withdraw(self, item: int | None) -> None:
         """Take the message back, unless its turn has begun."""
-        item = self._item
         if item is not None:
             await self._conversations.house.store.write(lambda tx: _settle_waiting(tx, self.session_id, item))
 

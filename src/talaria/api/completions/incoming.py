@@ -51,10 +51,10 @@ def taken_apart(messages: Sequence[WireMessage]) -> Said:
 
 
 def words_of(message: WireMessage) -> str:
-    """Return the words of a message."""
+    """Return the words of a message, without characters that a store may not take."""
     if message.content is None or isinstance(message.content, str):
-        return message.content or ""
-    return "\n".join(_words(part) for part in message.content if not isinstance(part, ImagePart))
+        return (message.content or "").replace("\0", "")
+    return "\n".join(_words(part) for part in message.content if not isinstance(part, ImagePart)).replace("\0", "")
 
 
 def pictures_of(message: WireMessage) -> list[str]:
