@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from tests.commands.desk import Desk, open_desk
-from tests.sessions.delegated import until, woken
+from tests.sessions.delegated import Company, hand_on, until, woken
 
 from talaria.core.events import TurnAnswered
 from talaria.testing.model_server import Ask, ModelServer, Received, Say, refused
@@ -48,7 +48,7 @@ async def test_the_answer_is_told_in_a_conversation_that_goes_on_meanwhile(tmp_p
         assert "Nothing goes on" in await desk.use("/background")
 
 
-async def test_it_goes_on_while_the_person_is_in_another_conversation(tmp_path: Path) -> None:
+async def test_what_a_person_asked_for_is_told_in_the_conversation_they_are_in_then(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         gates = _answering(server, product="42")
         await desk.say("hi")
@@ -57,9 +57,19 @@ async def test_it_goes_on_while_the_person_is_in_another_conversation(tmp_path: 
         await server.arrived(2)
         await desk.use("/new")
         gates["product"].set()
-        await until(desk, lambda tx: before in tx.completions.waiting())
-        await desk.use(f"/resume {before}")
         assert "42" in await woken(desk)
+        assert desk.seat.session_id != before
+
+
+async def test_what_the_agent_began_ends_with_its_conversation(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        Company(server, {"go": [hand_on("count", background=True), Say("begun")]}, gates=("count",))
+        assert await desk.say("go") == TurnAnswered("begun")
+        await server.arrived(3)
+        await desk.use("/new")
+        await server.gone()
+        await until(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
+        assert await desk.house.store.read(lambda tx: tx.completions.waiting()) == []
 
 
 async def test_what_was_cut_off_goes_on_when_the_conversation_is_opened_again(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         info=bench.model,
         workspace=place.workspace,
         keep_workplace=place.keep,
-        end_work=lambda: house.processes.end_session(session.id),
+        end_work=lambda: house.end_background(session.id),
         delegator=delegating,
         notes=(*notes, *remarks, *_sandbox_note(settings)),
     )

@@ -29,6 +29,11 @@ class Attendance:
     def __init__(self) -> None:
         self.worker: WorkerId = new_worker_id()
         self.present = False
+        self.end: Callable[[SessionId], None] = _nothing_to_end
+
+
+def _nothing_to_end(session_id: SessionId) -> None:
+    """End nothing: nothing was begun."""
 
 
 class Delegating:
@@ -108,4 +113,4 @@ async def _tended(house: "House", jobs: TaskGroup, here: Here | None) -> None:
                 await rung.wait()
         await load("talaria.app.delegating").tend_background(house, jobs, here)
     finally:
-        house.attendance.present = False
+        house.attendance.present, house.attendance.end = False, _nothing_to_end

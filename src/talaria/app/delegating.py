@@ -66,7 +66,7 @@ async def delegate(parent: Delegating, tasks: Sequence[Task], call: Call, *, bac
         parent.jobs,
         partial(_wish_for, house, questions=parent.questions),
         at_once=house.settings.delegation.at_once,
-        end=house.end_workplace,
+        end=partial(_end, house),
         progress=call.step,
     )
     children = await delegates.carry_out(known)
@@ -199,7 +199,9 @@ async def tend_background(house: House, jobs: asyncio.TaskGroup, here: Callable[
     """See to what goes on in the background, until cancelled; with ``here`` only to that of this conversation."""
     lease = timedelta(seconds=house.settings.gateway.lease_seconds)
     worker, carrier = house.attendance.worker, _HouseCarrier(house, jobs)
-    await Background(house.store, worker, jobs, carrier, here=here, lease=lease).serve()
+    background = Background(house.store, worker, jobs, carrier, here=here, lease=lease)
+    house.attendance.end = background.end
+    await background.serve()
 
 
 class _HouseCarrier(Struct, frozen=True):
@@ -210,7 +212,7 @@ class _HouseCarrier(Struct, frozen=True):
 
     async def carry(self, one: Delegation) -> tuple[Child, ...]:
         house, at_once = self.house, self.house.settings.delegation.at_once
-        delegates = Delegates(house, self.jobs, partial(_wish_for, house), at_once=at_once, end=house.end_workplace)
+        delegates = Delegates(house, self.jobs, partial(_wish_for, house), at_once=at_once, end=self.end)
         return await delegates.carry_out(one)
 
     def tell(self, one: Delegation, children: tuple[Child, ...]) -> str:
@@ -219,4 +221,10 @@ class _HouseCarrier(Struct, frozen=True):
         return f"{one.handle} is done.\n\n{told(children)}"
 
     def end(self, session_id: SessionId) -> object:
-        return self.house.end_workplace(session_id)
+        return _end(self.house, session_id)
+
+
+def _end(house: House, session_id: SessionId) -> bool:
+    """End what a child has started; in its background there is nothing else."""
+    house.processes.end_session(session_id)
+    return house.workplaces.end(session_id)

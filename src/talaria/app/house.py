@@ -134,9 +134,14 @@ class House(Struct, frozen=True, kw_only=True):
         """Return what the agent of this conversation would be, if it were opened now."""
         return await prospect(self, wish)
 
+    def end_background(self, session_id: SessionId) -> None:
+        """End what a conversation that is over has running, and what its agent has handed on."""
+        self.processes.end_session(session_id)
+        self.attendance.end(session_id)
+
     def end_workplace(self, session_id: SessionId) -> bool:
         """End what a conversation that is over left running; ``False`` where there was nothing in this process."""
-        self.processes.end_session(session_id)
+        self.end_background(session_id)
         return self.workplaces.end(session_id)
 
 

@@ -16,7 +16,15 @@ from talaria.core.errors import LeaseLost, StoreError
 from talaria.core.ids import SessionId, WorkerId, is_gone
 from talaria.core.messages import Message, Text
 from talaria.sessions.company import accompanied
-from talaria.sessions.delegation import DELEGATIONS, SOURCE, Delegation, forget, in_background, read_delegation
+from talaria.sessions.delegation import (
+    DELEGATIONS,
+    SOURCE,
+    Delegation,
+    ask_to_stop_all,
+    forget,
+    in_background,
+    read_delegation,
+)
 from talaria.sessions.lane import LEASE, MIRROR, arrival, record_mirrored
 from talaria.sessions.transcripts import PROGRAM
 from talaria.sessions.waking import WAKE, origin_of, report
@@ -71,24 +79,35 @@ class Background:
         self._lease = lease
         self._under_way: dict[str, _UnderWay] = {}
         self._failed: dict[str, datetime] = {}
+        self._over: set[SessionId] = set()
+        self._rung = asyncio.Event()
+
+    def end(self, session_id: SessionId) -> None:
+        """Stop what the agent began in the background of a conversation that is over, without making anybody wait."""
+        self._over.add(session_id)
+        self._rung.set()
 
     async def serve(self) -> None:
         """Take up what is begun or was left behind, until cancelled; what is at work is cut off then."""
         try:
             async with self._store.heeding(DELEGATIONS) as rung:
+                self._rung = rung
                 while True:
                     rung.clear()
                     try:
-                        await self.look(rung)
+                        await self.look()
                     except StoreError as error:
                         log.warning("what goes on in the background waits: %s", error)
                     await rung.wait()
         finally:
             await self._cut_off()
 
-    async def look(self, rung: asyncio.Event) -> int:
+    async def look(self) -> int:
         """Begin with all that is ours to see to, stop what is to be stopped, and return how much was begun."""
-        begun = 0
+        begun, over = 0, frozenset(self._over)
+        if over:
+            await self._store.write(lambda tx: [ask_to_stop_all(tx, session_id) for session_id in over])
+            self._over -= over
         for one, free in await self._store.read(_all):
             under_way = self._under_way.get(one.key)
             if under_way is not None:
@@ -97,14 +116,14 @@ class Background:
                     under_way.task.cancel()
             elif free and self._is_ours(one):
                 begun += 1
-                self._start(one, rung)
+                self._start(one)
         return begun
 
-    def _start(self, one: Delegation, rung: asyncio.Event) -> None:
+    def _start(self, one: Delegation) -> None:
         def over(task: asyncio.Task[bool]) -> None:
             self._under_way.pop(one.key, None)
             if task.cancelled() or task.result():
-                rung.set()
+                self._rung.set()
 
         task = self._jobs.create_task(self._see_to(one.key))
         self._under_way[one.key] = _UnderWay(task, stopping=one.stopped)
@@ -151,9 +170,17 @@ class Background:
             return False
         children = await self._carrier.carry(one)
         text = self._carrier.tell(one, children)
-        told = await self._store.write(lambda tx: _told(tx, one, lease, text))
+        told = await self._store.write(lambda tx: _told(tx, self._addressed(tx, one), lease, text))
         await self._store.hint(WAKE)
         return not told
+
+    def _addressed(self, tx: Transaction, one: Delegation) -> Delegation:
+        """Return what is to be told with whom: what a person asked for is told in the conversation they are in now."""
+        if not one.said:
+            return one
+        bound = tx.bindings.get(one.context.session_key) if one.context.session_key else None
+        here = bound.session_id if bound else self._here() if self._here else None
+        return structs.replace(one, session_id=here or one.session_id)
 
     async def _hold(self, lease: Lease) -> None:
         while True:

@@ -130,8 +130,8 @@ def ask_to_stop(tx: Transaction, session_id: SessionId, handle: str) -> Delegati
 
 
 def ask_to_stop_all(tx: Transaction, session_id: SessionId) -> int:
-    """Let everything in the background of a conversation be stopped, and return how much that is."""
-    found = in_background(tx, session_id)
+    """Let all that the agent has begun in the background of a conversation be stopped; return how much that is."""
+    found = [one for one in in_background(tx, session_id) if not one.said and not one.stopped]
     for one in found:
         _put(tx, structs.replace(one, stopped=True))
     return len(found)
