@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.gateway.workers import worker, workplace
+from tests.storage.engines import Place
 
 from talaria.contracts.platform import Abilities
 from talaria.contracts.processes import BackgroundProcess, list_processes
@@ -220,3 +221,27 @@ def _open_gate(process: BackgroundProcess, name: str = "gate") -> None:
 def _changed(program: Program, work: Callable[[Transaction], None]) -> None:
     with closing(open_sqlite(_at(program))) as database:
         database.write(work)
+
+
+async def test_a_worker_that_is_killed_leaves_its_processes_to_the_others(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, place: Place
+) -> None:
+    url = place.address if place.engine == "postgres" else ""
+    program = workplace(tmp_path, server, network, url, schema=place.schema, access=OWNED)
+    chats = [f"chat{number}" for number in range(6)]
+    async with worker(program) as first:
+        await network.until(lambda: network.receivers > 0, SOON)
+        for chat in chats:
+            await begun(network, chat, f"mkfifo {chat}; read _ <{chat}; echo said {chat}")
+        async with worker(program):
+            await network.until(lambda: network.receivers > 1, SOON)
+            await killed(first)
+            for chat in chats:
+                await asyncio.to_thread(_open, tmp_path / "workspaces" / "default" / chat)
+            await network.until(lambda: all(heard(network, chat) for chat in chats), SOON)
+    assert {chat: heard(network, chat) for chat in chats} == {chat: [f"heard: said {chat}"] for chat in chats}
+
+
+def _open(gate: Path) -> None:
+    with gate.open("w") as opened:
+        opened.write("\n")

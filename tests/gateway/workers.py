@@ -21,10 +21,11 @@ def workplace(
     network: LoopbackNetwork,
     url: str = "",
     *,
+    schema: str = "",
     more: str = "",
     access: str = "everyone = true",
 ) -> Program:
-    """Return a program whose gateway serves a network; ``url`` is that of a PostgreSQL store.
+    """Return a program whose gateway serves a network; ``url`` and ``schema`` are those of a PostgreSQL store.
 
     ``access`` and ``more`` are lines for the settings of access and of the gateway.
     """
@@ -32,6 +33,7 @@ def workplace(
     folder.mkdir(parents=True)
     abilities = msgspec.json.encode(network.platform().abilities).decode()
     store = f'[store]\nurl = "{url}"\n' if url else ""
+    store += f'schema = "{schema}"\n' if schema else ""
     (folder / "config.toml").write_text(
         f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
         f"[access]\n{access}\n[gateway]\nlease_seconds = {LEASE}\ndrain_seconds = 5.0\n{more}"
