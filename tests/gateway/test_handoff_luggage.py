@@ -1,4 +1,4 @@
-"""What moves along with a conversation: its name, its model, its folder, its goal."""
+"""What moves along with a conversation: its name, its model, its folder, its goal, its processes."""
 
 import asyncio
 import re
@@ -24,12 +24,13 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
 
 ARRIVED = "Here I am."
+SLEEP = "sleep 90"
 DONE = '{"verdict": "done", "reason": "It floats."}'
 NOT_YET = '{"verdict": "wait", "reason": "The glue dries.", "wait_seconds": 3600}'
 
 
 def answer(received: Received) -> Say:
-    """Work in the folder ``boat`` and say where that is, judge a goal by its latest step, and greet."""
+    """Work in the folder ``boat`` and in the background, judge a goal by its latest step, and greet."""
     body, last = received.body.decode(), received.json["messages"][-1]
     if "title of at most six words" in body:
         return Say("The boat")
@@ -43,6 +44,11 @@ def answer(received: Received) -> Say:
         return Say(calls=[Ask("terminal", {"command": "mkdir boat && cd boat && pwd"})])
     if "where" in received.question:
         return Say(calls=[Ask("terminal", {"command": "pwd"})])
+    if "background" in received.question:
+        return Say(calls=[Ask("terminal", {"command": SLEEP, "background": True})])
+    if "end it" in received.question:
+        found = re.search(r"process (\S+), pid", body)
+        return Say(calls=[Ask("process", {"action": "kill", "id": found[1] if found else ""})])
     return Say("step there" if TOLD in body else "step here")
 
 
@@ -134,6 +140,16 @@ async def test_the_goal(program: Program, network: LoopbackNetwork) -> None:
         await there.hears("/goal status", "Build a boat that floats")
         await there.hears("/goal resume", "step there")
         assert await judged(program) == "done"
+
+
+async def test_what_runs_in_the_background(program: Program, network: LoopbackNetwork) -> None:
+    packed = [("Sleep in the background.", "It says Started in the background")]
+    async with moved(program, network, packed) as there:
+        assert SLEEP in (await asyncio.to_thread(program.run, "ps")).out
+        await there.hears("Now end it.", f"It says Background process .*{SLEEP}")
+        async with asyncio.timeout(30):
+            while SLEEP in (await asyncio.to_thread(program.run, "ps")).out:
+                continue
 
 
 async def judged(program: Program) -> str:
