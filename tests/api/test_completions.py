@@ -295,6 +295,7 @@ async def test_pictures_that_may_not_be_had_are_refused(client: openai.AsyncOpen
         ("modalities", {"modalities": ["text", "audio"]}),
         ("messages", {"messages": [{"role": "assistant", "content": "I speak last."}]}),
         ("messages", {"messages": [{"role": "user", "content": ""}]}),
+        ("messages", {"messages": [{"role": "user", "content": [{"type": "text", "text": " \0"}]}]}),
         ("messages", {"messages": []}),
         ("messages[0].role", {"messages": [{"role": "cat", "content": "miaow"}]}),
     ],

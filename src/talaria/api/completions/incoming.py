@@ -45,7 +45,7 @@ def taken_apart(messages: Sequence[WireMessage]) -> Said:
     said = [message for message in messages if message.role not in _INSTRUCTING]
     if not said or said[-1].role != "user":
         raise Problem("The last message has to be the user's.", param="messages", code="invalid_value")
-    if not said[-1].content:
+    if not words_of(said[-1]).strip() and not pictures_of(said[-1]):
         raise Problem("The last message is empty.", param="messages", code="invalid_value")
     return Said("\n\n".join(filter(None, told)), tuple(said[:-1]), said[-1])
 
