@@ -17,7 +17,7 @@ class SessionsQuery(Struct, frozen=True):
     """Which conversations to list: ``q`` is a part of a title or the beginning of an id, ``after`` a ``next``."""
 
     limit: Annotated[int, Meta(ge=1, le=200)] = 20
-    after: Annotated[str, Meta(max_length=100)] = ""
+    after: Annotated[str, Meta(pattern=r"^(\d{1,16}\.\w{1,64})?$")] = ""
     q: _Words = ""
     source: _Words = ""
     archived: bool = False
