@@ -7,6 +7,29 @@ from msgspec import Meta, Raw, Struct
 Status = Literal["queued", "in_progress", "completed", "failed", "cancelled", "incomplete"]
 ItemStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 Metadata = dict[str, str]
+_PART = {
+    "type": "object",
+    "required": ["type"],
+    "properties": {
+        "type": {"enum": ["input_text", "input_image", "output_text", "refusal"]},
+        "text": {"type": "string"},
+        "image_url": {"type": "string"},
+        "refusal": {"type": "string"},
+    },
+}
+_ITEM = {
+    "title": "InputItem",
+    "type": "object",
+    "properties": {
+        "type": {
+            "enum": ["message", "item_reference", "mcp_call", "function_call", "function_call_output", "reasoning"],
+        },
+        "role": {"enum": ["user", "assistant", "system", "developer"]},
+        "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART}]},
+    },
+}
+InputItem = Annotated[Raw, Meta(description="Something that was said or done.", extra_json_schema=_ITEM)]
+Input = Annotated[str | list[InputItem], Meta(description="What is said: words, or items; the last is a user's.")]
 
 
 class OutputText(Struct, frozen=True, tag="output_text"):
@@ -135,7 +158,7 @@ class TextWish(Struct, frozen=True):
 class ResponseRequest(Struct, frozen=True):
     """What a client asks for; what is not named here is not heeded."""
 
-    input: Annotated[str | list[Raw] | None, Meta(description="What is said: words, or items.")] = None
+    input: Input | None = None
     model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None

@@ -10,9 +10,10 @@ from msgspec import Struct, structs
 from talaria.api.conversations import SOURCE, Origin, entered, keep_origin
 from talaria.api.keys import Caller
 from talaria.api.problems import conflict, missing
+from talaria.api.responses.wire import Metadata
 from talaria.api.runs.asked import forget_order, open_questions, order_stop, tell
 from talaria.api.runs.events import RunCompleted, RunEnd, RunFailed, RunQueued, RunStopped, RunWaiting
-from talaria.api.runs.wire import Metadata, Run, RunProblem
+from talaria.api.runs.wire import Run, RunProblem
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun, ApiRunState
 from talaria.contracts.stores.sessions import NewSession

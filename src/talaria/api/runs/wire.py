@@ -2,13 +2,12 @@
 
 from typing import Annotated, Literal
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Struct
 
+from talaria.api.responses.wire import Input, Metadata
 from talaria.api.runs.asked import Question
 from talaria.contracts.stores.responses import ApiRunState
 from talaria.core.messages import Usage
-
-Metadata = dict[str, str]
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
@@ -18,7 +17,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     for which ``instructions`` and items before the last one of ``input`` count.
     """
 
-    input: Annotated[str | list[Raw], Meta(description="What is said: words, or items as in `/v1/responses`.")]
+    input: Input
     session_id: Annotated[str, Meta(description="The conversation to go on with.")] = ""
     instructions: Annotated[str, Meta(description="What the agent is told beside its own instructions.")] = ""
     model: Annotated[str, Meta(description="Another model than the usual one, as `provider:model`.")] = ""
