@@ -15,7 +15,7 @@ from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
 _PATIENCE = 60.0
 _LOOK_AGAIN = 0.02
-Script = Mapping[str, Say | list[Say]]
+Script = Mapping[str, Any]
 
 
 class Company:
@@ -25,7 +25,9 @@ class Company:
     """
 
     def __init__(self, server: ModelServer, script: Script, *, gates: tuple[str, ...] = ()) -> None:
-        self._script = {words: list(says) if isinstance(says, list) else [says] for words, says in script.items()}
+        self._script: dict[str, list[Say]] = {
+            words: list(says) if isinstance(says, list) else [says] for words, says in script.items()
+        }
         self.gates = {words: asyncio.Event() for words in gates}
         self.asked: list[str] = []
         self.at_work = self.most_at_work = 0
@@ -41,7 +43,7 @@ class Company:
                 await self.gates[task].wait()
         finally:
             self.at_work -= 1
-        says = self._script.get(task, [Say("ok")])
+        says = self._script.get(task) or [Say("ok")]
         return says.pop(0) if len(says) > 1 else says[0]
 
 
