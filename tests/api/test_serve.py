@@ -121,6 +121,32 @@ def test_keys_are_created_shown_once_listed_and_revoked(tmp_path: Path) -> None:
     assert program.run("api-keys", "create", "x", "--scope", "everything").code == 2
 
 
+async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: ModelServer) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        settings = f"[api]\nenabled = true\nport = {port}\n"
+        alone = await talk(scripted_program(tmp_path / "alone", model, settings), "gateway", "run")
+        assert (alone.code, f"127.0.0.1:{port} cannot be listened at" in alone.err) == (1, True)
+        network = f'{settings}[platforms.loopback.options]\naddress = "http://127.0.0.1:9"\n'
+        program = scripted_program(tmp_path / "chats", model, network)
+        process = await asyncio.create_subprocess_exec(
+            TALARIA, "gateway", "run", env=program.environment(), cwd=tmp_path, stderr=asyncio.subprocess.PIPE
+        )
+        try:
+
+            async def told() -> str:
+                status = await talk(program, "gateway", "status", "--json")
+                return status.out if "The API is not served" in status.out else ""
+
+            assert f"{port} cannot be listened at" in await eventually(told)
+        finally:
+            process.terminate()
+            async with asyncio.timeout(PATIENCE):
+                await process.communicate()
+
+
 async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path: Path, model: ModelServer) -> None:
     port = _free_port()
     program = scripted_program(tmp_path, model, f"[api]\nenabled = true\nport = {port}\n")

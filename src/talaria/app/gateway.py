@@ -90,7 +90,7 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
         health = Health(gateway, house.store, jobs, house.mask)
         await stack.enter_async_context(health.served(house.settings.gateway.port))
         if house.settings.api.enabled:
-            await stack.enter_async_context(load("talaria.app.api").api_served(house, jobs))
+            await _serve_api(house, gateway, jobs, stack)
         with _last_words(house, gateway, stop):
             log.info("the gateway serves %s", ", ".join(line.network.platform.name for line in lines))
             await house.store.write(lambda tx: say_that_it_is_back(tx, house.identity.version))
@@ -99,6 +99,17 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
             if first:
                 stack.callback(jobs.create_task(do_boot(house, builder.folder, lines, jobs)).cancel)
             await gateway.serve(stop)
+
+
+async def _serve_api(house: House, gateway: Gateway, jobs: asyncio.TaskGroup, closing: AsyncExitStack) -> None:
+    """Serve the API as well; chats do not suffer where that cannot be, as in a second worker on one machine."""
+    try:
+        await closing.enter_async_context(load("talaria.app.api").api_served(house, jobs))
+    except Refused as error:
+        if not gateway.lines:
+            raise
+        log.warning("the API is not served: %s", error)
+        gateway.troubles["api"] = f"The API is not served: {error}"
 
 
 def _schedules(house: House, jobs: asyncio.TaskGroup, closing: AsyncExitStack) -> list[Watcher]:
