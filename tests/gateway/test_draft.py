@@ -3,7 +3,15 @@
 import pytest
 
 from talaria.commands.command import Display, Progress
-from talaria.core.events import Noticed, PersonJoined, ReasoningAdded, TextAdded, ToolAnswered, ToolCalled
+from talaria.core.events import (
+    Noticed,
+    PersonJoined,
+    ReasoningAdded,
+    TextAdded,
+    ToolAnswered,
+    ToolCalled,
+    ToolProgressed,
+)
 from talaria.core.messages import ToolCall, ToolResult
 from talaria.gateway.draft import Draft
 
@@ -78,3 +86,13 @@ def test_a_summary_cannot_break_its_line() -> None:
     assert text.startswith("… `a b c [31mxxx")
     assert text.endswith("…`")
     assert len(text) < 110
+
+
+def test_the_last_step_of_each_child_shows_while_a_call_runs() -> None:
+    steps = [f"child {number}: reads {name}" for number, name in ((1, "a"), (2, "b"), (1, "c"))]
+    events = [ToolProgressed("c1", step, step=True) for step in steps]
+    running = draft_of(called(1), *events, ToolProgressed("c1", "printed"), ToolProgressed("c9", "x: y", step=True))
+    assert running.text == "… `read_file 1`  \n`child 1: reads c`  \n`child 2: reads b`"
+    running.event(answered(1))
+    assert running.text == "✓ `read_file 1`"
+    assert draft_of(called(1), *events, progress="off").text == ""

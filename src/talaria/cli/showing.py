@@ -76,6 +76,8 @@ class Transcribed:
                 self._open_line = not text.endswith("\n")
             case ToolCalled(summary=summary):
                 self._beside(f"· {summary}", "dim")
+            case ToolProgressed(text=text, step=True):
+                self._beside(f"·   {text}", "dim")
             case ToolAnswered(result=result, name=name) if result.failed:
                 self._beside(f"· {name} failed: {result.text.partition(chr(10))[0]}", "dim")
             case ApprovalAsked() | QuestionAsked():

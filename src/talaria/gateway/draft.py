@@ -31,6 +31,7 @@ from talaria.core.harmless import HARMFUL
 _UNFIT = re.compile(rf"{HARMFUL}|`")
 _BREAK = "  \n"  # Markdown's end of a line within a paragraph
 _LINES = 8
+_STEPS = 4
 _WIDTH = 100
 _DETAIL_LINES = 5
 _THOUGHT = 400
@@ -50,6 +51,7 @@ class _Call(Struct):
     arguments: str
     mark: str = "…"
     answer: str = ""
+    steps: dict[str, str] = {}
 
 
 class Draft:
@@ -73,15 +75,13 @@ class Draft:
                 self._reply += text
             case ReasoningAdded(text):
                 self._thought = (self._thought + text)[-_THOUGHT:]
-            case ToolCalled(call=call, summary=summary):
-                self._begin_call(call.id, _Call(call.name, summary or call.name, call.arguments))
-            case ToolAnswered():
-                self._end_call(event)
+            case ToolCalled() | ToolProgressed() | ToolAnswered():
+                self._follow_call(event)
             case Noticed(text):
                 self._notices.append(text)
             case PersonJoined() | ApprovalAsked() | QuestionAsked():
                 self._end_passage()
-            case TurnBegan() | ToolProgressed() | ModelCalled():
+            case TurnBegan() | ModelCalled():
                 pass
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 pass
@@ -106,6 +106,15 @@ class Draft:
         lines = self._lines()
         new, self._told = lines[self._told :], len(lines)
         return _BREAK.join(new[-_LINES:])
+
+    def _follow_call(self, event: ToolCalled | ToolProgressed | ToolAnswered) -> None:
+        match event:
+            case ToolCalled(call=call, summary=summary):
+                self._begin_call(call.id, _Call(call.name, summary or call.name, call.arguments))
+            case ToolProgressed(call_id=call_id, text=text, step=True) if call_id in self._calls:
+                self._calls[call_id].steps[text.partition(":")[0]] = text
+            case ToolAnswered():
+                self._end_call(event)
 
     def _begin_call(self, call_id: str, call: _Call) -> None:
         if self._reply.strip():
@@ -143,7 +152,8 @@ class Draft:
 
     def _detail(self, call: _Call) -> str:
         if self._progress != "verbose":
-            return ""
+            steps = list(call.steps.values())[-_STEPS:] if not call.answer else []
+            return "".join(f"{_BREAK}`{_one_line(step)}`" for step in steps)
         lines = [_one_line(call.arguments), *(_one_line(line) for line in call.answer.split("\n")[:_DETAIL_LINES])]
         return "".join(f"{_BREAK}`{line}`" for line in lines if line.strip())
 

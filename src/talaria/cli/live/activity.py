@@ -36,6 +36,7 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PACE = 0.1
 _UNFOLDED_LINES = 20
 _RUNNING_LINES = 6
+_RUNNING_STEPS = 4
 _REMEMBERED = 20
 _OWN_LINES = 12
 
@@ -55,11 +56,12 @@ class Printer(Protocol):
 
 
 class Running(Struct):
-    """A tool call that is going on."""
+    """A tool call that is going on; ``steps`` are the last ones, by who takes them."""
 
     summary: str
     began: float
     printed: str = ""
+    steps: dict[str, str] = {}
 
 
 class Done(Struct, frozen=True):
@@ -189,6 +191,8 @@ class Activity:
             case ToolCalled(call=call, summary=summary):
                 self._end_reply()
                 self._running[call.id] = Running(summary or call.name, time.monotonic())
+            case ToolProgressed(call_id=call_id, text=text, step=True) if call_id in self._running:
+                self._running[call_id].steps[text.partition(":")[0]] = text
             case ToolProgressed(call_id=call_id, text=text) if call_id in self._running:
                 self._running[call_id].printed = text
             case ToolAnswered():
@@ -262,6 +266,8 @@ class Activity:
         for running in self._running.values():
             line = self._fitting(f"{frame} {running.summary}", f"  {now - running.began:.1f} s")
             parts.append(self._styled(line, self._theme.tool))
+            steps = list(running.steps.values())[-_RUNNING_STEPS:] if self._display().progress != "off" else []
+            parts += [self._styled(self._fitting(f"  {step}", ""), self._theme.dim) for step in steps]
             if self._display().progress == "verbose" and running.printed:
                 parts.append(self._block(running.printed, -_RUNNING_LINES).rstrip("\n"))
         if self._began is not None and not self._running and not self._asking():
