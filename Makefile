@@ -8,15 +8,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 ARGS ?=
 
-.PHONY: run test check bench docs lock clean system embedded homeserver localslack
+.PHONY: run test check bench docs lock clean system embedded homeserver localslack apiclients
 
 run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
 
-test: $(VENV)/dev.stamp embedded system homeserver
+test: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@$(BIN)/pytest $(ARGS)
 
-check: $(VENV)/dev.stamp embedded system homeserver
+check: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@echo "== format"  && $(BIN)/ruff format --check .
 	@echo "== lint"    && $(BIN)/ruff check .
 	@echo "== types"   && $(BIN)/mypy
@@ -35,7 +35,7 @@ lock:
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf $(VENV) .homeserver .local-slack .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
+	rm -rf $(VENV) .homeserver .local-slack .api-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench
 
 embedded: $(VENV)/run.stamp
 	@sh scripts/embedded-model.sh $(VENV)
@@ -48,6 +48,9 @@ homeserver: $(VENV)/run.stamp
 
 localslack:
 	@sh scripts/local-slack.sh
+
+apiclients: $(VENV)/run.stamp
+	@sh scripts/api-clients.sh $(VENV)
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
