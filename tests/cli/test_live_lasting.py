@@ -5,11 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.app.gates import open_gate
 from tests.app.program import Program
 from tests.app.scripted import scripted_program
 from tests.cli.live_screen import READY, TITLE, opened, ready, say
 
-from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server import Ask, ModelServer, Say
 
 
 @pytest.fixture
@@ -132,3 +133,42 @@ async def test_keys_typed_before_all_is_loaded_are_not_lost(program: Program, se
         await say(screen, "are you there?")
         await screen.wait_for("Quick.")
     assert server.received[0].question == "are you there?"
+
+
+async def test_what_runs_in_the_background_wakes_the_terminal_though_nobody_types(
+    program: Program, server: ModelServer
+) -> None:
+    command = "mkfifo gate; read _ <gate; echo from the gate"
+    server.script(
+        Say(calls=[Ask("terminal", {"command": command, "background": True})]),
+        Say("It waits."),
+        TITLE,
+        Say("It is over."),
+    )
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "open it later")
+        await screen.wait_for("It waits.")
+        await server.arrived(3)
+        await open_gate(program.home / "work" / "gate")
+        await screen.wait_for("It is over.")
+    assert "from the gate" in server.received[-1].question
+
+
+async def test_what_ended_while_the_terminal_was_gone_is_told_when_the_conversation_is_opened(
+    program: Program, server: ModelServer
+) -> None:
+    command = "mkfifo gate; read _ <gate; echo from the gate"
+    server.script(Say(calls=[Ask("terminal", {"command": command, "background": True})]), Say("It waits."), TITLE)
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "open it later")
+        await screen.wait_for("It waits.")
+        await server.arrived(3)
+        screen.kill()
+        await screen.exit_code()
+    server.script(Say("It is over."))
+    await open_gate(program.home / "work" / "gate")
+    async with opened(program, "--continue") as screen:
+        await screen.wait_for("It is over.")
+    assert "from the gate" in server.received[-1].question

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.app.gates import open_gate
 from tests.app.program import Program
 from tests.gateway.workers import worker, workplace
 from tests.storage.engines import Place
@@ -94,7 +95,7 @@ async def test_the_end_of_a_process_begins_a_turn_in_its_thread_that_answers_who
         asked = network.say(place, "run mkfifo gate; read _ <gate; echo said it", sender="ann")
         await network.until(lambda: bool(network.shown("ann", "t7")), SOON)
         (process,) = await processes(program)
-        await asyncio.to_thread(_open_gate, process)
+        await open_gate(Path(process.folder, "gate"))
         await network.until(lambda: bool(heard(network, "ann", "t7")), SOON)
     assert heard(network, "ann", "t7") == ["heard: said it"]
     (post,) = [record for record in network.posts if "heard" in record.text]
@@ -109,7 +110,7 @@ async def test_what_ends_while_no_gateway_runs_is_told_at_the_next_start(
         await killed(gateway)
     (process,) = await processes(program)
     assert is_there(process.pid)
-    await asyncio.to_thread(_open_gate, process)
+    await open_gate(Path(process.folder, "gate"))
     async with asyncio.timeout(SOON):
         while is_there(process.pid):  # noqa: ASYNC110 (another process does not set our events)
             await asyncio.sleep(0.02)
@@ -117,6 +118,31 @@ async def test_what_ends_while_no_gateway_runs_is_told_at_the_next_start(
         async with worker(program):
             await network.until(lambda: bool(heard(network, "ann")), SOON)
     assert heard(network, "ann") == ["heard: said late"]
+
+
+async def test_a_turn_that_was_woken_and_killed_is_gone_on_with_and_told_once(
+    network: LoopbackNetwork, program: Program, server: ModelServer
+) -> None:
+    held = asyncio.Event()
+
+    async def slowly(received: Received) -> Say:
+        if TOLD in received.question:
+            await held.wait()
+        return answer(received)
+
+    server.answering(slowly)
+    async with worker(program) as gateway:
+        await begun(network, "ann", "mkfifo gate; read _ <gate; echo said it")
+        before = len(server.received)
+        (process,) = await processes(program)
+        await open_gate(Path(process.folder, "gate"))
+        async with asyncio.timeout(SOON):
+            await server.arrived(before + 1)
+        await killed(gateway)
+    held.set()
+    async with worker(program):
+        await network.until(lambda: bool(heard(network, "ann")), SOON)
+    assert heard(network, "ann") == ["heard: said it"]
 
 
 async def test_two_that_end_at_once_while_it_is_busy_are_one_turn(
@@ -137,7 +163,7 @@ async def test_two_that_end_at_once_while_it_is_busy_are_one_turn(
         network.say("ann", "wait", sender="ann")
         await server.arrived(before + 1)
         for process, gate in zip(await processes(program), ("one", "two"), strict=True):
-            await asyncio.to_thread(_open_gate, process, gate)
+            await open_gate(Path(process.folder, gate))
         async with asyncio.timeout(SOON):
             while any(process.is_alive for process in await processes(program)):  # noqa: ASYNC110 (the same)
                 await asyncio.sleep(0.02)
@@ -158,7 +184,7 @@ async def test_a_conversation_that_moved_meanwhile_is_told_where_it_is(
         await begun(network, "ann", "mkfifo gate; read _ <gate; echo said there")
         await asyncio.to_thread(_changed, program, move)
         (process,) = await processes(program)
-        await asyncio.to_thread(_open_gate, process)
+        await open_gate(Path(process.folder, "gate"))
         await network.until(lambda: bool(heard(network, "elsewhere")), SOON)
     assert heard(network, "elsewhere") == ["heard: said there"]
     assert heard(network, "ann") == []
@@ -178,7 +204,7 @@ async def test_each_of_many_is_told_once_though_the_gateway_is_killed_three_time
         some = list(zip(started, chats, strict=True))[third::3]
         async with worker(program) as gateway:
             for process, chat in some:
-                await asyncio.to_thread(_open_gate, process, chat)
+                await open_gate(Path(process.folder, chat))
             await network.until(partial(_one_was_told, network, [chat for _, chat in some]), SOON)
             await killed(gateway)
     async with worker(program):
@@ -213,11 +239,6 @@ def _one_was_told(network: LoopbackNetwork, chats: list[str]) -> bool:
     return any(heard(network, chat) for chat in chats)
 
 
-def _open_gate(process: BackgroundProcess, name: str = "gate") -> None:
-    with Path(process.folder, name).open("w") as gate:
-        gate.write("\n")
-
-
 def _changed(program: Program, work: Callable[[Transaction], None]) -> None:
     with closing(open_sqlite(_at(program))) as database:
         database.write(work)
@@ -237,11 +258,6 @@ async def test_a_worker_that_is_killed_leaves_its_processes_to_the_others(
             await network.until(lambda: network.receivers > 1, SOON)
             await killed(first)
             for chat in chats:
-                await asyncio.to_thread(_open, tmp_path / "workspaces" / "default" / chat)
+                await open_gate(tmp_path / "workspaces" / "default" / chat)
             await network.until(lambda: all(heard(network, chat) for chat in chats), SOON)
     assert {chat: heard(network, chat) for chat in chats} == {chat: [f"heard: said {chat}"] for chat in chats}
-
-
-def _open(gate: Path) -> None:
-    with gate.open("w") as opened:
-        opened.write("\n")

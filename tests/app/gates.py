@@ -1,0 +1,17 @@
+"""A gate at which a process of a test waits: a named pipe in its folder, which the process makes itself."""
+
+import asyncio
+from pathlib import Path
+
+
+async def open_gate(gate: Path) -> None:
+    """Let the process go on, as soon as it has made its gate."""
+    async with asyncio.timeout(30):
+        while not await asyncio.to_thread(gate.is_fifo):  # noqa: ASYNC110 (it is there when it is)
+            await asyncio.sleep(0.01)
+    await asyncio.to_thread(_open, gate)
+
+
+def _open(gate: Path) -> None:
+    with gate.open("w") as opened:
+        opened.write("\n")
