@@ -210,3 +210,46 @@ async def test_from_chat_to_chat_the_answer_goes_along(
         await network.until(lambda: network.shown("attic", thread) == [HERE, TALE], seconds=30)
     assert tales(server) == 1
     assert TALE not in network.shown("ann")
+
+
+async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    async with telling(program) as screen:
+        async with worker(program) as process:
+            await network.until(lambda: network.receivers == 1, seconds=20)
+            await say(screen, "/handoff --now loopback")
+            await screen.wait_for(re.compile("The rest of the answer is seen there"))
+            process.kill()
+            await process.wait()
+        async with worker(program):
+            there = ask(program, place)
+            await network.until(
+                lambda: any("word9" in text for text in network.shown("ann", there.thread_id)), seconds=30
+            )
+            await shown(network, program, HERE, TALE)
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+    assert tales(server) == 1
+
+
+async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
+    tmp_path: Path, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    server.answering(answer)
+    (tmp_path / "work").mkdir()
+    program = workplace(tmp_path, server, network, access=OWNED, more='busy = "interrupt"\n')
+    ask(program, lambda tx: write_home(tx, Home(Address("loopback", "ann"))))
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        async with telling(program) as screen:
+            await say(screen, "/handoff --now loopback")
+            await screen.wait_for(re.compile("The rest of the answer is seen there"))
+            there = ask(program, place)
+            await network.until(
+                lambda: any("word9" in text for text in network.shown("ann", there.thread_id)), seconds=30
+            )
+            network.say(there, "Enough.", sender="ann")
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+        await shown(network, program, HERE, "Stopped.", "re: Enough.")

@@ -104,3 +104,18 @@ async def test_where_nothing_is_running_there_is_nothing_to_move(store: Store, s
         return await agree(turn)
 
     assert await work_off(store, session_id, looks) == TurnAnswered("yes, one")
+
+
+async def test_who_was_stopped_after_the_move_knows_that_it_is_gone(store: Store, session_id: SessionId) -> None:
+    turns: list[StoredTurn] = []
+
+    async def stopped(turn: StoredTurn) -> TurnEnd:
+        turns.append(turn)
+        await store.write(lambda tx: reroute(tx, session_id, THERE))
+        await agree(turn)
+        raise asyncio.CancelledError
+
+    await admit(store, session_id, "test", "1", said("one"))
+    with pytest.raises(asyncio.CancelledError):
+        await work_off(store, session_id, stopped)
+    assert turns[0].left

@@ -2,45 +2,76 @@
 
 import asyncio
 import logging
+from collections.abc import Container
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address, Route
 from talaria.core.errors import TalariaError
 from talaria.core.events import TurnBegan, TurnEnd, TurnEvent
-from talaria.core.ids import SessionId, TurnId
+from talaria.core.ids import SessionId, TurnId, WorkerId, is_gone
+from talaria.gateway.keepers import keep
 from talaria.gateway.room import Room
 from talaria.gateway.rooms import Rooms
 from talaria.sessions.live_events import QuestionClosed, Seen
 from talaria.sessions.live_speaking import DistantAnswers
 from talaria.sessions.live_watch import Watch
+from talaria.sessions.live_words import Nudge, Stop, speak_to
+from talaria.sessions.rerouting import moved_turns
 
 _LOOK_AGAIN = 1.0
 
 log = logging.getLogger(__name__)
 
 
+class MovedTurn(Struct, frozen=True):
+    """A turn that another process runs for a room of ours."""
+
+    session_id: SessionId
+    turn_id: TurnId
+    route: Route
+    key: str
+    address: Address
+
+
+def turns_elsewhere(tx: Transaction, worker: WorkerId, platforms: Container[str]) -> list[MovedTurn]:
+    """Return the turns that were moved to rooms that are ours, or nobody's, and that somebody else is at work on."""
+    found = []
+    for session_id, moved in moved_turns(tx):
+        lease = tx.leases.get(f"session:{session_id}")
+        at_work = lease is not None and not is_gone(lease.owner)
+        for binding in tx.bindings.of_session(session_id)[:1] if at_work else ():
+            ours = binding.address.platform in platforms and keep(tx, binding.key, worker)
+            if ours and moved.route is not None:
+                found.append(MovedTurn(session_id, moved.turn_id, moved.route, binding.key, binding.address))
+    return found
+
+
 class Elsewhere:
     """Shows one turn, until it is over or the room goes on with it itself."""
 
-    def __init__(self, store: Store, rooms: Rooms, session_id: SessionId, turn_id: TurnId, route: Route) -> None:
+    def __init__(self, store: Store, rooms: Rooms, moved: MovedTurn) -> None:
         self._store = store
         self._rooms = rooms
-        self._session_id = session_id
-        self._turn_id = turn_id
-        self._route = route
+        self._guest = moved
+        self._session_id = moved.session_id
         self._seen: asyncio.Queue[Seen] = asyncio.Queue()
-        self._answers = DistantAnswers(store, session_id, rooms.start)
+        self._answers = DistantAnswers(store, moved.session_id, rooms.start)
 
-    async def show(self, key: str, address: Address) -> None:
-        """Show it at a place, beginning with what was said so far; what waits behind it is worked off then."""
+    async def show(self) -> None:
+        """Show it, beginning with what was said so far; what waits behind it is worked off then."""
+        key, address = self._guest.key, self._guest.address
         watch = Watch(self._store, self._session_id, self._seen.put_nowait)
         try:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(watch.follow())
                 async with self._rooms.using(key, address, self._session_id) as room:
-                    await self._follow(room)
+                    room.elsewhere = self.heed
+                    try:
+                        await self._follow(room)
+                    finally:
+                        room.elsewhere = None
                 watching.cancel()
         except* TalariaError as errors:
             log.warning("session %s: its turn is not shown: %s", self._session_id, errors.exceptions[0])
@@ -48,6 +79,10 @@ class Elsewhere:
             self._answers.close_all()
         if not self._rooms.closed:
             await self._rooms.wake(self._session_id, key, address)
+
+    async def heed(self, busy: str) -> None:
+        """Let the turn heed what was said here: it joins it, stops it, or waits behind it."""
+        await speak_to(self._store, self._session_id, Stop() if busy == "interrupt" else Nudge(steered=busy == "steer"))
 
     async def _follow(self, room: Room) -> None:
         over = False
@@ -69,10 +104,10 @@ class Elsewhere:
                 return True
             case QuestionClosed(id=question_id):
                 self._answers.close(question_id)
-            case TurnBegan() if event.turn_id != self._turn_id:
+            case TurnBegan() if event.turn_id != self._guest.turn_id:
                 return True
             case TurnBegan():
-                self._happens(room, structs.replace(event, route=self._route))
+                self._happens(room, structs.replace(event, route=self._guest.route))
             case _:
                 self._happens(room, event)
         return isinstance(event, TurnEnd)
@@ -81,4 +116,4 @@ class Elsewhere:
         room.view.happens(event, self._session_id, self._answers)
 
     def _is_running(self, tx: Transaction) -> bool:
-        return any(turn.id == self._turn_id for turn in tx.turns.find(self._session_id, running=True))
+        return any(turn.id == self._guest.turn_id for turn in tx.turns.find(self._session_id, running=True))

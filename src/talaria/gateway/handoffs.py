@@ -15,7 +15,7 @@ from talaria.core.addresses import Address, Route
 from talaria.core.errors import PlatformError, Rejected, SlowDown, StoreError, TalariaError
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message, Text
-from talaria.gateway.elsewhere import Elsewhere
+from talaria.gateway.elsewhere import Elsewhere, MovedTurn, turns_elsewhere
 from talaria.gateway.identity import owner_on
 from talaria.gateway.keepers import keep
 from talaria.gateway.placing import bounded
@@ -84,7 +84,8 @@ class Handoffs:
         self._under_way: set[SessionId] = set()
 
     async def serve(self) -> None:
-        """Take up requests as they come, side by side, until cancelled."""
+        """Take up requests as they come, side by side, until cancelled; before that, what was moved before a crash."""
+        await self._show_those_elsewhere()
         async with self._store.heeding(HANDOFFS) as rung:
             while True:
                 rung.clear()
@@ -93,6 +94,15 @@ class Handoffs:
                 except StoreError as error:
                     log.warning("handoffs wait: %s", error)
                 await rung.wait()
+
+    async def _show_those_elsewhere(self) -> None:
+        try:
+            moved = await self._store.write(lambda tx: turns_elsewhere(tx, self._rooms.worker, self._platforms))
+        except StoreError as error:
+            log.warning("turns of other processes are not shown: %s", error)
+            return
+        for one in moved:
+            self._rooms.start(Elsewhere(self._store, self._rooms, one).show())
 
     async def look(self) -> int:
         """Begin with all that wait, those too whose worker died on the way; return how many those are."""
@@ -134,8 +144,8 @@ class Handoffs:
         await self._store.hint(OUTBOX)
         if turn_id is not None:
             await self._store.hint(LIVE)
-            elsewhere = Elsewhere(self._store, self._rooms, session_id, turn_id, destination.route)
-            self._rooms.start(elsewhere.show(destination.key, destination.address))
+            moved = MovedTurn(session_id, turn_id, destination.route, destination.key, destination.address)
+            self._rooms.start(Elsewhere(self._store, self._rooms, moved).show())
         else:
             await self._rooms.wake(session_id, destination.key, destination.address)
 

@@ -236,6 +236,8 @@ class Intake:
         if self._busy() == "interrupt":
             conversation.interrupt(admission.item)
         conversation.nudge(steered=self._busy() == "steer")
+        if room.elsewhere is not None:
+            await room.elsewhere(self._busy())
 
     async def _is_answer(self, room: Room, incoming: Incoming, admission: Admission) -> bool:
         """Tell whether this was the answer to a question, which then is no message any more."""

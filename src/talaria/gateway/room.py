@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
@@ -70,7 +70,8 @@ class Door(Struct, frozen=True, kw_only=True):
 class Room:
     """Implements `Place` for commands, and `CachedAgent`: the agent of its conversation is ready as long as it is.
 
-    ``at_work`` says that this process takes a turn here; ``let_go`` lets another room take this one's place.
+    ``at_work`` says that this process takes a turn here; while another does, ``elsewhere`` lets that heed what is said
+    here. ``let_go`` lets another room take this one's place.
     """
 
     def __init__(self, key: str, address: Address, wish: ChatWish, door: Door, jobs: asyncio.TaskGroup) -> None:
@@ -84,6 +85,7 @@ class Room:
         self._moving = asyncio.Lock()
         self._using: asyncio.Task[None] | None = None
         self.at_work = False
+        self.elsewhere: Callable[[str], Awaitable[None]] | None = None
         self.let_go: Callable[[], object] = lambda: None
         self._door = door
         self._jobs = jobs

@@ -18,7 +18,7 @@ from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.tool import Person, Workspace
-from talaria.core.errors import LeaseLost, StoreError
+from talaria.core.errors import LeaseLost, Refused, StoreError
 from talaria.core.events import TurnAnswered, TurnBegan, TurnEnd, TurnEvent, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
@@ -90,6 +90,7 @@ class Conversation:
         self._begun = False
         self._steered = False
         self.turn: StoredTurn | None = None
+        self._left = False
         self._hasty: int | None = None
         self._context = structs.replace(desk.context, session_id=session_id)
 
@@ -188,6 +189,8 @@ class Conversation:
         return await window.shrink(self._desk.emit)
 
     async def _work_off(self) -> TurnEnd | None:
+        if self._left:
+            raise Refused("This conversation goes on at another place.")
         with bound(self._context):
             try:
                 return await work_off(
@@ -219,7 +222,7 @@ class Conversation:
             with bound(context):
                 return await self._worked_on(turn, context)
         finally:
-            self.turn = None
+            self.turn, self._left = None, turn.left
 
     async def _worked_on(self, turn: StoredTurn, context: SessionContext) -> TurnEnd:
         if self._desk.beforehand is not None and not self._begun:

@@ -23,7 +23,7 @@ from talaria.sessions.admitted import Admitted, Packed, Unpack, leave_packed, re
 from talaria.sessions.company import accompanied
 from talaria.sessions.insisting import insist
 from talaria.sessions.outgoing import OUTBOX, queue_end
-from talaria.sessions.rerouting import forget_route, rerouted
+from talaria.sessions.rerouting import rerouted
 from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
 from talaria.sessions.unbroken import unbroken
 
@@ -167,11 +167,10 @@ def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> Sessio
 
 def _go_on(tx: Transaction, claim: SessionClaim, work: Work | Packed, ready: Ready) -> tuple[Next, bool]:
     """Begin the next turn, unless the last one was moved: what waits behind that is for those at the new place."""
-    if isinstance(work, Work) and (moved := rerouted(tx, claim.session_id, work.turn_id)):
-        forget_route(tx, claim.session_id)
-        if moved.move != work.move:
-            tx.leases.release(claim.lease)
-            return None, True
+    moved = rerouted(tx, claim.session_id, work.turn_id) if isinstance(work, Work) else None
+    if moved is not None and isinstance(work, Work) and moved.move != work.move:
+        tx.leases.release(claim.lease)
+        return None, True
     return _begin_or_release(tx, claim, ready), False
 
 
@@ -248,6 +247,7 @@ def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) ->
         finishing(tx, ending)
         if moved is not None:  # whoever took the turn may know nothing of chats
             queue_end(tx, ending)
+            turn.left = moved.move != work.move
 
     turn = StoredTurn(store, claim, work.turn_id, finish, route=work.route, items=work.items)
     turn.said = work.said

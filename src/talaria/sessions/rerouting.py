@@ -22,6 +22,7 @@ class Rerouted(Struct, frozen=True, omit_defaults=True):
     route: Route | None = None
 
 
+_ROUTE = "route:"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Rerouted).decode
 
@@ -49,10 +50,12 @@ def rerouted(tx: Transaction, session_id: SessionId, turn_id: TurnId) -> Reroute
     return found if found is not None and found.turn_id == turn_id else None
 
 
-def forget_route(tx: Transaction, session_id: SessionId) -> None:
-    """Forget it: the turn is over."""
-    tx.state.delete(_key(session_id))
+def moved_turns(tx: Transaction) -> list[tuple[SessionId, Rerouted]]:
+    """Return the turns, with their conversations, that were moved and are running still."""
+    found = [(SessionId(one.key.removeprefix(_ROUTE)), _decode(one.value)) for one in tx.state.with_prefix(_ROUTE)]
+    running = {turn.id for turn in tx.turns.find(running=True)} if found else set()
+    return [(session_id, moved) for session_id, moved in found if moved.turn_id in running]
 
 
 def _key(session_id: SessionId) -> str:
-    return f"route:{session_id}"
+    return f"{_ROUTE}{session_id}"

@@ -51,8 +51,8 @@ class StoredTurn:
 
     ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all. ``route`` is
     where its reply goes, ``items`` are what it works off of the inbox, and ``said`` is the text of those. ``move`` is
-    the last move of its conversation that is reckoned with. With ``held_up`` a store that refuses a step is waited
-    for, and that is called when it takes a while.
+    the last move of its conversation that is reckoned with, and ``left`` says that it was moved since.
+    With ``held_up`` a store that refuses a step is waited for, and that is called when it takes a while.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class StoredTurn:
         self.route = route
         self.items = items
         self.said = self.move = ""
+        self.left = False
         self.held_up: Callable[[], None] | None = None
         self._store = store
         self._claim = claim
