@@ -137,12 +137,12 @@ def _found(tx: Transaction, name: str) -> Session:
 def _shown(tx: Transaction, name: str) -> SessionView:
     session = _found(tx, name)
     bindings = tx.bindings.of_session(session.id)
-    address = bindings[0].address if bindings else None
+    place = bindings[0].address if bindings else None
     handoff = tx.handoffs.get_handoff_state(session.id)
     return structs.replace(
         session_view(session),
         running=bool(tx.turns.find(session.id, running=True, limit=1)),
-        place=f"{address.platform}:{address.chat_id}" if address else None,
+        place=":".join(filter(None, (place.platform, place.chat_id, place.thread_id))) if place else None,
         handoff=handoff["state"] if handoff else None,
         handoff_error=handoff["error"] if handoff else None,
     )

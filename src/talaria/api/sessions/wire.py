@@ -41,7 +41,10 @@ class SearchQueryWords(Struct, frozen=True):
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
-    """A conversation without its messages; ``handoff`` is a move that was asked for, and how far it has come."""
+    """A conversation without its messages.
+
+    ``place`` is the chat in which it goes on, as ``platform:chat[:thread]``; ``handoff`` is how far a move has come.
+    """
 
     id: str
     title: str
