@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.api.program import PATIENCE, Server, client, eventually, follow
 from tests.app.program import Program
+from tests.gateway.handing_over import OWNED
 from tests.gateway.workers import worker, workplace
 
 from talaria.core.addresses import Address
@@ -46,7 +47,7 @@ async def _gateway(program: Program, network: LoopbackNetwork, port: int) -> Asy
 
 
 def _program(home: Path, server: ModelServer, network: LoopbackNetwork, port: int) -> Program:
-    program = workplace(home, server, network)
+    program = workplace(home, server, network, access=OWNED)
     config = home / "profiles" / "default" / "config.toml"
     config.write_text(f"{config.read_text()}[api]\nenabled = true\nport = {port}\n")
     return program
