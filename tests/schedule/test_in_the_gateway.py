@@ -31,6 +31,13 @@ async def told(network: LoopbackNetwork, chat: str, *parts: str) -> None:
     await network.until(lambda: all(any(part in one for one in network.shown(chat)) for part in parts), PATIENCE)
 
 
+async def add(program: Program, *words: str) -> str:
+    """Add a job, and return what was remarked."""
+    added = await talk(program, "cron", "add", *words)
+    assert added.code == 0, added.err
+    return added.err
+
+
 async def history(program: Program, job: str) -> list[dict[str, str]]:
     done = await talk(program, "cron", "history", job, "--json")
     assert done.code == 0, done.err
@@ -67,8 +74,7 @@ async def test_a_job_that_is_due_in_a_second_is_delivered_and_known_there(
     async with worker(program):
         network.say("ann", "/sethome")
         await told(network, "ann", "home")
-        added = await talk(program, "cron", "add", "in 1s", "Look at the weather.", "--name", "Weather")
-        assert added.code == 0, added.err
+        await add(program, "in 1s", "Look at the weather.", "--name", "Weather")
         await told(network, "ann", "It rains.")
         runs = await ended(program, "Weather")
         assert [(run["state"], run["output"]) for run in runs] == [("done", "It rains.")]
@@ -114,7 +120,7 @@ async def test_killed_in_the_middle_of_a_run_it_is_gone_on_with_and_told_once(
             Say("It is marked."),
             Say("It is marked."),
         )
-        await talk(program, "cron", "add", "in 1s", "Mark it.", "--name", "Marking")
+        await add(program, "in 1s", "Mark it.", "--name", "Marking")
         await server.arrived(before + 2)
         first.send_signal(signal.SIGKILL)
         await first.wait()
@@ -136,7 +142,7 @@ async def test_killed_in_the_middle_of_a_script_that_is_not_run_again(
     async with worker(program) as first:
         network.say("ann", "/sethome")
         await told(network, "ann", "home")
-        await talk(program, "cron", "add", "in 1s", "--script", f"echo once >> {mark}; sleep 600", "--name", "Mark")
+        await add(program, "in 1s", "--script", f"echo once >> {mark}; sleep 600", "--name", "Mark")
         await come_true(mark.exists)
         first.send_signal(signal.SIGKILL)
         await first.wait()
@@ -155,8 +161,7 @@ async def test_what_was_missed_while_no_gateway_ran_is_made_up_for_and_told(
     async with worker(program):
         network.say("ann", "/sethome")
         await told(network, "ann", "home")
-    added = await talk(program, "cron", "add", "in 1s", "Look at the weather.", "--name", "Weather")
-    assert "No gateway is running" in added.err
+    assert "No gateway is running" in await add(program, "in 1s", "Look at the weather.", "--name", "Weather")
     async with worker(program):
         await told(network, "ann", "It rains.")
 
@@ -175,8 +180,7 @@ async def test_two_workers_on_one_server_run_each_due_run_once(
         network.say("ann", "/sethome")
         await told(network, "ann", "home")
         for number in range(count):
-            done = await talk(program, "cron", "add", "in 2s", f"number n{number}", "--name", f"job{number}x")
-            assert done.code == 0, done.err
+            await add(program, "in 2s", f"number n{number}", "--name", f"job{number}x")
             if number == count // 2:
                 first.send_signal(signal.SIGKILL)
         await told(network, "ann", *(f"done n{number}" for number in range(count)))

@@ -5,11 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.schedule.office import HOME, OWNER, Office, open_office
+from msgspec import structs
+from tests.schedule.office import HOME, OWNER, RULES, Office, open_office
 from tests.storage.engines import Place
 
-from talaria.contracts.schedules import JobView
+from talaria.contracts.schedules import JobView, JobWish
 from talaria.schedule.due import run_now
+from talaria.schedule.keeping import change_job
 from talaria.sessions.homes import Home, write_home
 from talaria.testing.clock import NOON, SettableClock
 from talaria.testing.model_server import ModelServer, Say
@@ -108,3 +110,25 @@ async def test_through_the_change_of_the_clocks_a_night_job_runs_once_a_night(of
         await office.pass_time(minutes=15)
     shown = [f"{at:%d %H:%M}" for state, at in await states(office, job) if state == "done"]
     assert shown == ["28 01:30", "29 01:00", "30 00:30"]
+
+
+async def test_a_job_that_makes_no_sense_here_is_paused_and_no_other_with_it(office: Office) -> None:
+    good = await office.add("every 1h", name="Good")
+    bad = await office.add("every day 13:30", name="Bad")
+    store = office.house.store
+    (kept,) = await store.read(lambda tx: [one for one in tx.jobs.find() if one.id == bad.id])
+    elsewhere = structs.replace(kept, schedule=kept.schedule.replace("Europe/Berlin", "Mars/Olympus"))
+    await store.write(lambda tx: tx.jobs.put(elsewhere))
+    await office.pass_time(hours=1)
+    assert [state for state, _ in await states(office, good)] == ["done"]
+    assert (await office.job(bad)).state == "paused"
+
+
+async def test_a_change_in_the_last_moment_counts(office: Office, server: ModelServer) -> None:
+    job = await office.add("every 1h", prompt="The old words.", name="Words")
+    now = office.clock.now()
+    wish = JobWish(prompt="The new words.")
+    await office.house.store.write(lambda tx: change_job(tx, job.id, wish, OWNER, RULES, now))
+    await office.pass_time(hours=1)
+    assert "The new words." in server.received[0].question
+    assert (await office.job(job)).prompt == "The new words."

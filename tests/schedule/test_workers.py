@@ -97,8 +97,7 @@ async def test_a_run_that_brings_the_program_down_is_given_up_in_the_end(offices
 
     means: Means = structs.replace(first.means, skill=fatal)
     first.clock.advance(timedelta(minutes=30))
-    now = first.clock.now()
-    await first.house.store.write(lambda tx: begin_due(tx, now, Manner(timedelta(hours=1), lambda: ())))
+    await first.house.store.write(lambda tx: begin_due(tx, Manner(timedelta(hours=1), lambda: ())))
     (run,) = await first.house.store.read(unfinished)
     for _ in range(5):
         with pytest.raises(RuntimeError):

@@ -32,12 +32,12 @@ class Manner(Struct, frozen=True):
     networks: Networks
 
 
-def begin_due(tx: Transaction, now: datetime, manner: Manner) -> int:
-    """Begin a run for each job that is due, unless somebody else does; return how many jobs that were."""
+def begin_due(tx: Transaction, manner: Manner) -> int:
+    """Begin a run for each job that is due, some at a time; return how many jobs that were."""
     jobs = tx.jobs.find(due=True)[:_AT_ONCE]
     for job in jobs:
         try:
-            _begin(tx, read_job(job), now, manner)
+            _begin(tx, job, manner)
         except (msgspec.DecodeError, Refused) as error:  # of a newer Talaria, or of a machine that knows more zones
             log.warning("job %s (%s) makes no sense here, and is paused: %s", job.id, job.name, error)
             tx.jobs.put(structs.replace(job, paused=True))
@@ -84,42 +84,48 @@ def next_due(tx: Transaction) -> datetime | None:
     return min((job.next_at for job in tx.jobs.find() if job.next_at and not job.paused), default=None)
 
 
-def _begin(tx: Transaction, scheduled: Scheduled, now: datetime, manner: Manner) -> None:
-    """Run what is due last, if it is not too late for it; everything before that was missed."""
-    job, plan = scheduled.job, scheduled.plan
-    first = job.next_at or now
-    now = max(now, first)  # the store's clock decides what is due, and may be ahead of ours
-    last = max(last_until(scheduled.schedule, now) or first, first)
-    following = next_after(scheduled.schedule, now)
-    late = now - last
-    is_wanted = late <= _ON_TIME or (plan.catch_up == "once" and late <= manner.grace)
-    if is_at_work(tx, job):
-        _miss(tx, job, following, _BUSY)
-    elif not is_wanted:
-        missed = _missed(scheduled, first, last)
-        if _miss(tx, job, following, missed):
-            key = f"job:{job.id}:missed:{first.timestamp():.6f}"
-            report = Report(key=key, name=job.name, text=f"**{job.name}**: {missed}", at=now)
-            send(tx, plan, report, manner.networks())
-    else:
-        earlier = _missed(scheduled, first, last - timedelta(seconds=1)) if last > first else ""
-        if earlier and _miss(tx, job, last, earlier):
-            job = structs.replace(job, next_at=last)
-        overdue = f"It was due {told(last, plan.zone)}." if late > _ON_TIME else ""
-        _start(tx, structs.replace(scheduled, job=job), following, f"{earlier} {overdue}".strip())
+def _begin(tx: Transaction, due: Job, manner: Manner) -> None:
+    """Run what is due last, if it is not too late for it; everything before that was missed.
 
-
-def _start(tx: Transaction, scheduled: Scheduled, following: datetime | None, remark: str) -> None:
-    plan = scheduled.plan
-    if plan.left is not None:
-        plan = structs.replace(plan, left=max(0, plan.left - 1))
-        following = following if plan.left else None
-    run = tx.jobs.begin_run(scheduled.job, next_at=following)
-    if run is None:
+    What time it is now the store says, as it said what is due.
+    """
+    provisional = next_after(read_job(due).schedule, due.next_at) if due.next_at else None
+    begun = tx.jobs.begin_run(due, next_at=provisional)
+    if begun is None:
         return
-    if plan is not scheduled.plan:
-        tx.jobs.put(structs.replace(scheduled.job, next_at=following, payload=write_plan(plan)))
-    _keep(tx, scheduled, run, remark)
+    # From here on the job is ours until all this is written: what somebody has changed just before counts.
+    scheduled = next(read_job(job) for job in tx.jobs.find() if job.id == due.id)
+    job, plan = scheduled.job, scheduled.plan
+    first, now = begun.due_at, max(begun.started_at, begun.due_at)
+    last = max(last_until(scheduled.schedule, now) or first, first)
+    late = now - last
+    following = next_after(scheduled.schedule, now)
+    if is_at_work(tx, job):
+        _miss(tx, begun, _BUSY)
+    elif late > _ON_TIME and (plan.catch_up == "never" or late > manner.grace):
+        missed = _missed(scheduled, first, last)
+        _miss(tx, begun, missed)
+        key = f"job:{job.id}:missed:{first.timestamp():.6f}"
+        send(tx, plan, Report(key=key, name=job.name, text=f"**{job.name}**: {missed}", at=now), manner.networks())
+    else:
+        remark = f"It was due {told(last, plan.zone)}." if late > _ON_TIME else ""
+        run: JobRun | None = begun
+        if last > first:
+            earlier = _missed(scheduled, first, last - timedelta(seconds=1))
+            run, remark = _skip_to(tx, job, begun, last, earlier), f"{earlier} {remark}".strip()
+        if run is not None:
+            left = None if plan.left is None else max(0, plan.left - 1)
+            plan, following = structs.replace(plan, left=left), following if left != 0 else None
+            _keep(tx, scheduled, run, remark)
+    tx.jobs.put(structs.replace(job, next_at=following, payload=write_plan(plan)))
+
+
+def _skip_to(tx: Transaction, job: Job, begun: JobRun, last: datetime, why: str) -> JobRun | None:
+    """Give up a run for a later one of the same job, and return that; ``None`` if there was one for that time."""
+    _miss(tx, begun, why)
+    later = structs.replace(job, next_at=last)
+    tx.jobs.put(later)
+    return tx.jobs.begin_run(later, next_at=None)
 
 
 def _keep(tx: Transaction, scheduled: Scheduled, begun: JobRun, remark: str) -> Run:
@@ -142,11 +148,8 @@ def _keep(tx: Transaction, scheduled: Scheduled, begun: JobRun, remark: str) -> 
     return run
 
 
-def _miss(tx: Transaction, job: Job, following: datetime | None, why: str) -> bool:
-    run = tx.jobs.begin_run(job, next_at=following)
-    if run is not None:
-        tx.jobs.end_run(structs.replace(run, state="missed", output=why))
-    return run is not None
+def _miss(tx: Transaction, run: JobRun, why: str) -> None:
+    tx.jobs.end_run(structs.replace(run, state="missed", output=why))
 
 
 def _missed(scheduled: Scheduled, first: datetime, last: datetime) -> str:

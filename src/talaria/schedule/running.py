@@ -251,14 +251,16 @@ def _settle(tx: Transaction, run: Run, means: Means) -> None:
 
 def _take(tx: Transaction, key: str, duration: timedelta) -> tuple[Lease, Run] | None:
     """Take a run that nobody is at work on, or whose worker was killed."""
-    entry = tx.state.get(key)
-    if entry is None:
-        return None
     lease = tx.leases.acquire(key, duration)
     held = tx.leases.get(key) if lease is None else None
     if held is not None and is_gone(held.owner):
         lease = tx.leases.take_over(held, duration)
     if lease is None:
+        return None
+    # Only now: whoever had it until a moment ago may have come to its end.
+    entry = tx.state.get(key)
+    if entry is None:
+        tx.leases.release(lease)
         return None
     run = read_run(entry.value)
     return lease, _moved_on(tx, structs.replace(run, tries=run.tries + 1))
@@ -290,9 +292,12 @@ async def _release(means: Means, run: Run, lease: Lease, *, blamed: bool) -> Non
     """Let somebody else go on with it; only where the run itself is to blame this was one of its tries."""
 
     def let_go(tx: Transaction) -> None:
+        try:
+            tx.leases.check(lease)
+        except LeaseLost:
+            return
         entry = tx.state.get(run.key)
-        held = tx.leases.get(run.key)
-        if entry is not None and held is not None and held.token == lease.token and not blamed:
+        if entry is not None and not blamed:
             kept = read_run(entry.value)
             tx.state.put(run.key, write_run(structs.replace(kept, tries=kept.tries - 1)))
         tx.leases.release(lease)

@@ -12,8 +12,8 @@ from talaria.schedule.plan import Run
 from talaria.schedule.running import Means, work_on
 
 _AT_ONCE = 8
-_SHORTEST = 0.05  # seconds, where the store's clock is a little behind ours
-_A_WHILE = timedelta(minutes=5)
+_SHORTEST = 0.02
+_A_MOMENT, _A_WHILE = timedelta(milliseconds=200), timedelta(minutes=5)
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +52,9 @@ class Ticker:
 
     async def look(self) -> int:
         """Begin what is due, take up what nobody is at work on, and return how much of that is under way here."""
-        store, now = self._means.opener.store, self._means.clock.now()
-        manner = Manner(self._grace(), self._means.networks)
-        if await store.read(lambda tx: bool(tx.jobs.find(due=True))):
-            await store.write(lambda tx: begin_due(tx, now, manner))
+        store, manner = self._means.opener.store, Manner(self._grace(), self._means.networks)
+        while await store.read(lambda tx: bool(tx.jobs.find(due=True))):
+            await store.write(lambda tx: begin_due(tx, manner))
         self._take_up(await store.read(unfinished))
         return len(self._under_way)
 
@@ -104,7 +103,8 @@ class Ticker:
         due, runs = await self._means.opener.store.read(lambda tx: (next_due(tx), unfinished(tx)))
         elsewhere = any(run.key not in self._under_way for run in runs)
         latest = now + (self._means.lease if elsewhere else _A_WHILE)
-        return min(due, latest) if due is not None else latest
+        # What is due by our clock and not by the store's is so in a moment.
+        return min(max(due, now + _A_MOMENT), latest) if due is not None else latest
 
 
 async def _rung(rung: asyncio.Event, seconds: float) -> None:

@@ -1,8 +1,9 @@
 """Schedules as people read them."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 
+from talaria.core.errors import Refused
 from talaria.schedule.times import Calendar, Every, Once, Schedule, find_zone
 
 _UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
@@ -23,8 +24,11 @@ def described(schedule: Schedule) -> str:
 
 
 def told(at: datetime, zone: str) -> str:
-    """Return a moment as the clocks of a zone show it, and which zone that is."""
-    return f"{at.astimezone(find_zone(zone)):%a %Y-%m-%d %H:%M} {zone}"
+    """Return a moment as the clocks of a zone show it, and which zone that is; UTC where that is not known here."""
+    try:
+        return f"{at.astimezone(find_zone(zone)):%a %Y-%m-%d %H:%M} {zone}"
+    except Refused:
+        return f"{at.astimezone(UTC):%a %Y-%m-%d %H:%M} UTC"
 
 
 def _amount(seconds: int) -> str:
