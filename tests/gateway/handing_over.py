@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.app.program import Program
-from tests.gateway.workers import workplace
+from tests.gateway.workers import LEASE, workplace
 from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock
@@ -32,7 +32,7 @@ THREADS = Abilities(text_limit=4096, threads=True, typing=True, idempotent=True)
 PLAIN = Abilities(text_limit=4096, idempotent=True)
 TOLD = "they have moved this conversation"
 GREETING = "We were at the second plank."
-_SECONDS = 60
+_SECONDS = 120
 
 
 def answer(received: Received) -> Say:
@@ -110,6 +110,9 @@ async def scene(
     store = f'[store]\nurl = "{engine.address}"\nschema = "{engine.schema}"\n' if engine.schema else ""
     async with LoopbackNetwork(abilities) as network:
         program = workplace(home, server, network, access=OWNED, more=store + more)
+        settings = home / "profiles" / "default" / "config.toml"
+        usual = settings.read_text().replace(f"lease_seconds = {LEASE}", "lease_seconds = 15.0")
+        settings.write_text(f"{usual}patience = '{_SECONDS}'\n")  # an option of the network, whose table is the last
         opened = engine.open_store(SystemClock(), "terminal")
         try:
             yield Scene(network, program, Terminal(opened))
