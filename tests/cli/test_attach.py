@@ -13,6 +13,7 @@ import pytest
 from tests.app.program import TALARIA, Program
 from tests.cli.live_screen import DANGEROUS, opened, ready, say
 from tests.gateway.workers import worker, workplace
+from tests.storage.engines import Place
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -21,6 +22,7 @@ from talaria.testing.screen import Screen
 
 OWNED = 'owners = ["loopback:ann"]'
 TALE = " ".join(f"word{number}" for number in range(80))
+BOTH = pytest.mark.parametrize("program", ["sqlite", "postgres"], indirect=True)
 WATCHED = re.compile("You watch")
 
 
@@ -37,10 +39,14 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 
 @pytest.fixture
-def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
+def program(request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
     server.answering(answer)
     (tmp_path / "work").mkdir()
-    return workplace(tmp_path, server, network, access=OWNED)
+    store = ""
+    if getattr(request, "param", "sqlite") == "postgres":
+        place: Place = request.getfixturevalue("postgres_place")
+        store = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+    return workplace(tmp_path, server, network, access=OWNED, more=store)
 
 
 @asynccontextmanager
@@ -58,6 +64,7 @@ def attached(program: Program) -> AbstractAsyncContextManager[Screen]:
     return opened(program, "attach", "tale", columns=100)
 
 
+@BOTH
 async def test_a_turn_in_a_chat_is_seen_from_what_was_said_so_far_to_its_end(
     program: Program, network: LoopbackNetwork
 ) -> None:
@@ -85,6 +92,7 @@ async def test_a_stop_from_the_terminal_ends_the_turn_in_the_chat(program: Progr
         await network.until(lambda: network.shown("ann")[-1] == "Stopped.", seconds=20)
 
 
+@BOTH
 async def test_who_takes_it_sees_the_rest_and_goes_on(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
@@ -104,6 +112,7 @@ async def test_who_takes_it_sees_the_rest_and_goes_on(
     assert len([one for one in server.received if one.question == "Tell me." and "six" not in one.body.decode()]) == 1
 
 
+@BOTH
 async def test_when_the_gateway_is_killed_it_waits_and_goes_on_with_the_next(
     program: Program, network: LoopbackNetwork
 ) -> None:
@@ -164,3 +173,38 @@ async def test_scripts_get_events_as_lines_of_json(program: Program, network: Lo
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(20):
             assert await process.wait() == 0
+
+
+async def test_lines_of_text_for_those_who_want_no_more(program: Program, network: LoopbackNetwork) -> None:
+    async with told(program, network), opened(program, "attach", "tale", "--plain") as screen:
+        await screen.wait_for(WATCHED)
+        await screen.wait_for(re.compile("> Tell me"))
+        await screen.wait_for(re.compile("word79"), seconds=30)
+        await say(screen, "and you?")
+        await screen.wait_for(re.compile("^re: and you[?]", re.MULTILINE))
+        await say(screen, "/model")
+        await screen.wait_for(re.compile(r"/model[\s\S]*While you watch there are"))
+        await say(screen, "/take")
+        await screen.wait_for(re.compile("^>$", re.MULTILINE))
+        await say(screen, "here?")
+        await screen.wait_for(re.compile("^re: here[?]", re.MULTILINE))
+    assert "re: here?" not in network.shown("ann")
+
+
+async def test_what_nobody_would_answer_is_refused(program: Program, network: LoopbackNetwork) -> None:
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "hello")
+        await screen.wait_for(re.compile("re: hello"))
+        await screen.press("c-d")
+        async with asyncio.timeout(20):
+            await screen.process.wait()
+    (session,) = json.loads((await asyncio.to_thread(program.run, "sessions", "list", "--json")).out)
+    async with opened(program, "attach", session["id"]) as screen:
+        await screen.wait_for(re.compile("It lives in the terminal. Nothing is running"))
+        await say(screen, "anybody?")
+        await screen.wait_for(re.compile("Nobody works on this conversation now"))
+        await say(screen, "/take")
+        await ready(screen)
+        await say(screen, "and now?")
+        await screen.wait_for(re.compile("re: and now[?]"))

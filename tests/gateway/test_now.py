@@ -12,13 +12,14 @@ import pytest
 from tests.app.program import Program
 from tests.cli.live_screen import DANGEROUS, opened, ready, say
 from tests.gateway.workers import worker, workplace
+from tests.storage.engines import Place
 
+from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import Abilities
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.addresses import Address
 from talaria.sessions.homes import Home, write_home
-from talaria.storage.sqlite.opening import open_sqlite
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
@@ -28,6 +29,7 @@ T = TypeVar("T")
 THREADS = Abilities(text_limit=4096, threads=True, edits=True, typing=True, idempotent=True)
 OWNED = 'owners = ["loopback:ann"]'
 TALE = " ".join(f"word{number}" for number in range(60))
+BOTH = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
 HERE = "This conversation goes on here now, in the middle of a turn."
 
 
@@ -46,16 +48,30 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 
 @pytest.fixture
-def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Return a file, or where a test asks for both engines a schema of a server as well."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
+    place: Place = request.getfixturevalue("postgres_place")
+    return place
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork, engine: Place) -> Program:
     server.answering(answer)
-    (tmp_path / "work").mkdir()
-    program = workplace(tmp_path, server, network, access=OWNED)
-    ask(program, lambda tx: write_home(tx, Home(Address("loopback", "ann"))))
+    return prepared(tmp_path, server, network, engine)
+
+
+def prepared(home: Path, server: ModelServer, network: LoopbackNetwork, engine: Place, *, more: str = "") -> Program:
+    (home / "work").mkdir()
+    store = f'[store]\nurl = "{engine.address}"\nschema = "{engine.schema}"\n' if engine.schema else ""
+    program = workplace(home, server, network, access=OWNED, more=more + store)
+    ask(engine, lambda tx: write_home(tx, Home(Address("loopback", "ann"))))
     return program
 
 
-def ask(program: Program, work: Callable[[Transaction], T]) -> T:
-    database = open_sqlite(program.home / "profiles" / "default" / "talaria.db")
+def ask(engine: Place, work: Callable[[Transaction], T]) -> T:
+    database = engine.open(SystemClock())
     try:
         return database.write(work)
     finally:
@@ -70,8 +86,8 @@ def place(tx: Transaction) -> Address:
     return address
 
 
-async def shown(network: LoopbackNetwork, program: Program, *texts: str) -> None:
-    there = ask(program, place)
+async def shown(network: LoopbackNetwork, engine: Place, *texts: str) -> None:
+    there = ask(engine, place)
     try:
         await network.until(lambda: network.shown(there.chat_id, there.thread_id) == list(texts), seconds=30)
     except TimeoutError:
@@ -92,8 +108,9 @@ async def telling(program: Program) -> AsyncIterator[Screen]:
         yield screen
 
 
+@BOTH
 async def test_the_answer_goes_on_in_the_thread_and_is_given_once(
-    program: Program, network: LoopbackNetwork, server: ModelServer
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1, seconds=20)
@@ -102,17 +119,18 @@ async def test_the_answer_goes_on_in_the_thread_and_is_given_once(
             await screen.wait_for(re.compile("The rest of the answer is seen there"))
             async with asyncio.timeout(30):
                 assert await screen.process.wait() == 0
-        await shown(network, program, HERE, TALE)
-        there = ask(program, place)
+        await shown(network, engine, HERE, TALE)
+        there = ask(engine, place)
         network.say(there, "And now?", sender="ann")
-        await shown(network, program, HERE, TALE, "re: And now?")
+        await shown(network, engine, HERE, TALE, "re: And now?")
     assert tales(server) == 1
     assert any(record.kind == "edit" for record in network.records)
 
 
+@BOTH
 @pytest.mark.parametrize("leaving", ["killed", "ctrl-c"])
 async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
-    program: Program, network: LoopbackNetwork, server: ModelServer, leaving: str
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, leaving: str
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1, seconds=20)
@@ -125,12 +143,12 @@ async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
                 await screen.press("c-c")
             async with asyncio.timeout(20):
                 await screen.process.wait()
-        await shown(network, program, HERE, TALE)
+        await shown(network, engine, HERE, TALE)
     assert tales(server) == 2
 
 
 async def test_where_nothing_is_running_a_notice_is_all_there_is(
-    program: Program, network: LoopbackNetwork, server: ModelServer
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1, seconds=20)
@@ -141,14 +159,15 @@ async def test_where_nothing_is_running_a_notice_is_all_there_is(
             await say(screen, "/handoff --now loopback")
             async with asyncio.timeout(30):
                 assert await screen.process.wait() == 0
-        await shown(network, program, "This conversation goes on here now.")
-        network.say(ask(program, place), "And now?", sender="ann")
-        await shown(network, program, "This conversation goes on here now.", "re: And now?")
+        await shown(network, engine, "This conversation goes on here now.")
+        network.say(ask(engine, place), "And now?", sender="ann")
+        await shown(network, engine, "This conversation goes on here now.", "re: And now?")
     assert "hello" in server.received[-1].body.decode()
 
 
+@BOTH
 async def test_what_the_turn_asks_then_is_asked_and_answered_there(
-    program: Program, network: LoopbackNetwork, server: ModelServer
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     going = asyncio.Event()
 
@@ -170,7 +189,7 @@ async def test_what_the_turn_asks_then_is_asked_and_answered_there(
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer is seen there"))
             going.set()
-            there = ask(program, place)
+            there = ask(engine, place)
             await network.until(
                 lambda: any("wants to do this" in text for text in network.shown("ann", there.thread_id)), seconds=20
             )
@@ -181,17 +200,19 @@ async def test_what_the_turn_asks_then_is_asked_and_answered_there(
     assert (program.home / "work" / "done").exists()
 
 
-async def test_a_stop_in_the_thread_reaches_the_terminal(program: Program, network: LoopbackNetwork) -> None:
+async def test_a_stop_in_the_thread_reaches_the_terminal(
+    program: Program, network: LoopbackNetwork, engine: Place
+) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1, seconds=20)
         async with telling(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer is seen there"))
-            there = ask(program, place)
+            there = ask(engine, place)
             network.say(there, "/stop", sender="ann")
             async with asyncio.timeout(30):
                 assert await screen.process.wait() == 0
-        await shown(network, program, HERE, "Stopped.")
+        await shown(network, engine, HERE, "Stopped.")
 
 
 async def test_from_chat_to_chat_the_answer_goes_along(
@@ -213,7 +234,7 @@ async def test_from_chat_to_chat_the_answer_goes_along(
 
 
 async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
-    program: Program, network: LoopbackNetwork, server: ModelServer
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     async with telling(program) as screen:
         async with worker(program) as process:
@@ -223,33 +244,31 @@ async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
             process.kill()
             await process.wait()
         async with worker(program):
-            there = ask(program, place)
+            there = ask(engine, place)
             await network.until(
                 lambda: any("word9" in text for text in network.shown("ann", there.thread_id)), seconds=30
             )
-            await shown(network, program, HERE, TALE)
+            await shown(network, engine, HERE, TALE)
             async with asyncio.timeout(30):
                 assert await screen.process.wait() == 0
     assert tales(server) == 1
 
 
 async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
-    tmp_path: Path, network: LoopbackNetwork, server: ModelServer
+    tmp_path: Path, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     server.answering(answer)
-    (tmp_path / "work").mkdir()
-    program = workplace(tmp_path, server, network, access=OWNED, more='busy = "interrupt"\n')
-    ask(program, lambda tx: write_home(tx, Home(Address("loopback", "ann"))))
+    program = prepared(tmp_path, server, network, engine, more='busy = "interrupt"\n')
     async with worker(program):
         await network.until(lambda: network.receivers == 1, seconds=20)
         async with telling(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer is seen there"))
-            there = ask(program, place)
+            there = ask(engine, place)
             await network.until(
                 lambda: any("word9" in text for text in network.shown("ann", there.thread_id)), seconds=30
             )
             network.say(there, "Enough.", sender="ann")
             async with asyncio.timeout(30):
                 assert await screen.process.wait() == 0
-        await shown(network, program, HERE, "Stopped.", "re: Enough.")
+        await shown(network, engine, HERE, "Stopped.", "re: Enough.")
