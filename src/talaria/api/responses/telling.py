@@ -15,7 +15,7 @@ from talaria.api.runs.following import Following
 from talaria.api.runs.telling import Telling, ending_of
 from talaria.api.turns import Turn
 from talaria.core.errors import TalariaError
-from talaria.core.events import TurnEnd, TurnEvent
+from talaria.core.events import TextAdded, ToolProgressed, TurnEnd, TurnEvent
 
 CUT_OFF = "The turn was cut off, since the server ends. Ask again in a moment."
 
@@ -32,8 +32,12 @@ class Scribe:
         self._happened: list[TurnEvent] = []
 
     def hear(self, event: TurnEvent) -> None:
-        """Take an event."""
-        self._happened.append(event)
+        """Take an event, as far as a response tells of it."""
+        last = self._happened[-1] if self._happened else None
+        if isinstance(event, TextAdded) and isinstance(last, TextAdded):
+            self._happened[-1] = TextAdded(last.text + event.text)
+        elif not isinstance(event, ToolProgressed):
+            self._happened.append(event)
 
     def composed(self, end: TurnEnd) -> Response:
         """Return the whole response."""

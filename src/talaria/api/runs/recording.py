@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -15,12 +16,13 @@ from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun, ApiRunState
 from talaria.core.errors import StoreError
-from talaria.core.events import TextAdded, TurnBegan, TurnEnd, TurnEvent
+from talaria.core.events import ReasoningAdded, TextAdded, ToolProgressed, TurnBegan, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, TurnId, new_id
 from talaria.core.messages import Usage
 from talaria.sessions.turn_log import model_steps
 
 _AGAIN = 1.0
+_PAUSES, _SHORTEST, _LONGEST = 4, 0.04, 0.5  # between two looks at words: so many times as long as a look took
 
 log = logging.getLogger(__name__)
 
@@ -34,40 +36,50 @@ class Closed(Struct, frozen=True):
 Happened = TurnEvent | Closed
 
 
+class _Rest(Struct, frozen=True):
+    """What has happened and is not told yet, behind ``told`` events of this record that are; ``telling`` goes before.
+
+    It is exchanged as a whole, so that another thread finds what belongs together.
+    """
+
+    happened: list[Happened]
+    told: int = 0
+    telling: Telling | None = None
+
+
 class _Record:
-    """What happened in one turn while it was worked on here, and how much of that is told."""
+    """What happens in one turn while it is worked on here; what is told is forgotten."""
 
     def __init__(self, turn_id: TurnId) -> None:
         self.id = new_id()
         self.turn_id = turn_id
-        self.happened: list[Happened] = []
         self.place: Place | None = None
         self.known = False
-        self.telling = Telling()
-        self.told: list[RunEvent] = []
-        self.read = 0
         self.over = False
+        self.rest = _Rest([])
+        self._read = 0
 
     def add(self, event: Happened) -> None:
-        """Take an event; words that were not told yet become one event with those before."""
-        last = self.happened[-1] if len(self.happened) > self.read else None
-        if isinstance(event, TextAdded) and isinstance(last, TextAdded):
-            self.happened[-1] = TextAdded(last.text + event.text)
-        else:
-            self.happened.append(event)
+        """Take an event; words that nobody has begun to tell become one event with those before."""
+        happened = self.rest.happened
+        match happened[-1] if len(happened) > self._read else None, event:
+            case (TextAdded(before), TextAdded(text)):
+                happened[-1] = TextAdded(before + text)
+            case (ReasoningAdded(before), ReasoningAdded(text)):
+                happened[-1] = ReasoningAdded(before + text)
+            case _:
+                happened.append(event)
 
-    def catch_up(self) -> None:
-        """Make events of the run of what has happened since."""
-        if self.read == 0 and self.place is not None:
-            self.telling.recall(self.place.told)
-        fresh, self.read = self.happened[self.read :], len(self.happened)
-        self.told += _translated(self.telling, fresh, self.place)
+    def fresh(self, place: Place) -> tuple[list[RunEvent], Telling]:
+        """Return what there is to tell now; `kept` says that it is."""
+        telling = _telling(self.rest, place)
+        self._read = len(self.rest.happened)
+        return _translated(telling, self.rest.happened, place), telling
 
-    def all_of_it(self, place: Place, end: TurnEnd) -> list[RunEvent]:
-        """Return everything from the beginning to the end, whatever was told already; safe on any thread."""
-        telling = Telling()
-        telling.recall(place.told)
-        return _translated(telling, [*self.happened, end], place)
+    def kept(self, told: int, telling: Telling) -> None:
+        """Forget what was told."""
+        self.rest = _Rest(self.rest.happened[self._read :], self.rest.told + told, telling)
+        self._read = 0
 
 
 class Recorder:
@@ -93,6 +105,7 @@ class Recorder:
         self._cut = cut
         self._record: _Record | None = None
         self._fresh = asyncio.Event()
+        self._urgent = asyncio.Event()
         self.begun: Callable[[], None] | None = None
 
     @property
@@ -110,6 +123,8 @@ class Recorder:
         elif self._record is not None:
             self._record.add(event)
         self._fresh.set()
+        if not isinstance(event, TextAdded | ReasoningAdded | ToolProgressed):
+            self._urgent.set()
 
     def take_note(self, tx: Transaction, ending: Ending) -> None:
         """Tell all that was not told yet, and how the run goes on or ends."""
@@ -119,7 +134,9 @@ class Recorder:
         place = self._placed(tx, record)
         if place is None:
             return
-        self._append(tx, place, record.all_of_it(place, ending.end))
+        rest = record.rest
+        told = _translated(_telling(rest, place), [*rest.happened, ending.end], place)
+        self._append(tx, place, rest.told, told)
         seal(tx, ending.session_id)
         run = tx.runs.get(place.run_id)
         if run is not None:
@@ -131,16 +148,22 @@ class Recorder:
             self._ended(tx, run)
 
     async def keep(self) -> None:
-        """Tell of what happens while it does, until cancelled."""
+        """Tell of what happens while it does, until cancelled; words come together where the store is busy."""
+        loop = asyncio.get_running_loop()
         while True:
             await self._fresh.wait()
             self._fresh.clear()
+            self._urgent.clear()
+            began = loop.time()
             try:
                 await self._tell()
             except StoreError as error:
                 log.warning("session %s: events of a run wait for the store: %s", self._session_id, error)
                 await asyncio.sleep(_AGAIN)
                 self._fresh.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(max(_PAUSES * (loop.time() - began), _SHORTEST), _LONGEST)):
+                    await self._urgent.wait()
 
     async def catch_up(self) -> None:
         """Tell what was not told yet."""
@@ -161,28 +184,30 @@ class Recorder:
                 self.begun()
         place = record.place
         if place is not None:  # else it is somebody else's turn, in the same conversation
-            record.catch_up()
-            told, state = tuple(record.told), record.telling.state
-            await self._store.write(lambda tx: self._told_so_far(tx, record, place, told, state))
+            before, (told, telling) = record.rest.told, record.fresh(place)
+            await self._store.write(lambda tx: self._told_so_far(tx, record, before, told, telling.state))
+            record.kept(len(told), telling)
             await self._store.hint(stream_of(place.run_id))
 
     def _placed(self, tx: Transaction, record: _Record) -> Place | None:
         return placed(tx, self._session_id, record.turn_id, record.id, self._cut)
 
     def _told_so_far(
-        self, tx: Transaction, record: _Record, place: Place, told: Sequence[RunEvent], state: ApiRunState
+        self, tx: Transaction, record: _Record, before: int, told: Sequence[RunEvent], state: ApiRunState
     ) -> None:
-        if self._append(tx, place, told, record=record.id):
+        place = record.place
+        if place is not None and self._append(tx, place, before, told, record=record.id):
             tx.runs.move(place.run_id, state)
 
-    def _append(self, tx: Transaction, place: Place, told: Sequence[RunEvent], record: str = "") -> bool:
-        """Add what is not there yet, unless somebody else tells of this turn now."""
-        stream = stream_of(place.run_id)
-        last = tx.events.append(stream, ())  # which also makes others wait who would add to it
+    def _append(
+        self, tx: Transaction, place: Place, before: int, told: Sequence[RunEvent], *, record: str = ""
+    ) -> bool:
+        """Add what is not there yet of events behind the first ones, unless somebody else tells of this turn now."""
+        last = tx.events.append(stream_of(place.run_id), ())  # which also makes others wait who would add to it
         mark = read_mark(tx, self._session_id)
         if record and (mark is None or mark.record != record):
             return False
-        missing = told[last - place.base :]
+        missing = told[last - place.base - before :]
         if missing:
             tell(tx, place.run_id, self._session_id, missing)
         return bool(missing)
@@ -202,3 +227,12 @@ def _translated(telling: Telling, happened: Sequence[Happened], place: Place | N
         elif not (isinstance(event, TurnBegan) and place is not None and place.resumed):
             told += telling.tell(event)
     return told
+
+
+def _telling(rest: _Rest, place: Place) -> Telling:
+    """Return what was told before the rest, to go on from."""
+    if rest.telling is not None:
+        return rest.telling.copied()
+    telling = Telling()
+    telling.recall(place.told)
+    return telling

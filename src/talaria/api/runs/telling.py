@@ -41,6 +41,13 @@ class Telling:
         self._open: dict[str, str] = {}
         self._questions: list[str] = []
 
+    def copied(self) -> "Telling":
+        """Return one that goes on from here by itself."""
+        copy = Telling()
+        copy.messages, copy._text = self.messages, self._text
+        copy._begun, copy._open, copy._questions = dict(self._begun), dict(self._open), list(self._questions)
+        return copy
+
     def recall(self, told: Iterable[RunEvent]) -> None:
         """Take note of what somebody else has told of this turn before."""
         for event in told:
