@@ -60,6 +60,8 @@ async def test_a_child_knows_nothing_of_the_conversation_and_has_its_own(tmp_pat
         session = await desk.house.store.read(lambda tx: tx.sessions.get(child))
         assert session is not None
         assert (session.source, session.parent_id, session.parent_seq) == ("delegate", desk.seat.session_id, 0)
+        assert session.archived_at is not None
+        assert child not in await desk.use("/sessions")
 
 
 async def test_a_child_has_no_more_tools_than_it_is_given(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, inst
 from talaria.agent.surroundings import Limits
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
-from talaria.app.delegates import CallsClosed, Delegating
+from talaria.app.delegates import CallsClosed, Delegating, end_background
 from talaria.app.goals import goal_follower
 from talaria.app.guests import rules_for, standing, wants_servers, working_folder
 from talaria.app.personalities import read_personality
@@ -121,7 +121,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         info=bench.model,
         workspace=place.workspace,
         keep_workplace=place.keep,
-        end_work=lambda: house.end_background(session.id),
+        end_work=lambda: end_background(house, session.id),
         delegator=delegating,
         notes=(*notes, *remarks, *_sandbox_note(settings)),
     )

@@ -98,6 +98,12 @@ class CallsClosed:
         return False
 
 
+def end_background(house: "House", session_id: SessionId) -> None:
+    """End what a conversation that is over has running, and what its agent has handed on."""
+    house.processes.end_session(session_id)
+    house.attendance.end(session_id)
+
+
 def tend_background(house: "House", jobs: TaskGroup, here: Here | None) -> Coroutine[Any, Any, None]:
     """Return what sees to the background until it is cancelled; from now on something may be begun there."""
     house.attendance.present = True

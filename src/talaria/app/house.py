@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from talaria.app.chats import caps_for, open_chat, prospect
-from talaria.app.delegates import Attendance, Here, tend_background
+from talaria.app.delegates import Attendance, Here, end_background, tend_background
 from talaria.app.goals import goal_allowance
 from talaria.app.live import LateFeeds
 from talaria.app.logs import LOG_NAME, close_log, open_log
@@ -134,14 +134,9 @@ class House(Struct, frozen=True, kw_only=True):
         """Return what the agent of this conversation would be, if it were opened now."""
         return await prospect(self, wish)
 
-    def end_background(self, session_id: SessionId) -> None:
-        """End what a conversation that is over has running, and what its agent has handed on."""
-        self.processes.end_session(session_id)
-        self.attendance.end(session_id)
-
     def end_workplace(self, session_id: SessionId) -> bool:
         """End what a conversation that is over left running; ``False`` where there was nothing in this process."""
-        self.end_background(session_id)
+        end_background(self, session_id)
         return self.workplaces.end(session_id)
 
 

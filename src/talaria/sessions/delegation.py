@@ -11,7 +11,7 @@ from talaria.agent.conversation import open_calls, results_message
 from talaria.agent.dispatch import STOPPED
 from talaria.contracts.delegation import Child, ChildState, Task
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.stores.sessions import NewSession, SessionChanges
 from talaria.contracts.tool import Call
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, WorkerId
@@ -170,10 +170,14 @@ def say(tx: Transaction, session_id: SessionId, what: str, words: str) -> bool:
 
 
 def settle_child(tx: Transaction, key: str, number: int, state: ChildState, text: str) -> None:
-    """Keep what became of a child, unless that is known or nobody waits for it any more."""
+    """Keep what became of a child and put its conversation away, unless that is known or nobody waits any more."""
     known = read_delegation(tx, key)
-    if known is not None and known.children[number].state == "open":
-        _put(tx, _with(known, number, structs.replace(known.children[number], state=state, text=text)))
+    if known is None or known.children[number].state != "open":
+        return
+    child = structs.replace(known.children[number], state=state, text=text)
+    _put(tx, _with(known, number, child))
+    if child.session_id is not None:
+        _put_away(tx, child.session_id)
 
 
 def end_child(tx: Transaction, session_id: SessionId) -> list[SessionId]:
@@ -186,6 +190,7 @@ def end_child(tx: Transaction, session_id: SessionId) -> list[SessionId]:
             tx.messages.append(session_id, [results_message(results, datetime.now(UTC))])
         tx.turns.end(turn.id, "stopped")
     tx.inbox.settle([item.id for item in tx.inbox.unsettled(session_id)])
+    _put_away(tx, session_id)
     return ended
 
 
@@ -231,6 +236,12 @@ def _new_session(tx: Transaction, known: Delegation) -> SessionId:
     if known.workspace:
         tx.state.put(f"workspace:{made.id}", known.workspace)
     return made.id
+
+
+def _put_away(tx: Transaction, session_id: SessionId) -> None:
+    """Let a conversation that is over not stand in the way of those of people."""
+    if tx.sessions.get(session_id) is not None:
+        tx.sessions.update(session_id, SessionChanges(archived=True))
 
 
 def _with(known: Delegation, number: int, child: Child) -> Delegation:
