@@ -334,6 +334,7 @@ async def test_a_turn_that_fails_is_an_error_that_clients_do_not_repeat(
     with pytest.raises(openai.APIStatusError) as error:
         await patient.chat.completions.create(model="talaria", messages=HI)
     assert (error.value.status_code, error.value.code) == (502, "turn_failed")
+    assert error.value.response.headers["x-talaria-session-id"]
     asked = len(model.received)
     with pytest.raises(openai.APIError, match="refused my key"):
         await _streamed(patient)

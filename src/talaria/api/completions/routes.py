@@ -63,8 +63,10 @@ class Completions:
         async with turn:
             async for event in turn:
                 answer.take(event)
-        if answer.problem is not None:
-            raise answer.problem
+        problem = answer.problem
+        if problem is not None:
+            problem.headers |= headers
+            raise problem
         return json_reply(answer.completion(body.model), headers=headers)
 
     async def _wanted(self, request: Request, body: CreateCompletion, said: Said) -> Wanted:
