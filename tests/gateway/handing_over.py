@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from tests.app.program import Program
+from tests.cli.live_screen import say
 from tests.gateway.workers import LEASE, workplace
 from tests.storage.engines import Place
 
@@ -25,6 +27,7 @@ from talaria.testing.clock import NOON
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.screen import Screen
 
 T = TypeVar("T")
 OWNED = 'owners = ["loopback:ann"]'
@@ -118,6 +121,28 @@ async def scene(
             yield Scene(network, program, Terminal(opened))
         finally:
             await opened.close()
+
+
+async def say_until(screen: Screen, text: str, holds: Callable[[], bool]) -> None:
+    """Say something, again as long as it is refused because a turn has not quite ended, until something holds."""
+    while not holds():
+        answered = partial(_answered, screen, holds, _refusals(screen))
+        await say(screen, text)
+        await screen.wait_until(answered, seconds=_SECONDS, wanted=text)
+
+
+async def leave_for(screen: Screen, platform: str) -> None:
+    """Hand the conversation over, and wait for the end of the program."""
+    await say_until(screen, f"/handoff {platform}", lambda: screen.process.exit_code is not None)
+    assert screen.process.exit_code == 0
+
+
+def _answered(screen: Screen, holds: Callable[[], bool], refusals: int) -> bool:
+    return holds() or _refusals(screen) > refusals
+
+
+def _refusals(screen: Screen) -> int:
+    return sum("A turn is running" in line for line in screen.scrollback)
 
 
 def begun(tx: Transaction, title: str = "The boat") -> SessionId:

@@ -4,14 +4,15 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.app.program import Program
 from tests.app.scripted import scripted_program
-from tests.cli.live_screen import opened, ready, say
-from tests.gateway.handing_over import OWNED, THREADS, TOLD
+from tests.cli.live_screen import opened, ready
+from tests.gateway.handing_over import OWNED, THREADS, TOLD, leave_for, say_until
 from tests.gateway.test_gateway import running
 
 from talaria.contracts.store import Transaction
@@ -22,6 +23,7 @@ from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.screen import Screen
 
 ARRIVED = "Here I am."
 SLEEP = "sleep 90"
@@ -77,19 +79,20 @@ async def moved(
     """Say things in a terminal, each until the screen shows something, hand over, and yield the thread."""
     async with running(program):
         network.say("ann", "/sethome", sender="ann")
-        await network.until(lambda: any("my home on loopback" in text for text in network.shown("ann")), seconds=30)
+        await network.until(lambda: any("my home on loopback" in text for text in network.shown("ann")), seconds=60)
         async with opened(program) as screen:
             await ready(screen)
             for text, shown in packed:
-                await say(screen, text)
-                await screen.wait_for(re.compile(shown))
-            await say(screen, "/handoff loopback")
-            async with asyncio.timeout(60):
-                assert await screen.process.wait() == 0
-        await network.until(lambda: any(record.kind == "thread" for record in network.records), seconds=30)
+                await say_until(screen, text, partial(shows, screen, shown))
+            await leave_for(screen, "loopback")
+        await network.until(lambda: any(record.kind == "thread" for record in network.records), seconds=60)
         there = There(network)
         await there.sees(re.escape(ARRIVED))
         yield there
+
+
+def shows(screen: Screen, wanted: str) -> bool:
+    return re.search(wanted, screen.text) is not None
 
 
 class There:
@@ -110,7 +113,7 @@ class There:
         place = self._place
         await self._network.until(
             lambda: any(re.search(shown, text) for text in self._network.shown(place.chat_id, place.thread_id)),
-            seconds=30,
+            seconds=60,
         )
 
 

@@ -1,6 +1,5 @@
 """One conversation in one transcript: from a terminal to a topic on Telegram, back, and to a thread on Slack."""
 
-import asyncio
 import re
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import msgspec
 from tests.app.program import Program
 from tests.app.scripted import scripted_program
 from tests.cli.live_screen import opened, ready, say
+from tests.gateway.handing_over import leave_for
 from tests.gateway.test_gateway import running
 
 from talaria.contracts.store import Transaction
@@ -16,7 +16,6 @@ from talaria.core.addresses import Address
 from talaria.storage.sqlite.opening import open_sqlite
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
-from talaria.testing.screen import Screen
 from talaria.testing.slack_server import APP_TOKEN, TOKEN, SlackServer
 from talaria.testing.telegram_server import TelegramServer
 
@@ -42,13 +41,6 @@ def prepared(home: Path, server: ModelServer, telegram: TelegramServer, slack: S
     )
 
 
-async def left_for(screen: Screen, platform: str) -> None:
-    """Hand the conversation over, and wait for the end of the program."""
-    await say(screen, f"/handoff {platform}")
-    async with asyncio.timeout(60):
-        assert await screen.process.wait() == 0
-
-
 async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, server: ModelServer) -> None:
     server.answering(answer)
     async with TelegramServer() as telegram, SlackServer() as slack:
@@ -63,8 +55,8 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
             async with opened(program) as screen:
                 await ready(screen)
                 await say(screen, "Build a boat.")
-                await screen.wait_for(re.compile("re: Build a boat"))
-                await left_for(screen, "telegram")
+                await screen.wait_for(re.compile("re: Build a boat"), seconds=30)
+                await leave_for(screen, "telegram")
             greeting = await forum.wait_for(lambda message: message.text == "I am here, behind 2 messages.", within=30)
             assert greeting.thread
             await forum.says(ann, "Of oak.", thread=greeting.thread)
@@ -73,11 +65,11 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
             async with opened(program) as screen:
                 await ready(screen)
                 await say(screen, "/resume The boat")
-                await screen.wait_for(re.compile("Back in The boat"))
+                await screen.wait_for(re.compile("Back in The boat"), seconds=30)
                 await forum.wait_for(lambda message: "goes on in the terminal" in message.text, within=30)
                 await say(screen, "With a sail.")
-                await screen.wait_for(re.compile("re: With a sail"))
-                await left_for(screen, "slack")
+                await screen.wait_for(re.compile("re: With a sail"), seconds=30)
+                await leave_for(screen, "slack")
             here = await channel.wait_for(lambda one: one.text == "I am here, behind 8 messages.", within=30)
             assert any(one.ts == here.thread_ts and "The boat" in one.text for one in channel.answers)
             await channel.says(same, "And now?", thread=here.thread_ts)
