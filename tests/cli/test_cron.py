@@ -122,3 +122,14 @@ async def test_a_change_of_nothing_is_refused(program: Program) -> None:
     done = await talk(program, "cron", "edit", "x")
     assert done.code == 1
     assert "Say what is to be changed" in done.err
+
+
+async def test_the_conversations_of_runs_are_pruned_like_those_without_a_name(
+    program: Program, server: ModelServer
+) -> None:
+    server.script(Say("It rains."))
+    await ask(program, "add", "every 1h", "Weather?", "--name", "Weather")
+    await talk(program, "cron", "run", "Weather")
+    pruned = await talk(program, "sessions", "prune", "--older-than", "0d", "--yes")
+    assert "Deleted 1 session" in pruned.out
+    assert [run["output"] for run in await ask(program, "history", "Weather")] == ["It rains."]

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from talaria.contracts.store import Transaction
-from talaria.contracts.stores.jobs import Job, JobRun
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.jobs import RUNS_KEPT, Job, JobRun
 from talaria.core.ids import JobId, SessionId
 from talaria.testing.clock import NOON, SettableClock
 
@@ -104,3 +104,20 @@ def test_a_deleted_job_is_gone_with_its_runs(mine: Transaction, news: Job) -> No
     assert mine.jobs.delete(news.id)
     assert not mine.jobs.delete(news.id)
     assert (mine.jobs.find(), mine.jobs.runs(news.id)) == ([], [])
+
+
+def test_runs_that_are_far_back_are_forgotten(database: Database, news: Job) -> None:
+    def run_often(tx: Transaction) -> None:
+        job = news
+        for number in range(RUNS_KEPT + 3):
+            following = NOON + HOUR * (number + 1)
+            run = tx.jobs.begin_run(job, next_at=following)
+            assert run is not None
+            if number != 1:  # this one has not ended yet
+                tx.jobs.end_run(replace(run, state="done"))
+            job = replace(job, next_at=following)
+
+    database.write(run_often)
+    kept = database.read(lambda tx: tx.jobs.runs(news.id, RUNS_KEPT * 2))
+    assert len(kept) == RUNS_KEPT + 1
+    assert [(run.state, run.due_at) for run in kept[-2:]] == [("done", NOON + 3 * HOUR), ("running", NOON + HOUR)]

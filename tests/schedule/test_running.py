@@ -129,7 +129,7 @@ async def test_a_script_without_a_prompt_asks_no_model(
     job = await office.add("30m", prompt=None, script="df")
     office.answers = [ran]
     await office.pass_time(minutes=30)
-    assert [run.state for run in await office.runs(job)] == [state]
+    assert [(run.state, run.session_id) for run in await office.runs(job)] == [(state, None)]
     assert [text for _, text in await office.posted()] == said
     assert server.received == []
 

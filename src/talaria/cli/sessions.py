@@ -113,7 +113,7 @@ def _describe_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _describe_prune(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Sessions with a title and archived ones stay unless they are asked for."
+    parser.epilog = "Sessions that somebody named and archived ones stay unless they are asked for."
     parser.add_argument(
         "--older-than",
         metavar="AGE",

@@ -11,6 +11,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.jobs import Job, JobRun
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.errors import Refused
+from talaria.core.ids import SessionId
 from talaria.schedule.delivering import Networks, Report, send
 from talaria.schedule.keeping import find_job, note_change
 from talaria.schedule.plan import UNFINISHED, Run, Scheduled, read_job, read_run, write_plan, write_run
@@ -129,17 +130,18 @@ def _skip_to(tx: Transaction, job: Job, begun: JobRun, last: datetime, why: str)
 
 
 def _keep(tx: Transaction, scheduled: Scheduled, begun: JobRun, remark: str) -> Run:
-    """Give a run its conversation, and put it where whoever works on runs finds it."""
+    """Give a run its conversation, if it has one, and put it where whoever works on runs finds it."""
     job, plan = scheduled.job, scheduled.plan
     title = f"{job.name}, {told(begun.due_at, plan.zone)}"
-    session = tx.sessions.create(NewSession(source=CRON, title=title, owner=job.owner, audience=plan.audience))
+    new = NewSession(source=CRON, title=title, owner=job.owner, audience=plan.audience)
+    session_id = SessionId("") if plan.plain else tx.sessions.create(new).id
     run = Run(
         job_id=job.id,
         name=job.name,
         owner=job.owner,
         due_at=begun.due_at,
         started_at=begun.started_at,
-        session_id=session.id,
+        session_id=session_id,
         plan=plan,
         remark=remark,
     )

@@ -65,8 +65,9 @@ class Scheduled(Struct, frozen=True):
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run that is not over, in the store for whoever goes on with it; the plan is that of its beginning.
 
-    ``remark`` is what is to be said about its time. ``stage`` is ``script`` once that has begun, and ``asked`` once the
-    agent has been asked in the conversation of the run. ``tries`` counts the workers that began with it.
+    ``session_id`` is its conversation, empty where no model is asked. ``remark`` is what is to be said about its time.
+    ``stage`` is ``script`` once that has begun, and ``asked`` once the agent has been asked in the conversation.
+    ``tries`` counts the workers that began with it.
     """
 
     job_id: JobId
@@ -92,7 +93,7 @@ class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
             due_at=self.due_at,
             state="running",
             started_at=self.started_at,
-            session_id=self.session_id,
+            session_id=self.session_id or None,
         )
 
 

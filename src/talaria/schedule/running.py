@@ -231,7 +231,7 @@ def end_run(tx: Transaction, run: Run, means: Means, text: str, *, done: bool) -
         return
     note_change(tx)
     words = report(run, text, done=done)
-    told = Report(key=run.key, name=run.name, text=words, at=means.clock.now(), sender=run.session_id)
+    told = Report(key=run.key, name=run.name, text=words, at=means.clock.now(), sender=run.session_id or None)
     if words and not send(tx, run.plan, told, means.networks()) and not run.plan.quiet:
         log.warning("job %s: nobody was told, for the places where it reports cannot be found", run.name)
     kept = text if len(text) <= _KEPT_OUTPUT else f"{text[:_KEPT_OUTPUT]}…"

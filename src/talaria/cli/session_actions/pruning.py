@@ -10,6 +10,7 @@ from talaria.cli.services import Services
 from talaria.cli.session_actions.figures import as_data
 from talaria.cli.session_actions.removing import agreed
 from talaria.contracts.clock import SystemClock
+from talaria.contracts.schedules import CRON
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.wording import ago, counted, size
@@ -52,8 +53,13 @@ def _old_sessions(database: Database, arguments: argparse.Namespace, services: S
     return [
         session
         for session in database.read(lambda store: store.sessions.find(wanted))
-        if (arguments.include_titled or not session.title) and not (arguments.empty and session.message_count)
+        if (arguments.include_titled or not _is_named(session)) and not (arguments.empty and session.message_count)
     ]
+
+
+def _is_named(session: Session) -> bool:
+    """Return whether somebody gave it its title: those of scheduled jobs come by themselves."""
+    return bool(session.title) and session.source != CRON
 
 
 def _measured(database: Database, sessions: list[Session], services: Services) -> list[Candidate]:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from talaria.core.ids import JobId, SessionId
 
+RUNS_KEPT = 1_000
 RunState = Literal["running", "done", "failed", "missed"]
 
 
@@ -53,7 +54,7 @@ class Jobs(Protocol):
         """
 
     def end_run(self, run: JobRun) -> None:
-        """Record how a run ended."""
+        """Record how a run ended; of each job the latest `RUNS_KEPT` are kept."""
 
     def runs(self, job_id: JobId, limit: int = 20) -> list[JobRun]:
         """Return the latest runs, newest first."""

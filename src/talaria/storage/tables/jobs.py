@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from talaria.contracts.stores.jobs import Job, JobRun
+from talaria.contracts.stores.jobs import RUNS_KEPT, Job, JobRun
 from talaria.core.ids import JobId
 from talaria.storage.sql import Row, Sql, from_stamp, maybe_moment, maybe_stamp, to_stamp
 
@@ -57,10 +57,15 @@ class JobsTable:
         return JobRun(job_id=job.id, due_at=job.next_at, state="running", started_at=from_stamp(self._sql.now))
 
     def end_run(self, run: JobRun) -> None:
-        """Record how a run ended."""
+        """Record how a run ended, and forget those that are far back."""
         self._sql.run(
             "UPDATE job_runs SET state = ?, ended_at = ?, session_id = ?, output = ? WHERE job_id = ? AND due_at = ?",
             (run.state, self._sql.now, run.session_id, run.output, run.job_id, to_stamp(run.due_at)),
+        )
+        self._sql.run(
+            "DELETE FROM job_runs WHERE job_id = ? AND state <> 'running' AND due_at <="
+            " (SELECT due_at FROM job_runs WHERE job_id = ? ORDER BY due_at DESC LIMIT 1 OFFSET ?)",
+            (run.job_id, run.job_id, RUNS_KEPT),
         )
 
     def runs(self, job_id: JobId, limit: int = 20) -> list[JobRun]:
