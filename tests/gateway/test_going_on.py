@@ -9,11 +9,12 @@ import pytest
 from bench.going_on import Crowd, go_on
 from tests.app.program import Program
 from tests.gateway.workers import worker, workplace
-from tests.sessions.delegated import Company, Script, hand_on
+from tests.sessions.delegated import Company, Script, asked_for, hand_on, tools_of
 
 from talaria.contracts.platform import Abilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'
 SOON = 60.0
@@ -104,6 +105,60 @@ async def test_many_children_that_wait_for_a_slow_model_hold_up_nobody(
         for gate in company.gates.values():
             gate.set()
         await network.until(lambda: network.shown("chat") == ["all done"], SOON)
+
+
+async def test_another_worker_goes_on_with_what_one_left_behind(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    if find_postgres() is None:
+        pytest.skip(MISSING)
+    script: Script = {"go": [hand_on("slow", background=True), Say("it goes on")], DONE: Say("told")}
+    company = Company(server, script, gates=("slow",))
+    with PostgresServer() as postgres:
+        program = workplace(tmp_path, server, network, postgres.url, access=OWNED)
+        async with worker(program) as first:
+            network.say("chat", "go", sender="ann")
+            await network.until(lambda: network.shown("chat") == ["it goes on"], SOON)
+            await seen(lambda: "slow" in company.asked)
+            async with worker(program):
+                await network.until(lambda: network.receivers == 2, SOON)
+                first.send_signal(signal.SIGSTOP)
+                await seen(lambda: company.asked.count("slow") == 2)
+                company.gates["slow"].set()
+                await network.until(lambda: network.shown("chat") == ["it goes on", "told"], SOON)
+                first.send_signal(signal.SIGCONT)
+    assert network.shown("chat") == ["it goes on", "told"]
+    assert len({one.body for one in server.received if one.question.startswith(DONE)}) == 1
+
+
+async def test_a_guest_hands_on_no_more_than_a_guest_has(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(Abilities(text_limit=4096, idempotent=True)) as network:
+        access = f'{OWNED}\nguest_tools = ["delegate_task", "web_fetch"]'
+        program = workplace(tmp_path, server, network, access=access)
+        dear = {"goal": "dear", "model": "mine:scripted"}
+        Company(server, {"go": [hand_on("task"), Say("done")], "choose": [hand_on(dear), Say("done")]})
+        async with worker(program):
+            network.say("chat", "go", sender="bob")
+            await network.until(lambda: network.shown("chat") == ["done"], SOON)
+            network.say("chat", "choose", sender="bob")
+            await network.until(lambda: network.shown("chat") == ["done", "done"], SOON)
+    assert tools_of(asked_for(server, "task")[0]) == {"delegate_task", "web_fetch"}
+    assert asked_for(server, "dear") == []
+    assert any("cannot be chosen here" in one.body.decode() for one in asked_for(server, "choose"))
+
+
+async def test_messages_are_sent_by_children_only_if_that_is_given(
+    program: Program, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    given = {"goal": "given", "tools": ["send_message"]}
+    Company(server, {"go": [hand_on("usual", given), Say("done")]})
+    async with worker(program):
+        network.say("chat", "go", sender="ann")
+        await network.until(lambda: network.shown("chat") == ["done"], SOON)
+    own = tools_of(asked_for(server, "go")[0])
+    assert "send_message" in own
+    assert not {"send_message", "send_file", "clarify"} & tools_of(asked_for(server, "usual")[0])
+    assert tools_of(asked_for(server, "given")[0]) == {"send_message"}
 
 
 async def test_a_stop_in_a_chat_ends_the_children(

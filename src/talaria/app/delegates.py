@@ -1,5 +1,6 @@
 """Who hands tasks on for a conversation: next to nothing until the first of them, which loads the rest."""
 
+import logging
 from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,6 +11,7 @@ from talaria.contracts.follower import Ending
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Call
+from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.core.session_context import SessionContext
 from talaria.sessions.chat import ChatWish
@@ -18,6 +20,8 @@ from talaria.sessions.questions import Questions
 
 if TYPE_CHECKING:  # the house opens conversations; they only look at it
     from talaria.app.house import House
+
+log = logging.getLogger(__name__)
 
 Here = Callable[[], SessionId | None]
 _TOPIC = "delegations"
@@ -110,11 +114,19 @@ def tend_background(house: "House", jobs: TaskGroup, here: Here | None) -> Corou
     return _tended(house, jobs, here)
 
 
+async def _is_needed(house: "House") -> bool:
+    try:
+        return bool(await house.store.read(lambda tx: tx.state.with_prefix(BESIDE)))
+    except StoreError as error:
+        log.warning("what goes on in the background waits: %s", error)
+        return False
+
+
 async def _tended(house: "House", jobs: TaskGroup, here: Here | None) -> None:
     """Wait until there is something, then load what sees to it."""
     try:
         async with house.store.heeding(_TOPIC) as rung:
-            while not await house.store.read(lambda tx: tx.state.with_prefix(BESIDE)):
+            while not await _is_needed(house):
                 rung.clear()
                 await rung.wait()
         await load("talaria.app.delegating").tend_background(house, jobs, here)

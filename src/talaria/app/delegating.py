@@ -34,7 +34,7 @@ from talaria.sessions.delegation import (
     read_delegation,
 )
 from talaria.sessions.mandate import Mandate
-from talaria.sessions.questions import PassedOn, Questions
+from talaria.sessions.questions import PassedOn
 from talaria.settings.model import Settings
 from talaria.tools.clarify import Clarify
 from talaria.tools.delegate.tool import told
@@ -64,10 +64,11 @@ async def delegate(parent: Delegating, tasks: Sequence[Task], call: Call, *, bac
     delegates = Delegates(
         house,
         parent.jobs,
-        partial(_wish_for, house, questions=parent.questions),
+        partial(_wish_for, house, parent=parent),
         at_once=house.settings.delegation.at_once,
         end=partial(_end, house),
         progress=call.step,
+        held_up=parent.wish.held_up,
     )
     children = await delegates.carry_out(known)
     return Delegated(children, note=_AT_ONCE_NOTE if background else "")
@@ -158,7 +159,7 @@ def _ordered(parent: Delegating, children: tuple[Child, ...], context: SessionCo
 
 
 def _wish_for(
-    house: House, one: Delegation, number: int, session_id: SessionId, *, questions: Questions | None = None
+    house: House, one: Delegation, number: int, session_id: SessionId, *, parent: Delegating | None = None
 ) -> ChatWish:
     """Return how the conversation of a child is opened: with nothing that the one who asked does not have."""
     settings, task = house.settings, one.children[number].task
@@ -166,7 +167,7 @@ def _wish_for(
         tools=task.tools,
         ancestors=one.ancestors,
         account=one.account,
-        questions=PassedOn(questions, f"child {number + 1}") if questions else None,
+        questions=PassedOn(parent.questions, f"child {number + 1}") if parent else None,
         seconds=settings.delegation.max_seconds or None,
     )
     return ChatWish(
@@ -180,6 +181,7 @@ def _wish_for(
         owner=one.owner,
         audience=one.audience,
         context=structs.replace(one.context, session_key="", message_id="", turn_id="", async_delivery=False),
+        held_up=parent.wish.held_up if parent else None,
         caps=_caps(settings, one, session_id),
         mandate=mandate,
     )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -15,9 +16,11 @@ from talaria.core.ids import SessionId, is_gone
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.company import first_error
 from talaria.sessions.delegation import Delegation, begin_child, last_turn, read_delegation, say, settle_child
+from talaria.sessions.insisting import insist
 from talaria.sessions.seat import ChatOpener, Emit
 from talaria.sessions.unattended import work_off_alone
 
+T = TypeVar("T")
 _LOOK_AGAIN = 0.5
 _MOST_REFUSALS = 3  # that nobody at work explains
 _FITTING = "\n\nAnswer with nothing but JSON that fits this schema:\n{}"
@@ -31,7 +34,8 @@ Progress = Callable[[str], None]
 class Delegates:
     """Works on tasks. ``wish_for`` says how the conversation of a child is opened, ``end`` ends what it has started.
 
-    Each child is settled in the store when it is done, so that whoever goes on later does not begin with it again.
+    Each child is settled in the store when it is done, so that whoever goes on later does not begin with it again. With
+    ``held_up`` a store that refuses to be written to is waited for, and that is called when it takes a while.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Delegates:
         at_once: int,
         end: Callable[[SessionId], object],
         progress: Progress = lambda text: None,
+        held_up: Callable[[], None] | None = None,
     ) -> None:
         self._opener = opener
         self._jobs = jobs
@@ -50,6 +55,7 @@ class Delegates:
         self._slots = asyncio.Semaphore(at_once)
         self._end = end
         self._progress = progress
+        self._held_up = held_up
 
     @property
     def _store(self) -> Store:
@@ -72,13 +78,13 @@ class Delegates:
         task, key = delegation.children[number].task, delegation.key
         async with self._slots:
             try:
-                session_id = await self._store.write(lambda tx: begin_child(tx, key, number, _words(task)))
+                session_id = await self._write(lambda tx: begin_child(tx, key, number, _words(task)))
             except NotFound:
                 session_id = None
             if session_id is None:
                 return
             state, text = await self._answer(delegation, number, session_id)
-            await self._store.write(lambda tx: settle_child(tx, key, number, state, text))
+            await self._write(lambda tx: settle_child(tx, key, number, state, text))
             self._end(session_id)
         self._progress(f"child {number + 1}: {state}")
 
@@ -93,7 +99,7 @@ class Delegates:
             state, text, fault = _fitted(text, task)
             if fault:
                 repair = _REPAIR.format(fault)
-                await self._store.write(lambda tx: say(tx, session_id, "repair", repair))
+                await self._write(lambda tx: say(tx, session_id, "repair", repair))
                 state, text = await self._worked_off(session_id, wish, emit)
                 if state == "done":
                     state, text, _ = _fitted(text, task)
@@ -103,6 +109,11 @@ class Delegates:
             return "failed", error.public if delegation.owner else str(error)
         return state, text
 
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        if self._held_up is None:
+            return await self._store.write(work)
+        return await insist(lambda: self._store.write(work), self._held_up)
+
     async def _worked_off(self, session_id: SessionId, wish: ChatWish, emit: Emit) -> tuple[ChildState, str]:
         """Return what the conversation came to; while another process works on it, that is waited for."""
         refused = 0
@@ -110,11 +121,14 @@ class Delegates:
             try:
                 await work_off_alone(self._opener, wish, self._jobs, emit)
             except Refused:
-                if not await self._store.read(lambda tx: _is_worked_on(tx, session_id)):
-                    refused += 1
-                await asyncio.sleep(_LOOK_AGAIN)
-                continue
-            return await self._store.read(lambda tx: last_turn(tx, session_id))
+                pass
+            else:
+                state, text = await self._store.read(lambda tx: last_turn(tx, session_id))
+                if state != "open":
+                    return state, text
+            if not await self._store.read(lambda tx: _is_worked_on(tx, session_id)):
+                refused += 1
+            await asyncio.sleep(_LOOK_AGAIN)
         raise Refused("It could not be worked on.")
 
 
