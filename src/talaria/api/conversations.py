@@ -72,12 +72,10 @@ class Listener(Protocol):
 
 
 class Kept:
-    """The agent of one conversation, ready for its next turn; implements `CachedAgent` and `Follower`.
+    """The agent of one conversation, ready for its next turn; implements `CachedAgent` and `Witness`.
 
     Whoever holds ``lock`` may set ``listener`` and take a turn.
     """
-
-    resumable: ClassVar = True
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -88,7 +86,7 @@ class Kept:
 
     async def open(self, house: House, wish: ChatWish, jobs: asyncio.TaskGroup) -> None:
         """Open the conversation."""
-        wish = structs.replace(wish, followers=(self,))
+        wish = structs.replace(wish, witnesses=(self,))
         self._opened = wish, await house.open_chat(wish, self.emit, self.stack, jobs)
         self.active_at = datetime.now(UTC)
 
@@ -133,10 +131,6 @@ class Kept:
         self.active_at = datetime.now(UTC)
         if self.listener is not None:
             self.listener.take_note(tx, ending)
-
-    async def follow_up(self) -> bool:
-        """Do nothing more."""
-        return False
 
 
 class Conversations:

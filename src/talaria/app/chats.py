@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct, structs
@@ -379,11 +379,8 @@ async def _desk(
         owner=bench.viewer.owner,
         audience=bench.viewer.audience,
         lease=timedelta(seconds=house.settings.gateway.lease_seconds),
-        followers=(
-            _WorkspaceKeeper(workspace),
-            CallsClosed(house.end_workplace),
-            *await _exports(house.settings, bench, session),
-        ),
+        witnesses=(_WorkspaceKeeper(workspace),),
+        followers=(CallsClosed(house.end_workplace), *await _exports(house.settings, bench, session)),
     )
 
 
@@ -396,6 +393,7 @@ def _followed(desk: Desk, bench: Workbench, session: Session, wish: ChatWish, au
         desk,
         unpack=wish.unpack,
         held_up=wish.held_up,
+        witnesses=(*desk.witnesses, *wish.witnesses),
         followers=(*desk.followers, *wish.followers, *told, goal),
     )
 
@@ -406,9 +404,7 @@ def _vouched(wish: ChatWish) -> list[Grant]:
 
 
 class _WorkspaceKeeper:
-    """Implements `Follower`: folder and variables of a conversation are kept, for whoever goes on with it."""
-
-    resumable: ClassVar = True
+    """Implements `Witness`: folder and variables of a conversation are kept, for whoever goes on with it."""
 
     def __init__(self, workspace: LocalWorkspace) -> None:
         self._workspace = workspace
@@ -416,10 +412,6 @@ class _WorkspaceKeeper:
     def turn_ended(self, tx: Transaction, ending: Ending) -> None:
         """Keep them as they are now."""
         tx.state.put(f"workspace:{ending.session_id}", self._workspace.snapshot())
-
-    async def follow_up(self) -> bool:
-        """Do nothing more."""
-        return False
 
 
 async def _exports(settings: Settings, bench: Workbench, session: Session) -> list[Follower]:

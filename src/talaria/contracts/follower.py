@@ -21,16 +21,20 @@ class Ending(Struct, frozen=True):
     route: Route | None = None
 
 
-class Follower(Protocol):
-    """Follows the turns of one conversation.
+class Witness(Protocol):
+    """Takes note of the turns of one conversation."""
+
+    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
+        """Take note, in the transaction that ends the turn: all of it happens or nothing."""
+
+
+class Follower(Witness, Protocol):
+    """A witness that has something to do behind the reply as well.
 
     ``resumable`` says that `follow_up` may be cut off at any time, because what it does is done at the next start.
     """
 
     resumable: ClassVar[bool]
-
-    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
-        """Take note, in the transaction that ends the turn: all of it happens or nothing."""
 
     async def follow_up(self) -> bool:
         """Do what comes behind the reply, as long as that takes; ``True`` if something waits in the inbox now.

@@ -13,7 +13,7 @@ from talaria.agent.budget import Budget, Unlimited
 from talaria.agent.conversation import said
 from talaria.agent.loop import Agent
 from talaria.agent.surroundings import Approver, Limits, Surroundings
-from talaria.contracts.follower import Ending, Follower
+from talaria.contracts.follower import Ending, Follower, Witness
 from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 class Desk(Struct, frozen=True, kw_only=True):
     """Where the turns of a conversation take place, and under which limits.
 
-    ``beforehand`` runs before the first turn, and before the first of another manner; ``followers`` hear of each turn
-    that ends. ``context`` is what is known of the place. With ``held_up`` turns wait for a store that refuses to be
-    written to; it is called when they do.
+    ``beforehand`` runs before the first turn, and before the first of another manner; ``witnesses`` and ``followers``
+    hear of each turn that ends. ``context`` is what is known of the place. With ``held_up`` turns wait for a store that
+    refuses to be written to; it is called when they do.
     """
 
     emit: Callable[[TurnEvent], None]
@@ -54,6 +54,7 @@ class Desk(Struct, frozen=True, kw_only=True):
     audience: str = ""
     unpack: Unpack = leave_packed
     beforehand: Callable[[], Awaitable[None]] | None = None
+    witnesses: tuple[Witness, ...] = ()
     followers: tuple[Follower, ...] = ()
     mask: Callable[[str], str] = str
     context: SessionContext = SessionContext()
@@ -211,8 +212,8 @@ class Conversation:
                 raise
 
     def _finish(self, tx: Transaction, ending: Ending) -> None:
-        for follower in self._desk.followers:
-            follower.turn_ended(tx, ending)
+        for witness in (*self._desk.witnesses, *self._desk.followers):
+            witness.turn_ended(tx, ending)
 
     async def _take_turn(self, turn: StoredTurn) -> TurnEnd:
         """Take a turn that knows whose it is, and nothing of the one whose task it may have been started from."""
@@ -241,7 +242,7 @@ class Conversation:
                 self.follow()
             raise
         self.follow()
-        if isinstance(end, TurnAnswered):
+        if isinstance(end, TurnAnswered) and (self._titled or self._agent.window.full):
             self._beside.start(self._tend)
         return end
 
