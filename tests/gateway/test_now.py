@@ -166,8 +166,9 @@ async def test_where_nothing_is_running_a_notice_is_all_there_is(
 
 
 @BOTH
+@pytest.mark.parametrize("word", ["1", "/approve"])
 async def test_what_the_turn_asks_then_is_asked_and_answered_there(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, word: str
 ) -> None:
     going = asyncio.Event()
 
@@ -193,7 +194,7 @@ async def test_what_the_turn_asks_then_is_asked_and_answered_there(
             await network.until(
                 lambda: any("wants to do this" in text for text in network.shown("ann", there.thread_id)), seconds=20
             )
-            network.say(there, "1", sender="ann")
+            network.say(there, word, sender="ann")
             async with asyncio.timeout(30):
                 assert await screen.process.wait() == 0
         await network.until(lambda: "Done it." in network.shown("ann", there.thread_id), seconds=20)
@@ -272,3 +273,21 @@ async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
             async with asyncio.timeout(30):
                 assert await screen.process.wait() == 0
         await shown(network, engine, HERE, "Stopped.", "re: Enough.")
+
+
+async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+) -> None:
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        async with telling(program) as screen:
+            (session,) = ask(engine, lambda tx: tx.sessions.find(SessionFilter()))
+            refused = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback")
+            assert (refused.code, "`--now` takes it along" in refused.err) == (1, True)
+            moved = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback", "--now")
+            assert moved.code == 0
+            await screen.wait_for(re.compile("This conversation was taken to another place"))
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+        await shown(network, engine, HERE, TALE)
+    assert tales(server) == 1

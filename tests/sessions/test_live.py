@@ -170,3 +170,17 @@ async def test_several_turns_in_a_row_are_seen_and_old_ones_forgotten(
         kept = await desk.house.store.read(lambda tx: tx.events.after(stream_of(desk.seat.session_id), 0))
         assert "number 0" not in "".join(event.payload for event in kept)
         assert "number 3" in "".join(event.payload for event in kept)
+
+
+async def test_who_died_while_watching_is_forgotten(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+    server.script(SLOW, SLOW)
+    session_id = desk.seat.session_id
+    lapsed = '"2020-01-01T00:00:00Z"'
+    await desk.house.store.write(lambda tx: tx.state.put(f"live:watch:dead:{session_id}", lapsed))
+    await desk.house.store.write(lambda tx: tx.events.append(stream_of(session_id), [("news", "old")]))
+    await desk.say("Count.")
+    async with viewed(tmp_path, session_id) as viewer:
+        await desk.say("Again.")
+        await viewer.until(ended)
+        assert viewer.text == SLOW.text
+    assert await traces(desk) == []

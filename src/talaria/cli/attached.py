@@ -19,7 +19,7 @@ from talaria.core.messages import Message, Text
 from talaria.sessions.answering import Asks, answer
 from talaria.sessions.branching import exchanges
 from talaria.sessions.homes import gateway_alive
-from talaria.sessions.live_events import QuestionClosed, Seen
+from talaria.sessions.live_events import Seen
 from talaria.sessions.live_speaking import DistantAnswers, say_there
 from talaria.sessions.live_watch import Watch
 from talaria.sessions.live_words import LIVE, Stop, move_along, speak_to
@@ -171,9 +171,8 @@ class Attached:
             queue_notice(tx, self.session.id, binding.address, Content(text=f"From the terminal:\n> {quoted}"))
 
     def _seen(self, event: Seen) -> None:
-        if isinstance(event, QuestionClosed):
-            self._answers.close(event.id)
-        elif isinstance(event, TurnBegan):
+        self._answers.note(event)
+        if isinstance(event, TurnBegan):
             self.busy, self._said_gone = True, False
         elif isinstance(event, TurnEnd):
             self.busy = False

@@ -17,7 +17,7 @@ async def run(errand: Errand) -> None:
     scope = errand.words.lower() or "once"
     if scope not in SCOPES:
         raise NotFound(f"`{scope}` is no scope: choose one of {', '.join(SCOPES)}.")
-    questions = errand.seat.chat.questions
+    questions = errand.seat.questions
     for asked in questions.approvals[:1]:
         questions.answer(asked.id, scope)
         errand.place.show(f"Allowed {SCOPES[scope]}: `{asked.tool}`.{still_waiting(errand)}")
@@ -27,7 +27,7 @@ async def run(errand: Errand) -> None:
 
 def still_waiting(errand: Errand) -> str:
     """Return a sentence about what else waits for approval, if anything does."""
-    rest = len(errand.seat.chat.questions.approvals)
+    rest = len(errand.seat.questions.approvals)
     return f" {rest} more to answer." if rest else ""
 
 

@@ -6,7 +6,7 @@ from talaria.commands.command import Command, Errand
 
 async def run(errand: Errand) -> None:
     """Forbid the oldest thing that waits for approval; the agent is told why."""
-    questions = errand.seat.chat.questions
+    questions = errand.seat.questions
     for asked in questions.approvals[:1]:
         # A reason must not be taken for one of the words that allow.
         questions.answer(asked.id, f"{errand.words.rstrip('.')}." if errand.words else "no")

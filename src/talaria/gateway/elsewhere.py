@@ -67,11 +67,11 @@ class Elsewhere:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(watch.follow())
                 async with self._rooms.using(key, address, self._session_id) as room:
-                    room.elsewhere = self.heed
+                    room.elsewhere, room.seat.distant = self.heed, self._answers
                     try:
                         await self._follow(room)
                     finally:
-                        room.elsewhere = None
+                        room.elsewhere = room.seat.distant = None
                 watching.cancel()
         except* TalariaError as errors:
             log.warning("session %s: its turn is not shown: %s", self._session_id, errors.exceptions[0])
@@ -99,11 +99,12 @@ class Elsewhere:
 
     def _show(self, room: Room, event: Seen) -> bool:
         """Show an event; tell whether the turn is over with it."""
+        self._answers.note(event)
         match event:
             case _ if room.at_work:
                 return True
-            case QuestionClosed(id=question_id):
-                self._answers.close(question_id)
+            case QuestionClosed():
+                pass
             case TurnBegan() if event.turn_id != self._guest.turn_id:
                 return True
             case TurnBegan():

@@ -21,6 +21,7 @@ from talaria.sessions.live_words import (
     Nudge,
     Spoken,
     Stop,
+    forget_lapsed,
     spoken_to,
     stream_of,
     take_words,
@@ -64,7 +65,9 @@ class LiveFeeds:
         looked = tuple(self._runs.items())
         watching, spoken = await self.store.read(lambda tx: (watchers(tx), spoken_to(tx)))
         for run, feed in looked:
-            feed.be_watched(run, watching.get(feed.session_id, ()))
+            before = feed.be_watched(run, watching.get(feed.session_id, ()))
+            if set(before) - set(run.watching):
+                await self.store.write(forget_lapsed)
             if run.over or not feed.chat.conversation.turn:  # cut off, or taken over by another process
                 self.end(run)
         ours = spoken & {feed.session_id for feed in self._runs.values()}
@@ -130,18 +133,17 @@ class Feed:
             if isinstance(event, TurnEnd):
                 self._over()
 
-    def be_watched(self, run: "_Run", watching: Collection[str]) -> None:
-        """Take note of who watches a turn now; whoever is new is told what happened so far."""
-        run.looked = True
-        if watching == run.watching:
-            return
-        run.newcomers |= bool(set(watching) - set(run.watching))
+    def be_watched(self, run: "_Run", watching: Collection[str]) -> Collection[str]:
+        """Take note of who watches a turn now, and return who did; whoever is new is told what happened so far."""
+        run.looked, before = True, run.watching
+        run.newcomers |= bool(set(watching) - set(before))
         run.watching = watching
         if run.newcomers:
             run.stirred.set()
             if not run.told:
                 run.told = True
                 self._telling = start(self.jobs, self._tell(run, self._telling))
+        return before
 
     def hear(self, said: Spoken) -> None:
         """Act on what somebody said to the running turn; what was meant for an earlier one is too late."""

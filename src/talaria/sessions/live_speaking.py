@@ -5,9 +5,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from talaria.contracts.store import Store, Transaction
+from talaria.core.events import ApprovalAsked
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message
 from talaria.sessions.lane import arrival
+from talaria.sessions.live_events import QuestionClosed, Seen
 from talaria.sessions.live_words import LIVE, Answer, Nudge, speak, speak_to
 from talaria.sessions.turn_log import STEERING
 
@@ -40,10 +42,25 @@ class DistantAnswers:
         self._session_id = session_id
         self._start = start
         self._open: dict[str, asyncio.Event] = {}
+        self._asked: dict[str, ApprovalAsked] = {}
         self._over = False
+
+    @property
+    def approvals(self) -> list[ApprovalAsked]:
+        """What waits for somebody to allow it, oldest first."""
+        return list(self._asked.values())
+
+    def note(self, event: Seen) -> None:
+        """Take note of what the turn asks, and of what is open no more."""
+        if isinstance(event, ApprovalAsked):
+            self._asked[event.id] = event
+        elif isinstance(event, QuestionClosed):
+            self._asked.pop(event.id, None)
+            self._open.setdefault(event.id, asyncio.Event()).set()
 
     def answer(self, question_id: str, text: str) -> bool:
         """Send the answer there; somebody else may have been quicker."""
+        self._asked.pop(question_id, None)
         self._start(self._send(Answer(question_id, text)))
         return True
 
@@ -52,13 +69,10 @@ class DistantAnswers:
         if not self._over:
             await self._open.setdefault(question_id, asyncio.Event()).wait()
 
-    def close(self, question_id: str) -> None:
-        """Take note that a question is open no more."""
-        self._open.setdefault(question_id, asyncio.Event()).set()
-
     def close_all(self) -> None:
         """Take note that the turn is over, or is asked about elsewhere."""
         self._over = True
+        self._asked.clear()
         for event in self._open.values():
             event.set()
 

@@ -72,24 +72,22 @@ def end_watch(tx: Transaction, session_id: SessionId, watcher: str) -> None:
         tx.events.drop(stream_of(session_id))
 
 
-def watchers(tx: Transaction) -> Mapping[SessionId, Collection[str]]:
-    """Return who watches, by conversation; somebody who has said nothing for long is gone."""
+def watchers(tx: Transaction, *, lapsed: bool = False) -> Mapping[SessionId, Collection[str]]:
+    """Return who watches, by conversation; or those who have said nothing for so long that they are gone."""
     now = datetime.now(UTC)
     found: dict[SessionId, set[str]] = {}
     for entry in tx.state.with_prefix(_WATCH):
         watcher, _, session_id = entry.key.removeprefix(_WATCH).partition(":")
-        if _decode_watch(entry.value) > now:
+        if (_decode_watch(entry.value) <= now) is lapsed:
             found.setdefault(SessionId(session_id), set()).add(watcher)
     return found
 
 
 def forget_lapsed(tx: Transaction) -> None:
     """Forget those who watched and are gone, with what was told to them alone."""
-    now = datetime.now(UTC)
-    lapsed = [entry.key for entry in tx.state.with_prefix(_WATCH) if _decode_watch(entry.value) <= now]
-    for key in lapsed:
-        watcher, _, session_id = key.removeprefix(_WATCH).partition(":")
-        end_watch(tx, SessionId(session_id), watcher)
+    for session_id, gone in watchers(tx, lapsed=True).items():
+        for watcher in gone:
+            end_watch(tx, session_id, watcher)
 
 
 def speak(tx: Transaction, session_id: SessionId, word: Word) -> bool:

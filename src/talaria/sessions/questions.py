@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -12,6 +13,17 @@ _PATIENCE = 300.0
 
 
 Asked = ApprovalAsked | QuestionAsked
+
+
+class OpenQuestions(Protocol):
+    """What a turn has asked, be it in this process or in another."""
+
+    @property
+    def approvals(self) -> list[ApprovalAsked]:
+        """What waits for somebody to allow it, oldest first."""
+
+    def answer(self, question_id: str, text: str) -> bool:
+        """Answer an open question; ``False`` when it is not open any more."""
 
 
 class _Open(Struct, frozen=True):

@@ -18,6 +18,7 @@ from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.context import place_context, set_current_session_id
 from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.prospect import Prospect
+from talaria.sessions.questions import OpenQuestions
 from talaria.sessions.relocation import bring, carry_over
 from talaria.sessions.waking import tell
 
@@ -43,7 +44,8 @@ class Seat:
 
     ``key`` and ``address`` are those of a place that is bound to its conversation, so that it is found again. A place
     without an address is the only one of its process, a terminal: the environment tells which conversation is open.
-    ``departing`` says that somebody here has asked for the conversation to be taken elsewhere.
+    ``departing`` says that somebody here has asked for the conversation to be taken elsewhere; ``distant`` is what a
+    turn has asked that another process runs for this place.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Seat:
         self._beside: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
         self.departing = False
+        self.distant: OpenQuestions | None = None
 
     @property
     def store(self) -> Store:
@@ -84,6 +87,11 @@ class Seat:
     def is_open(self) -> bool:
         """Whether a conversation is open; not while one is exchanged for another."""
         return self._chat is not None
+
+    @property
+    def questions(self) -> OpenQuestions:
+        """What the running turn has asked, whichever process runs it."""
+        return self.distant or self.chat.questions
 
     @property
     def session_id(self) -> SessionId:
