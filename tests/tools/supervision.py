@@ -11,6 +11,7 @@ from tests.tools.calls import call_from
 
 from talaria.contracts.processes import BackgroundProcess, BackgroundWork, Wanted, list_processes
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.contracts.tool import Call
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.core.session_context import SessionContext
@@ -29,7 +30,7 @@ class Bench:
 
     store: Store
     folder: Path
-    session_id: str = "session-1"
+    session_id: str
     told: list[tuple[str, str]] = field(default_factory=list)
     worker: WorkerId = field(default_factory=new_worker_id)
 
@@ -87,12 +88,17 @@ async def sleeping(background: BackgroundWork, session_id: SessionId) -> Backgro
 
 
 @asynccontextmanager
-async def supervised(store: Store, folder: Path, session_id: str = "session-1") -> AsyncIterator[Bench]:
-    """Watch processes while the block runs; what still runs behind it goes on."""
-    bench = Bench(store, folder, session_id)
+async def supervised(store: Store, folder: Path) -> AsyncIterator[Bench]:
+    """Watch processes of the one conversation of a store while the block runs; what still runs behind it goes on."""
+    bench = Bench(store, folder, await store.write(_session))
     async with asyncio.TaskGroup() as jobs:
         serving = jobs.create_task(bench.supervisor.serve())
         try:
             yield bench
         finally:
             serving.cancel()
+
+
+def _session(tx: Transaction) -> SessionId:
+    found = tx.sessions.find(SessionFilter(source="test", limit=1))
+    return (found[0] if found else tx.sessions.create(NewSession(source="test"))).id

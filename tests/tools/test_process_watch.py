@@ -10,7 +10,7 @@ import pytest
 from tests.storage.engines import Place
 from tests.tools.supervision import supervised
 
-from talaria.contracts.processes import PROCESSES, BackgroundProcess, change_process, forget_process
+from talaria.contracts.processes import PROCESSES, BackgroundProcess, change_process
 from talaria.contracts.store import Store
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.core.system_processes import is_there, kill_tree
@@ -201,9 +201,30 @@ def test_an_output_that_was_begun_anew_is_looked_through_from_its_beginning(file
 async def test_a_process_whose_conversation_is_deleted_is_ended(sqlite_store: Store, tmp_path: Path) -> None:
     async with supervised(sqlite_store, tmp_path) as bench:
         process = await bench.start("sleep 600")
-        await sqlite_store.write(lambda tx: forget_process(tx, process))
+        await sqlite_store.write(lambda tx: tx.sessions.delete(process.session_id))
         await bench.supervisor.look()
         async with asyncio.timeout(30):
             while is_there(process.pid):  # noqa: ASYNC110 (it ends when it does)
                 await asyncio.sleep(0.01)
         assert bench.told == []
+
+
+async def test_a_process_whose_conversation_was_deleted_while_nobody_watched_is_ended_at_the_next_start(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    process = await left_by_a_crash(sqlite_store, tmp_path, "sleep 600")
+    await sqlite_store.write(lambda tx: tx.sessions.delete(process.session_id))
+    async with supervised(sqlite_store, tmp_path), asyncio.timeout(30):
+        while is_there(process.pid):  # noqa: ASYNC110 (it ends when it does)
+            await asyncio.sleep(0.01)
+
+
+async def test_the_last_notice_of_lines_says_that_it_is_the_last(sqlite_store: Store, tmp_path: Path) -> None:
+    process = await left_by_a_crash(
+        sqlite_store, tmp_path, "read _; echo error; read _", patterns=("error",), matches=MOST_NOTICES - 1
+    )
+    async with supervised(sqlite_store, tmp_path) as bench:
+        await bench.use("write", process, text="on\n")
+        (text,) = await bench.until_told()
+        assert "no more lines of it are reported" in text
+        await bench.supervisor.kill(process, "agent")

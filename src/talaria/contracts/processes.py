@@ -121,9 +121,7 @@ _glance = msgspec.json.Decoder(ProcessGlance).decode
 
 def add_process(tx: Transaction, process: BackgroundProcess) -> None:
     """Keep a new one; raises `StoreConflict` where its id is taken."""
-    if tx.state.with_prefix(f"{_PREFIX}{process.id}:") or not tx.state.replace(
-        _key(process), _text(process), version=0
-    ):
+    if not tx.state.replace(_key(process), _text(process), version=0):
         raise StoreConflict(f"there is a process {process.id} already")
 
 
@@ -139,8 +137,15 @@ def change_process(tx: Transaction, process: BackgroundProcess, **changes: Any) 
 
 
 def glance_at_processes(tx: Transaction) -> list[ProcessGlance]:
-    """Return what is to be known of all of them to see whether there is something to do."""
-    return [_glance(entry.value) for entry in tx.state.with_prefix(_PREFIX)]
+    """Return those that run, each as far as it is needed to see whether there is something to do.
+
+    One whose conversation was deleted is to end.
+    """
+    alive = [glance for entry in tx.state.with_prefix(_PREFIX) if (glance := _glance(entry.value)).is_alive]
+    deleted = {one for one in {glance.session_id for glance in alive} if tx.sessions.get(one) is None}
+    return [
+        structs.replace(glance, ended_by="conversation") if glance.session_id in deleted else glance for glance in alive
+    ]
 
 
 def read_process(tx: Transaction, process: BackgroundProcess | ProcessGlance) -> BackgroundProcess | None:
@@ -157,8 +162,9 @@ def forget_process(tx: Transaction, process: BackgroundProcess) -> None:
 def list_processes(tx: Transaction, session_id: SessionId | None = None) -> list[BackgroundProcess]:
     """Return those of a conversation, or all, oldest first; those that have ended are there for some days."""
     entries = tx.state.with_prefix(_PREFIX)
-    suffix = f":{session_id}" if session_id else ""
-    found = [_decode(entry.value) for entry in entries if entry.key.endswith(suffix)]
+    found = [
+        _decode(entry.value) for entry in entries if session_id is None or _glance(entry.value).session_id == session_id
+    ]
     return sorted(found, key=lambda process: (process.begun_at, process.id))
 
 
@@ -211,8 +217,8 @@ def lasted(process: BackgroundProcess, now: datetime | None = None) -> str:
 
 
 def _key(process: BackgroundProcess | ProcessGlance) -> str:
-    # The session comes last: what of the state ends so is deleted with it.
-    return f"{_PREFIX}{process.id}:{process.session_id}"
+    # Without the session at its end, with which it would be deleted: somebody has to end the process first.
+    return f"{_PREFIX}{process.id}"
 
 
 def _text(process: BackgroundProcess) -> str:

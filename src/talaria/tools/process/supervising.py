@@ -104,18 +104,14 @@ class Supervisor:
             await rung.wait()
 
     async def look(self) -> None:
-        """Take over those whose watcher is gone, and end those that are to end, or whose conversation was deleted."""
-        known = set(self._watched)
-        found = await self._store.read(glance_at_processes)
-        for deleted in known.difference(glance.id for glance in found) & self._watched.keys():
-            self._begin(partial(end_tree, self._watched[deleted].process))
-        for glance in found:
+        """Take over those whose watcher is gone, and end those that are to end."""
+        for glance in await self._store.read(glance_at_processes):
+            if glance.id not in self._watched and self._is_ours_to_take(glance):
+                await self._adopt(glance)
             watched = self._watched.get(glance.id)
             if watched is not None and glance.ended_by and not watched.ending:
                 watched.ending = True
                 self._begin(partial(end_tree, watched.process))
-            elif watched is None and self._is_ours_to_take(glance):
-                await self._adopt(glance)
 
     async def start(self, wanted: Wanted, call: Call) -> BackgroundProcess:
         """Start one that belongs to the conversation of a call; raises `ToolFailed` where that cannot be."""
@@ -135,7 +131,7 @@ class Supervisor:
             begun = await self._store.write(
                 lambda tx: change_process(tx, process, state="running", pid=pid, started=when_started(pid))
             )
-        except OSError as error:
+        except (OSError, NotImplementedError) as error:
             await self._store.write(lambda tx: forget_process(tx, process))
             raise ToolFailed(f"The command could not be started: {error}") from error
         finally:
@@ -235,7 +231,7 @@ class Supervisor:
 
     def _is_ours_to_take(self, process: ProcessGlance) -> bool:
         """Tell whether nobody watches one that is of this machine; one of before its last start is gone for sure."""
-        if not process.is_alive or process.id in self._starting or process.host != os.uname().nodename:
+        if process.id in self._starting or process.host != os.uname().nodename:
             return False
         if process.machine != this_machine():
             return True
@@ -286,7 +282,7 @@ class Supervisor:
         now, code = read_process(tx, watched.process), watched.files.code
         if now is None or not now.is_alive:
             return
-        state = "ended" if code is not None else "killed" if now.ended_by else "lost"
+        state = "killed" if now.ended_by else "ended" if code is not None else "lost"
         line = last.rpartition("\n")[2][:_LONGEST_LINE]
         ended = change_process(tx, now, state=state, code=code, ended_at=datetime.now(UTC), last_line=line)
         if ended is None or ended.ended_by in ("agent", "conversation") or watched.waiting:
