@@ -22,6 +22,7 @@ CATCHES_EVERYTHING = {
     "src/talaria/gateway/shelter.py",  # a bug in one conversation must not end the others
     "src/talaria/hooks/boot.py",  # BOOT.md that cannot be done must not end the gateway
     "src/talaria/hooks/line.py",  # whatever a hook of the owner does ends with the hook
+    "src/talaria/schedule/ticker.py",  # a job that brings out a bug must not end the gateway, again and again
     "src/talaria/sessions/agent_cache.py",  # what cannot be let go of must not end the conversations of others
     "src/talaria/storage/crew.py",  # goes to the one who asked for that piece of work
     "src/talaria/storage/database.py",  # the same, so that one bad piece of a group commit spares the others

@@ -189,3 +189,21 @@ async def test_two_workers_on_one_server_run_each_due_run_once(
     said = [text for text in network.shown("ann") if text.startswith("done ")]
     assert set(said) == {f"done n{number}" for number in range(count)}
     assert len(said) <= count + 1  # what the killed one was posting may come again
+
+
+async def test_the_heartbeat_looks_at_what_the_owner_wrote_down(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    program = workplace(tmp_path, server, network, access=OWNED)
+    (tmp_path / "work").mkdir()
+    server.answering(lambda received: Say("The parcel is there." if "parcel" in received.question else "ok"))
+    async with worker(program):
+        network.say("ann", "/sethome")
+        await told(network, "ann", "home")
+    (tmp_path / "profiles" / "default" / "HEARTBEAT.md").write_text("- [ ] Is the parcel there?\n")
+    for key, value in (("heartbeat.every", "30m"), ("heartbeat.hours", "0:00-0:00")):
+        assert (await talk(program, "config", "set", key, value)).code == 0
+    async with worker(program):
+        await told(network, "ann", "The parcel is there.")
+        assert [run["state"] for run in await ended(program, "heartbeat")] == ["done"]
+    assert len([one for one in server.received if "parcel" in one.question]) == 1

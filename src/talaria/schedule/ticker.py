@@ -13,7 +13,7 @@ from talaria.schedule.running import Means, work_on
 
 _AT_ONCE = 8
 _SHORTEST = 0.02
-_A_MOMENT, _A_WHILE = timedelta(milliseconds=200), timedelta(minutes=5)
+_A_MOMENT, _A_BIT, _A_WHILE = timedelta(milliseconds=200), timedelta(seconds=5), timedelta(minutes=5)
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,9 @@ class Ticker:
                     await self._look_if_needed()
                 except StoreError as error:
                     log.warning("jobs wait: %s", error)
+                    self._wake_at = self._means.clock.now() + _A_BIT
+                except Exception:  # a job that brings out a bug must not end the gateway, again and again
+                    log.exception("jobs wait")
                     self._wake_at = self._means.clock.now() + _A_WHILE
                 await _rung(rung, max(_SHORTEST, (self._wake_at - self._means.clock.now()).total_seconds()))
 
@@ -47,8 +50,9 @@ class Ticker:
         seen = await self._means.opener.store.read(changes)
         if seen == self._seen and self._means.clock.now() < self._wake_at:
             return
+        self._seen = seen
         await self.look()
-        self._seen, self._wake_at = seen, await self._next_look()
+        self._wake_at = await self._next_look()
 
     async def look(self) -> int:
         """Begin what is due, take up what nobody is at work on, and return how much of that is under way here."""
