@@ -188,6 +188,60 @@ async def test_a_question_is_answered(http: httpx.AsyncClient, model: ModelServe
     assert "blue" in str(model.received[-1].body)
 
 
+async def test_a_run_that_waits_for_an_answer_can_be_stopped(http: httpx.AsyncClient, model: ModelServer) -> None:
+    model.script(Say(calls=[Ask("clarify", {"question": "Which?"})]))
+    run = await _start(http)
+    await _in_state(http, run, "waiting")
+    stopped = (await http.post(f"/v1/runs/{run['id']}/stop")).json()
+    assert (stopped["status"], stopped["questions"]) == ("stopped", [])
+    names = _names(await follow(http, f"/v1/runs/{run['id']}/events"))
+    assert names[-3:].count("question.closed") == 1
+
+
+async def test_a_server_that_ends_waits_for_no_answer_and_keeps_nobody(tmp_path: Path, model: ModelServer) -> None:
+    model.script(Say(calls=[Ask("clarify", {"question": "Which?"}, id="call_1")]), Say("That one."))
+    program = scripted_program(tmp_path, model, "[gateway]\ndrain_seconds = 3600.0\n")
+    async with serving(program) as server, client(server) as http:
+        run = await _start(http)
+        await _in_state(http, run, "waiting")
+        async with asyncio.TaskGroup() as group:
+            asked = asyncio.Event()
+
+            def hear(one: Heard) -> bool:
+                if one.name == "question.asked":
+                    asked.set()
+                return False
+
+            following = group.create_task(follow(http, f"/v1/runs/{run['id']}/events", until=hear))
+            await asked.wait()
+            assert await server.end() == 0
+        heard = following.result()
+        assert heard[-1].name == "question.asked"
+        await server.start()
+        after = await follow(
+            http,
+            f"/v1/runs/{run['id']}/events?after={heard[-1].number}",
+            until=lambda one: one.name == "question.asked",
+        )
+        assert _names(after) == ["question.closed", "turn.resumed", "question.asked"]
+        await http.post(f"/v1/runs/{run['id']}/approval", json={"id": after[-1].data["id"], "answer": "this"})
+        assert (await _in_state(http, run, "completed"))["output"] == "That one."
+
+
+async def test_a_session_is_named_by_the_header_as_well(http: httpx.AsyncClient, model: ModelServer) -> None:
+    first = await http.post("/v1/runs", json={"input": "One"})
+    await _in_state(http, first.json(), "completed")
+    headers = {"x-talaria-session-id": first.headers["x-talaria-session-id"]}
+    second = await http.post("/v1/runs", json={"input": "Two", "instructions": "Be brief."}, headers=headers)
+    await _in_state(http, second.json(), "completed")
+    third = await http.post("/v1/responses", json={"input": "Three"}, headers=headers)
+    assert third.headers["x-talaria-session-id"] == second.json()["session_id"] == first.json()["session_id"]
+    said = [one["content"] for one in model.received[-1].json["messages"][1:]]
+    assert said == ["One", "ok", "Be brief.", "Two", "ok", "Three"]
+    unknown = await http.post("/v1/responses", json={"input": "x"}, headers={"x-talaria-session-id": "nowhere"})
+    assert unknown.status_code == 404
+
+
 async def test_a_run_whose_model_fails_says_so(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.otherwise(Fail(400, message="nonsense"))
     run = await _start(http)

@@ -21,6 +21,7 @@ from talaria.api.pictures import Pictures
 from talaria.api.responses.background import keep_ended
 from talaria.api.responses.routes import ResponseRoutes
 from talaria.api.router import Route, Router
+from talaria.api.runs.following import Audience
 from talaria.api.runs.keeping import RunKind
 from talaria.api.runs.routes import RunRoutes
 from talaria.api.runs.working import RunConversations, Runner
@@ -73,6 +74,7 @@ async def api_served(
         stack.push_async_callback(parts.close)
         stack.callback(jobs.create_task(parts.serve()).cancel)
         address = await stack.enter_async_context(served(application, host, port, jobs, patience=patience))
+        stack.push_async_callback(parts.drain, application, patience)
         log.info("the API listens at %s", address)
         yield address
 
@@ -91,6 +93,7 @@ class _Parts:
         self._conversations = Conversations(house, jobs, folder, cap=settings.conversations, idle=idle)
         self._run_conversations = RunConversations(house, jobs, folder, cap=settings.conversations, idle=idle)
         kinds: dict[RunKind, Conversations] = {"run": self._run_conversations, "response": self._conversations}
+        self._audience = Audience(house.store)
         self._runner = Runner(kinds, house.store, jobs, keep_ended)
 
     def application(self, keyring: Keyring, host: str) -> Application:
@@ -124,6 +127,12 @@ class _Parts:
             for conversations in (self._conversations, self._run_conversations):
                 conversations.sweep()
 
+    async def drain(self, application: Application, patience: float) -> None:
+        """Take nothing new, let runs come to an end for a while, and send away whoever follows one."""
+        application.ending = True
+        await self._runner.drain(patience)
+        self._audience.dismiss()
+
     async def close(self) -> None:
         """Let go of every conversation."""
         await self._conversations.close()
@@ -149,8 +158,8 @@ class _Parts:
         routes = (
             *Completions(self._conversations, names, pictures).routes(),
             *ModelRoutes(names).routes(),
-            *ResponseRoutes(self._conversations, names, pictures).routes(),
-            *RunRoutes(self._house.store, names, pictures).routes(),
+            *ResponseRoutes(self._conversations, self._audience, names, pictures).routes(),
+            *RunRoutes(self._audience, names, pictures).routes(),
             *SessionRoutes(self._house.store, every, self._networks, self._forget).routes(),
         )
         about = About(self._house.identity.version, self._figures, lambda: self._limits.running, every)

@@ -102,10 +102,13 @@ def named(tx: Transaction, name: str, caller: Caller) -> Continued | None:
     if stored is not None and tx.sessions.get(stored.session_id) is not None:
         entered(tx, stored.session_id, caller)
         return Continued(stored.session_id, _decode(stored.body).instructions)
-    session = tx.sessions.get(SessionId(name))
-    if session is None:
-        return None
-    origin = read_origin(tx, entered(tx, session.id, caller).id)
+    return of_session(tx, name, caller) if tx.sessions.get(SessionId(name)) is not None else None
+
+
+def of_session(tx: Transaction, session_id: str, caller: Caller) -> Continued:
+    """Return a conversation by its id; raises a `Problem` where there is none that the caller may go on with."""
+    session = entered(tx, session_id, caller)
+    origin = read_origin(tx, session.id)
     return Continued(session.id, origin.instructions if origin else "")
 
 

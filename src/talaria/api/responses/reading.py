@@ -174,6 +174,11 @@ def _part(part: _Content, place: str) -> Part:
             return Text(part.text)
 
 
+def instructed(words: str) -> Message:
+    """Return what the agent is told in the middle of a conversation, whose beginning stays as it is."""
+    return _message("system", (Text(words),))
+
+
 async def illustrated(messages: Sequence[Message], pictures: Pictures, session_id: SessionId) -> tuple[Message, ...]:
     """Return the messages with their pictures as files of a conversation; nothing else may stand in a transcript."""
     return tuple([await _illustrated(message, pictures, session_id) for message in messages])

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Literal
 
@@ -18,7 +17,7 @@ from talaria.api.problems import Problem, server_problem, unsupported
 from talaria.api.responses import keeping
 from talaria.api.responses.background import beginning, current, keep_ended
 from talaria.api.responses.keeping import Continued, Kept
-from talaria.api.responses.reading import illustrated, read_input
+from talaria.api.responses.reading import illustrated, instructed, read_input
 from talaria.api.responses.telling import CUT_OFF, Account, RunStream, Scribe, TurnStream
 from talaria.api.responses.wire import (
     ConversationReference,
@@ -29,14 +28,14 @@ from talaria.api.responses.wire import (
     ResponseRequest,
 )
 from talaria.api.router import Route
-from talaria.api.runs.following import Following
+from talaria.api.runs.following import Audience
 from talaria.api.runs.keeping import RUNS, Order, Start, begin_run, put_before
 from talaria.api.runs.routes import SESSION_HEADER, stop
 from talaria.api.turns import Turn, Wanted
 from talaria.contracts.follower import Ending
 from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId, new_session_id
-from talaria.core.messages import Message, Text
+from talaria.core.messages import Message
 
 _TAG = "responses"
 _BAD_GATEWAY, _UNAVAILABLE = 502, 503
@@ -76,8 +75,11 @@ class _Task(Struct, frozen=True, kw_only=True):
 class ResponseRoutes:
     """Responses over conversations that nobody can be asked back in."""
 
-    def __init__(self, conversations: Conversations, models: ModelNames, pictures: Pictures) -> None:
+    def __init__(
+        self, conversations: Conversations, audience: Audience, models: ModelNames, pictures: Pictures
+    ) -> None:
         self._conversations = conversations
+        self._audience = audience
         self._store = conversations.house.store
         self._models = models
         self._pictures = pictures
@@ -101,7 +103,7 @@ class ResponseRoutes:
     async def _create(self, request: Request) -> Reply:
         body = request.read(ResponseRequest)
         _check(body)
-        task = await self._task(body, request.caller)
+        task = await self._task(body, request.headers.get(SESSION_HEADER, ""), request.caller)
         headers = {SESSION_HEADER: task.session_id}
         if body.background:
             return await self._queue(task, request.caller, headers, streamed=bool(body.stream))
@@ -116,18 +118,18 @@ class ResponseRoutes:
                 account.take(event, scribe.ended_at or time.time())
         return json_reply(_answered(account.response), headers=headers)
 
-    async def _task(self, body: ResponseRequest, caller: Caller) -> _Task:
+    async def _task(self, body: ResponseRequest, session: str, caller: Caller) -> _Task:
         """Return what is to be done; a conversation that is gone on with is found, or branched off, here."""
         model = await self._models.meant(body.model or "")
         said = await self._store.read(
             lambda tx: read_input(body.input, lambda item_id: keeping.item(tx, item_id, caller))
         )
-        continued = await self._continued(body, caller)
+        continued = await self._continued(body, session, caller)
         place = continued.session_id if continued else new_session_id()
         *history, message = await illustrated((*said.history, said.message), self._pictures, place)
         told = "\n\n".join(filter(None, (body.instructions, said.instructions)))
         if continued is not None and told and told != continued.instructions:
-            history.insert(0, Message(role="system", parts=(Text(told),), at=datetime.now(UTC)))
+            history.insert(0, instructed(told))
         name = _conversation(body)
         return _Task(
             kept=Kept(
@@ -144,12 +146,13 @@ class ResponseRoutes:
             thoughts=_wants_thoughts(body.reasoning),
         )
 
-    async def _continued(self, body: ResponseRequest, caller: Caller) -> Continued | None:
+    async def _continued(self, body: ResponseRequest, session: str, caller: Caller) -> Continued | None:
         if body.previous_response_id:
             previous = body.previous_response_id
             return await self._store.write(lambda tx: keeping.go_on_from(tx, previous, caller))
-        name = _conversation(body)
-        return await self._store.read(lambda tx: keeping.named(tx, name, caller)) if name else None
+        if name := _conversation(body):
+            return await self._store.read(lambda tx: keeping.named(tx, name, caller))
+        return await self._store.read(lambda tx: keeping.of_session(tx, session, caller)) if session else None
 
     def _wanted(self, task: _Task, scribe: Scribe) -> Wanted:
         return Wanted(
@@ -197,7 +200,7 @@ class ResponseRoutes:
             raise Problem(
                 "Only a response with `background` can be streamed again.", param="stream", code="not_streamable"
             )
-        return event_reply(RunStream(Following(self._store, run.id), beginning(run), after), headers=headers)
+        return event_reply(RunStream(self._audience.follow(run.id), beginning(run), after), headers=headers)
 
     async def _show(self, request: Request) -> Reply:
         asked, name = request.asked(ResponseQuery), request.parts["response_id"]

@@ -1,5 +1,6 @@
 """Follow a run from any point: its events are read from the store page by page, by as many as like to."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -11,23 +12,55 @@ from talaria.contracts.stores.events import Event
 _PAGE = 200
 
 
+class Audience:
+    """All who follow runs at one server: when that ends they are sent away, and go on elsewhere or later."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.is_dismissed = False
+        self._rungs: set[asyncio.Event] = set()
+
+    def follow(self, run_id: str, after: int = 0) -> "Following":
+        """Return the events of a run behind this number."""
+        return Following(self, run_id, after)
+
+    def dismiss(self) -> None:
+        """Send everybody away."""
+        self.is_dismissed = True
+        for rung in self._rungs:
+            rung.set()
+
+    def join(self, rung: asyncio.Event) -> None:
+        """Let an event be set when all are sent away."""
+        self._rungs.add(rung)
+
+    def part(self, rung: asyncio.Event) -> None:
+        """Leave the event alone from now on."""
+        self._rungs.discard(rung)
+
+
 class Following:
     """Yields the events of a run behind ``after``, those to come included, and ends with the run.
 
     What a slow reader has not fetched stays in the store.
     """
 
-    def __init__(self, store: Store, run_id: str, after: int = 0) -> None:
-        self._store = store
+    def __init__(self, audience: Audience, run_id: str, after: int) -> None:
+        self._audience = audience
         self._run_id = run_id
         self._after = after
         self._stack = AsyncExitStack()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        rung = await self._stack.enter_async_context(self._store.heeding(stream_of(self._run_id)))
+        store = self._audience.store
+        rung = await self._stack.enter_async_context(store.heeding(stream_of(self._run_id)))
+        self._audience.join(rung)
+        self._stack.callback(self._audience.part, rung)
         while True:
             rung.clear()
-            page, over = await self._store.read(self._page)
+            if self._audience.is_dismissed:
+                return
+            page, over = await store.read(self._page)
             for event in page:
                 self._after = event.seq
                 yield event

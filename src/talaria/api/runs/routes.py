@@ -8,11 +8,11 @@ from talaria.api.http import Reply, Request, event_reply, json_reply, sse
 from talaria.api.models import ModelNames
 from talaria.api.pictures import Pictures
 from talaria.api.problems import Problem, conflict, missing
-from talaria.api.responses.reading import illustrated, read_input
+from talaria.api.responses.reading import illustrated, instructed, read_input
 from talaria.api.router import Route
 from talaria.api.runs.asked import Question, open_questions, order_answer, orders_for
 from talaria.api.runs.events import ApprovalRequested, stream_of
-from talaria.api.runs.following import Following
+from talaria.api.runs.following import Audience, Following
 from talaria.api.runs.keeping import RUNS, Order, Start, begin_run, find_run, is_over, new_run_id, shown, stop_run
 from talaria.api.runs.wire import Decision, EventsQuery, Run, RunRequest
 from talaria.contracts.store import Store, Transaction
@@ -29,8 +29,9 @@ _ANSWERS = {"approve": "once", "approve_session": "session", "approve_always": "
 class RunRoutes:
     """Runs over one store; whichever server has taken one up works on it."""
 
-    def __init__(self, store: Store, models: ModelNames, pictures: Pictures) -> None:
-        self._store = store
+    def __init__(self, audience: Audience, models: ModelNames, pictures: Pictures) -> None:
+        self._audience = audience
+        self._store = audience.store
         self._models = models
         self._pictures = pictures
 
@@ -53,16 +54,20 @@ class RunRoutes:
         body = request.read(RunRequest)
         model = await self._models.meant(body.model)
         said = read_input(body.input, lambda _: None)
-        place = SessionId(body.session_id) if body.session_id else new_session_id()
-        if body.session_id:  # before anything is kept in its folder
-            await self._store.read(lambda tx: entered(tx, body.session_id, request.caller))
+        named = body.session_id or request.headers.get(SESSION_HEADER, "")
+        place = SessionId(named) if named else new_session_id()
+        if named:  # before anything is kept in its folder
+            await self._store.read(lambda tx: entered(tx, named, request.caller))
         *history, message = await illustrated((*said.history, said.message), self._pictures, place)
+        told = "\n\n".join(filter(None, (body.instructions, said.instructions)))
+        if named and told:
+            history.insert(0, instructed(told))
         start = Start(
             message=message,
             order=Order(model=model, metadata=body.metadata),
-            session_id=body.session_id,
+            session_id=named,
             new_id=place,
-            instructions="\n\n".join(filter(None, (body.instructions, said.instructions))),
+            instructions=told,
             history=tuple(history),
         )
         run_id = new_run_id()
@@ -76,7 +81,8 @@ class RunRoutes:
     async def _events(self, request: Request) -> Reply:
         run = await self._store.read(lambda tx: self._found(tx, request))
         after = _last_heard(request.headers.get("last-event-id"), request.asked(EventsQuery).after)
-        return event_reply(_RunStream(Following(self._store, run.id, after)), headers={SESSION_HEADER: run.session_id})
+        following = self._audience.follow(run.id, after)
+        return event_reply(_RunStream(following), headers={SESSION_HEADER: run.session_id})
 
     async def _decide(self, request: Request) -> Reply:
         decision = request.read(Decision)

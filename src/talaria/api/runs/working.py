@@ -70,7 +70,9 @@ class Runner:
         self._store = store
         self._jobs = jobs
         self._ended = ended
-        self._at_work: set[SessionId] = set()
+        self._at_work: dict[SessionId, Kept | None] = {}
+        self._rested = asyncio.Event()
+        self._draining = False
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._look = asyncio.Event()
 
@@ -94,15 +96,27 @@ class Runner:
 
     async def take_up(self) -> int:
         """Begin to work on what waits, end what others have worked off, and return how many conversations those are."""
-        if not await self._store.read(lambda tx: bool(tx.runs.open())):
+        if self._draining or not await self._store.read(lambda tx: bool(tx.runs.open())):
             return 0
         due, over = await self._store.write(self._due)
         for run_id in over:
             await self._store.hint(stream_of(run_id))
         for one in due:
-            self._at_work.add(one.session_id)
+            self._at_work[one.session_id] = None
             self._jobs.create_task(self._attend(one))
         return len(due)
+
+    async def drain(self, patience: float) -> None:
+        """Take up nothing more, and let turns come to their end for so many seconds; not those that wait for somebody.
+
+        What is not done then goes on with the next server.
+        """
+        self._draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while any(kept is None or not kept.chat.questions.waiting for kept in self._at_work.values()):
+                    self._rested.clear()
+                    await self._rested.wait()
 
     async def _heed(self, topic: str) -> None:
         async with self._store.heeding(topic) as rung:
@@ -144,7 +158,8 @@ class Runner:
             with suppress(StoreError):
                 await self._give_up(due.session_id, error)
         finally:
-            self._at_work.discard(due.session_id)
+            self._at_work.pop(due.session_id, None)
+            self._rested.set()
             self._look.set()
 
     async def _work_off(self, due: _Due) -> None:
@@ -155,7 +170,7 @@ class Runner:
             cut = await self._store.read(lambda tx: find_cut(tx, due.session_id))
             recorder = Recorder(self._store, due.session_id, goes_on_behind, self._ended, cut)
             ear = _Ear(self._store, due.session_id, kept, recorder)
-            kept.listener = ear
+            kept.listener, self._at_work[due.session_id] = ear, kept
             conversations.running += 1
             try:
                 await accompanied(kept.chat.conversation.work_off(), ear.serve())
