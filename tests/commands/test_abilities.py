@@ -20,7 +20,7 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
 
 async def test_tools_are_listed_by_group(desk: Desk) -> None:
     shown = await desk.use("/tools")
-    assert "- **terminal**: `terminal`\n" in shown
+    assert "- **terminal**: `terminal`, `process`\n" in shown
     assert "- **files**: `read_file`, `write_file`" in shown
 
 
