@@ -16,6 +16,7 @@ OWN = "talaria"
 _PATIENCE = 3.0
 _GOOD_FOR = timedelta(minutes=5)
 _MOST = 256
+_LONGEST_NAME = 200
 
 
 class ModelEntry(Struct, frozen=True, kw_only=True):
@@ -45,6 +46,8 @@ class ModelNames:
         """Return how we call it, empty for the usual one; raises a `Problem` where there is no such model."""
         if name in ("", OWN):
             return ""
+        if len(name) > _LONGEST_NAME:
+            raise missing("There is no model of such a long name here.", param="model", code="model_not_found")
         now = SystemClock().now()
         at, found = self._found.get(name, (now, ""))
         if found and now - at < _GOOD_FOR:
