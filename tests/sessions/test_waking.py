@@ -55,6 +55,16 @@ async def test_several_reports_are_one_message_in_the_order_in_which_they_came(
     assert "again" not in message.text
 
 
+async def test_many_long_reports_are_cut_and_none_is_left_out(store: Store, session_id: SessionId) -> None:
+    for number in range(20):
+        await reported(store, session_id, str(number), f"number {number}: " + "x" * 10_000)
+    await store.write(lambda tx: fold_in(tx, session_id))
+    (item,) = await waiting(store, session_id)
+    text = read_admitted(item.payload).text
+    assert len(text) < 70_000
+    assert all(f"number {number}: x" in text for number in range(20))
+
+
 async def test_what_was_told_is_not_told_again(store: Store, session_id: SessionId) -> None:
     await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
     assert await tell(store, session_id)

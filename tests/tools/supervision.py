@@ -15,6 +15,7 @@ from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.contracts.tool import Call
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.core.session_context import SessionContext
+from talaria.sessions.waking import report
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.supervising import Supervisor
 from talaria.tools.process.tool import Process, ProcessArguments
@@ -41,7 +42,7 @@ class Bench:
         self.process = Process(self.supervisor)
 
     def _report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
-        if tx.completions.add(process.session_id, "process", name, text):
+        if report(tx, process.session_id, "process", name, text):
             self.told.append((name.partition(":")[2], text))
 
     def call(self, call_id: str = "call-1", *, wakes: bool = True) -> Call:

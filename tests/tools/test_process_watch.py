@@ -119,6 +119,14 @@ async def test_what_a_person_ends_from_elsewhere_is_ended_and_told(sqlite_store:
         assert "by the person" in text
 
 
+async def test_what_a_person_ends_here_is_told(sqlite_store: Store, tmp_path: Path) -> None:
+    async with supervised(sqlite_store, tmp_path) as bench:
+        over = await bench.supervisor.kill(await bench.start("sleep 600"), "person")
+        assert over.state == "killed"
+        (text,) = await bench.until_told()
+        assert "by the person" in text
+
+
 async def test_a_line_that_is_watched_for_is_told_while_the_process_runs(sqlite_store: Store, tmp_path: Path) -> None:
     async with supervised(sqlite_store, tmp_path) as bench:
         process = await bench.start("echo starting; echo ready on 80; read line", watch_patterns=["ready"])

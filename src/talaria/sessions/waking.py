@@ -20,6 +20,7 @@ from talaria.sessions.transcripts import PROGRAM
 WAKE = "wake"  # the topic of hints that something was reported; source and kind of what is put into an inbox
 _TOLD = "This is not from the person. What you started in the background reports:\n\n{}"
 _BETWEEN = "\n\n---\n\n"
+_LONGEST = 60_000
 
 
 class Origin(Struct, frozen=True, omit_defaults=True):
@@ -84,7 +85,7 @@ def fold_in(tx: Transaction, session_id: SessionId) -> InboxItem | None:
     if not taken or tx.sessions.get(session_id) is None:
         return None
     reports = [_decode(one.payload) for one in taken]
-    words = Text(_TOLD.format(_BETWEEN.join(one.text for one in reports)))
+    words = Text(_TOLD.format(_BETWEEN.join(_shortened([one.text for one in reports]))))
     message = Message(role="user", parts=(words,), at=datetime.now(UTC), author=PROGRAM)
     route = _route(tx, session_id, [one.origin for one in reports])
     return tx.inbox.add(arrival(session_id, WAKE, f"{session_id}:{taken[-1].id}", message, kind=WAKE, route=route))
@@ -137,6 +138,14 @@ class Told(Struct, frozen=True):
     async def follow_up(self) -> bool:
         """Do nothing more."""
         return False
+
+
+def _shortened(texts: Sequence[str]) -> list[str]:
+    """Return texts that a model can take in together: where they are too long, none gets more than its share."""
+    if sum(map(len, texts)) <= _LONGEST:
+        return list(texts)
+    share = _LONGEST // len(texts)
+    return [text if len(text) <= share else f"{text[:share]} […]" for text in texts]
 
 
 def _route(tx: Transaction, session_id: SessionId, origins: Sequence[Origin]) -> Route | None:

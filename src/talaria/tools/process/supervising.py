@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,7 @@ from talaria.tools.process.watching import Watched
 from talaria.tools.process.wording import end_notice
 
 _MOST_RUNNING = 64
+_AT_ONCE = 200
 _BETWEEN_LOOKS = 5.0
 _BETWEEN_CLEANINGS = 3_600.0
 _LOOK_AGAIN = 0.5
@@ -105,9 +106,9 @@ class Supervisor:
 
     async def look(self) -> None:
         """Take over those whose watcher is gone, and end those that are to end."""
-        for glance in await self._store.read(glance_at_processes):
-            if glance.id not in self._watched and self._is_ours_to_take(glance):
-                await self._adopt(glance)
+        found = await self._store.read(glance_at_processes)
+        await self._adopt([one for one in found if one.id not in self._watched and self._is_ours_to_take(one)])
+        for glance in found:
             watched = self._watched.get(glance.id)
             if watched is not None and glance.ended_by and not watched.ending:
                 watched.ending = True
@@ -149,7 +150,7 @@ class Supervisor:
         """Wait for its end, not longer than this, and return it as it is then."""
         try:
             async with asyncio.timeout(seconds):
-                await self._until_ended(process)
+                await self._until_ended(process, heard=True)
         except TimeoutError:
             pass
         return await self._as_it_is(process)
@@ -189,7 +190,12 @@ class Supervisor:
         await self._store.hint(PROCESSES)
         if process.machine == this_machine():
             await end_tree(process)
-        return await self.wait(process, 2 * GRACE)
+        try:
+            async with asyncio.timeout(2 * GRACE):
+                await self._until_ended(process, heard=by != "person")
+        except TimeoutError:
+            pass
+        return await self._as_it_is(process)
 
     def end_session(self, session_id: SessionId) -> None:
         """End all of a conversation that is over, without making anybody wait; later, where nobody watches now."""
@@ -199,7 +205,10 @@ class Supervisor:
     async def _end_sessions(self) -> None:
         while self._over:
             for process in await self.of_session(self._over.pop()):
-                await self.kill(process, "conversation")
+                self._begin(partial(self._end_with_session, process))
+
+    async def _end_with_session(self, process: BackgroundProcess) -> None:
+        await self.kill(process, "conversation")
 
     def _new(self, wanted: Wanted, call: Call) -> BackgroundProcess:
         name = f"p{new_id()[-6:]}"
@@ -237,16 +246,20 @@ class Supervisor:
             return True
         return process.watcher == self.worker or is_gone(process.watcher)
 
-    async def _adopt(self, process: ProcessGlance) -> None:
-        def claim(tx: Transaction) -> BackgroundProcess | None:
-            now = read_process(tx, process)
-            if now is None or now.watcher != process.watcher or not now.is_alive:
-                return None
-            return change_process(tx, now, watcher=self.worker, **_as_found(now))
+    async def _adopt(self, orphans: Sequence[ProcessGlance]) -> None:
+        for some in (orphans[start : start + _AT_ONCE] for start in range(0, len(orphans), _AT_ONCE)):
+            for process in await self._store.write(partial(self._claimed, some)):
+                if process.pid or datetime.now(UTC) - process.begun_at > _TO_BEGIN:
+                    self._watch(process)
 
-        claimed = await self._store.write(claim)
-        if claimed is not None and (claimed.pid or datetime.now(UTC) - claimed.begun_at > _TO_BEGIN):
-            self._watch(claimed)
+    def _claimed(self, orphans: Sequence[ProcessGlance], tx: Transaction) -> list[BackgroundProcess]:
+        """Return those that nobody else was quicker to take."""
+        claimed = []
+        for orphan in orphans:
+            now = read_process(tx, orphan)
+            if now is not None and now.watcher == orphan.watcher and now.is_alive:
+                claimed.append(change_process(tx, now, watcher=self.worker, **_as_found(now)))
+        return [process for process in claimed if process is not None]
 
     def _watch(self, process: BackgroundProcess) -> None:
         if self._jobs is None or process.id in self._watched:
@@ -292,14 +305,15 @@ class Supervisor:
         if ended.notify:
             self._report(tx, ended, f"{ended.id}:end", end_notice(ended, last))
 
-    async def _until_ended(self, process: BackgroundProcess) -> None:
+    async def _until_ended(self, process: BackgroundProcess, *, heard: bool) -> None:
+        """Wait for its end; with ``heard`` the conversation hears of it from whoever waits, and need not be told."""
         watched = self._watched.get(process.id)
         if watched is not None:
-            watched.waiting += 1
+            watched.waiting += heard
             try:
                 await watched.ended.wait()
             finally:
-                watched.waiting -= 1
+                watched.waiting -= heard
             return
         while (await self._as_it_is(process)).is_alive:  # noqa: ASYNC110 (another worker watches it)
             await asyncio.sleep(_LOOK_AGAIN)
