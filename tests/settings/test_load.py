@@ -116,7 +116,11 @@ def test_a_wrong_value_in_the_file_is_told_even_if_the_environment_overrides_it(
             "line 2: `store.readers` must be a whole number from 1 to 16, but is the number 2.5.",
         ),
         ("[store]\nreaders = [2]", "line 2: `store.readers` must be a whole number from 1 to 16, but is a list."),
-        ("[store.readers]\nx = 1", "line 1: `store.readers` must be a whole number from 1 to 16, but is a table."),
+        ('[store.readers]\nx = "1"', "line 1: `store.readers` must be a whole number from 1 to 16, but is a table."),
+        (
+            '[platforms.x.options]\na = "b"\nfast = true',
+            "`platforms.x.options` must be a table, each value text, but is a table in which `fast` is true.",
+        ),
         ("[store]\nbusy_timeout_seconds = nan", "must be a number above 0 and of at most 3600, but is the number nan."),
         ("[store]\nschema = 1979-05-27", "but is the time 1979-05-27."),
         ('[store]\nschema = "1a"', "no digit first, but is the text"),

@@ -39,7 +39,12 @@ def value_in_words(value: Any) -> str:
         case list() | tuple():
             return "a list"
         case dict():
-            return "a table"
+            odd = (
+                f" in which `{name}` is {value_in_words(one)}"
+                for name, one in value.items()
+                if not isinstance(one, str)
+            )
+            return "a table" + next(odd, "")
         case datetime() | date() | time():
             return f"the time {value}"
         case _:
@@ -68,6 +73,8 @@ def _collection_in_words(info: inspect.Type) -> tuple[str, str]:
         case inspect.UnionType():
             some = [one for one in info.types if not isinstance(one, inspect.NoneType)]
             return " or ".join(" ".join(type_in_words(one)).strip() for one in some), ""
+        case inspect.DictType() if not isinstance(info.value_type, inspect.AnyType | inspect.StructType):
+            return "a table, each value", " ".join(type_in_words(info.value_type)).strip()
         case inspect.DictType() | inspect.StructType():
             return "a table", ""
         case _:
