@@ -80,9 +80,13 @@ class PersonJoined(Struct, frozen=True, tag="person_joined"):
 
 
 class Noticed(Struct, frozen=True, tag="noticed"):
-    """Something a person should know, though the turn goes on: a wait, another model, a compacted past."""
+    """Something a person should know, though the turn goes on: a wait, another model, a compacted past.
+
+    ``lasting`` says that it is worth a message of its own where what is shown of a turn gives way to its reply.
+    """
 
     text: str
+    lasting: bool = False
 
 
 class ModelCalled(Struct, frozen=True, tag="model_called"):

@@ -19,6 +19,7 @@ from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError
 from talaria.core.events import (
+    Noticed,
     TurnAnswered,
     TurnBegan,
     TurnEnd,
@@ -225,6 +226,8 @@ class Room:
             self.at_work = True
         elif isinstance(event, TurnEnd):
             self.at_work = self._excused = False
+        elif isinstance(event, Noticed) and event.lasting:
+            self.show(event.text)
         self.view.happens(event, self.seat.session_id, self.seat.chat.questions)
 
     def _moved(self) -> None:

@@ -91,7 +91,7 @@ class GoalFollower:
     async def _tell(self) -> None:
         text = await self._store.write(lambda tx: told(tx, self._session_id))
         if text:
-            self._emit(Noticed(text))
+            self._emit(Noticed(text, lasting=True))
 
     async def _judge_turn(self, judged: ToJudge) -> None:
         opinion = await self._judge.opinion(judged.state, judged.pending.reply)
