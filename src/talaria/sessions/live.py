@@ -60,6 +60,11 @@ class LiveFeeds:
                 self._rung.set()
             self._lead()
 
+    def end_all(self, feed: "Feed") -> None:
+        """Look after nothing more of a conversation that is closed."""
+        for run in [run for run, of in self._runs.items() if of is feed]:
+            self.end(run)
+
     async def look(self) -> None:
         """See who watches the turns that are running, or were until now, and act on what was said to them."""
         looked = tuple(self._runs.items())
@@ -165,18 +170,19 @@ class Feed:
 
     async def close(self) -> None:
         """Tell what is still to be told, if that can be done soon."""
-        self._over(at_once=True)
+        self._over()
+        self._feeds.end_all(self)
         if self._telling is not None and not self._telling.done():
             await asyncio.wait([self._telling], timeout=_LAST_WORDS)
             self._telling.cancel()
 
-    def _over(self, *, at_once: bool = False) -> None:
+    def _over(self) -> None:
         """Tell no more of the turn than happened; one that was shorter than a look is told of behind the next one."""
         run, self._run = self._run, None
         if run is not None:
             run.over = True
             run.stirred.set()
-            if run.looked or at_once:
+            if run.looked:
                 self._feeds.end(run)
 
     async def _tell(self, run: "_Run", before: asyncio.Task[None] | None) -> None:
