@@ -129,6 +129,34 @@ async def test_without_a_network_nothing_can_be_moved(http: httpx.AsyncClient) -
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_network")
 
 
+async def test_what_one_key_began_another_does_not_see(server: Server, http: httpx.AsyncClient) -> None:
+    tokens = []
+    for name in ("ann", "bob"):
+        made = await talk(server.program, "api-keys", "create", name, "--scope", "chat", "--json")
+        tokens.append(str(httpx.Response(200, text=made.out).json()["key"]))
+
+    async def is_asked_for() -> bool:
+        return (await http.get("/v1/capabilities")).status_code == httpx.codes.UNAUTHORIZED
+
+    await eventually(is_asked_for)
+    async with client(server, tokens[0]) as ann, client(server, tokens[1]) as bob:
+        run = (await ann.post("/v1/runs", json={"input": "Go."})).json()
+        response = (await ann.post("/v1/responses", json={"input": "Go.", "conversation": "ours"})).json()
+        for path in (f"/v1/runs/{run['id']}", f"/v1/runs/{run['id']}/events", f"/v1/responses/{response['id']}"):
+            assert (await bob.get(path)).status_code == 404
+        for path in (f"/v1/runs/{run['id']}/stop", f"/v1/responses/{response['id']}/cancel"):
+            assert (await bob.post(path)).status_code == 404
+        on = {"input": "On.", "previous_response_id": response["id"]}
+        assert (await bob.post("/v1/responses", json=on)).status_code == 404
+        body = {"input": "On.", "session_id": run["session_id"]}
+        assert (await bob.post("/v1/runs", json=body)).status_code == 404
+        item = [{"type": "item_reference", "id": response["output"][0]["id"]}, {"role": "user", "content": "x"}]
+        assert (await bob.post("/v1/responses", json={"input": item})).status_code == 400
+        same = (await bob.post("/v1/responses", json={"input": "Mine.", "conversation": "ours"})).headers
+        assert same["x-talaria-session-id"] != run["session_id"]
+        assert (await ann.get(f"/v1/responses/{response['id']}")).status_code == 200
+
+
 async def test_a_key_reads_and_changes_only_what_its_scopes_allow(server: Server, http: httpx.AsyncClient) -> None:
     session = await _said(http, "One")
     keys = {}
@@ -149,6 +177,10 @@ async def test_a_key_reads_and_changes_only_what_its_scopes_allow(server: Server
         return await status("chat", "GET", "/v1/sessions") == httpx.codes.FORBIDDEN
 
     await eventually(is_asked_for)  # a key counts up to a second later where there was none before
+    async with client(server, token("chat")) as one:
+        always = {"id": "any", "decision": "approve_always"}
+        refused = await one.post("/v1/runs/run_x/approval", json=always)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (403, "decision")
     assert await status("read", "GET", "/v1/sessions") == 200
     assert await status("read", "POST", f"/v1/sessions/{session}/fork") == 403
     assert await status("admin", "POST", f"/v1/sessions/{session}/fork") == 201

@@ -86,6 +86,9 @@ class RunRoutes:
 
     async def _decide(self, request: Request) -> Reply:
         decision = request.read(Decision)
+        if decision.decision == "approve_always" and not request.caller.may("admin"):
+            words = "What counts for every conversation needs a key with the scope `admin`: `approve_session` does not."
+            raise Problem(words, 403, kind="permission_error", param="decision", code="insufficient_scope")
         run = await self._store.write(lambda tx: _decided(tx, self._found(tx, request), decision))
         await self._store.hint(orders_for(run.session_id))
         return json_reply(await self._store.read(lambda tx: shown(tx, self._found(tx, request))))
