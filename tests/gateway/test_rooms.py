@@ -154,6 +154,8 @@ async def test_another_model_in_the_settings_is_another_agent_and_the_same_conve
         assert room_of(gateway, "ann").seat.session_id == session_id
         assert room_of(gateway, "bob").seat.chat is bobs
         assert is_there(process.pid)
+        network.say("ann", "/new")
+        await until_ended(process)
     assert [call.json["model"] for call in server.received] == ["scripted", "scripted", "other"]
 
 
