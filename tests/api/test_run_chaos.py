@@ -1,4 +1,4 @@
-"""Many runs, and servers that are killed again and again: each run is told whole, once, and as the transcript has it."""
+"""Many runs, and servers that are killed again and again: each run is told whole, once, and as its transcript is."""
 
 import asyncio
 import random
