@@ -1,7 +1,7 @@
 """The background processes of this program: what sees to them is loaded when there are some."""
 
 import logging
-from asyncio import Event, Task, TaskGroup
+from asyncio import Event, Task, TaskGroup, wait
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -34,6 +34,7 @@ class BackgroundProcesses:
         self._worker = new_worker_id()
         self._supervisor: Supervisor | None = None
         self._serving: Task[None] | None = None
+        self._ending: Task[None] | None = None
         self._needed = Event()
         self._users = 0
 
@@ -47,7 +48,7 @@ class BackgroundProcesses:
             self._needed.set()
         stack.callback(self._leave)
         if self._serving is None or self._serving.done():
-            self._serving = jobs.create_task(self._serve())
+            self._serving = jobs.create_task(self._serve(self._ending))
 
     async def start(self, wanted: Wanted, call: Call) -> BackgroundProcess:
         """Start one that belongs to the conversation of a call; raises `ToolFailed` where that cannot be."""
@@ -76,10 +77,12 @@ class BackgroundProcesses:
 
     def end_session(self, session_id: SessionId) -> None:
         """End all of a conversation that is over, without making anybody wait."""
-        if self._supervisor is not None:  # else there are none
-            self._supervisor.end_session(session_id)
+        self._needed.set()
+        self._seen_to().end_session(session_id)
 
-    async def _serve(self) -> None:
+    async def _serve(self, before: Task[None] | None) -> None:
+        if before is not None:
+            await wait([before])
         try:
             if not await self._store.read(list_processes):
                 await self._needed.wait()
@@ -100,4 +103,4 @@ class BackgroundProcesses:
         self._users -= 1
         if self._users == 0 and self._serving is not None:
             self._serving.cancel()
-            self._serving = None
+            self._serving, self._ending = None, self._serving
