@@ -1,5 +1,6 @@
 """What background work reports is told in the chat where its conversation is now, by the worker that keeps it."""
 
+import asyncio
 import logging
 from collections.abc import Container
 
@@ -9,7 +10,7 @@ from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId
 from talaria.gateway.keepers import keep
 from talaria.gateway.rooms import Rooms
-from talaria.sessions.waking import WAKE, fold_in_at_rest
+from talaria.sessions.waking import GATHERING, WAKE, fold_in_at_rest
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Waking:
                 except StoreError as error:
                     log.warning("what was reported waits: %s", error)
                 await rung.wait()
+                await asyncio.sleep(GATHERING)
 
     async def look(self) -> int:
         """Wake all conversations that have something to be told and rest here; return how many those are."""

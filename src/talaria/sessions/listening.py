@@ -1,10 +1,11 @@
 """A place that wakes its conversation when something is reported to it, though nobody says anything."""
 
+import asyncio
 import logging
 
 from talaria.core.errors import StoreError
 from talaria.sessions.seat import Seat
-from talaria.sessions.waking import WAKE, tell
+from talaria.sessions.waking import GATHERING, WAKE, tell
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +20,7 @@ async def listen(seat: Seat) -> None:
             except StoreError as error:
                 log.warning("what was reported waits: %s", error)
             await rung.wait()
+            await asyncio.sleep(GATHERING)
 
 
 async def _look(seat: Seat) -> None:

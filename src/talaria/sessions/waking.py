@@ -18,6 +18,7 @@ from talaria.sessions.lane import arrival
 from talaria.sessions.transcripts import PROGRAM
 
 WAKE = "wake"  # the topic of hints that something was reported; source and kind of what is put into an inbox
+GATHERING = 0.03  # how many seconds a place that rests waits for what else is reported in the same moment
 _TOLD = "This is not from the person. What you started in the background reports:\n\n{}"
 _BETWEEN = "\n\n---\n\n"
 _LONGEST = 60_000
