@@ -215,3 +215,16 @@ async def test_when_one_server_dies_the_other_takes_its_runs_over(server: Server
     _check(heard)
     assert _messages(heard) == [_WORDS]
     await server.start()
+
+
+async def test_a_run_that_cannot_be_gone_on_with_fails_and_says_why(server: Server, model: ModelServer) -> None:
+    model.script(Say(_WORDS, pause=0.3))
+    run = await _started(server)
+    await _until(server, run, lambda one: one.name == "text.delta")
+    await server.kill()
+    config = server.program.home / "profiles" / "default" / "config.toml"
+    config.write_text(config.read_text().replace("[providers.mine]", "[providers.another]"))
+    await server.start()
+    heard = await _heard(server, run)
+    assert heard[-1].name == "run.failed"
+    assert "mine" in heard[-1].data["error"]

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from talaria.api.conversations import Conversations, Kept, Origin, read_origin
 from talaria.api.keys import Caller
+from talaria.api.problems import problem_of
 from talaria.api.runs.asked import orders_for, read_orders
 from talaria.api.runs.behind import goes_on_behind
 from talaria.api.runs.events import RunFailed, stream_of
@@ -151,8 +152,10 @@ class Runner:
                 await self._work_off(due)
         except Refused:
             log.info("session %s: another process works on its runs", due.session_id)
+            await asyncio.sleep(_LOOK_AGAIN)
         except StoreError as error:
             log.warning("session %s: its runs wait for the store: %s", due.session_id, error)
+            await asyncio.sleep(_LOOK_AGAIN)
         except TalariaError as error:
             log.warning("session %s: its runs cannot be worked on: %s", due.session_id, error)
             with suppress(StoreError):
@@ -188,7 +191,7 @@ class Runner:
             items = [item for item in tx.inbox.unsettled(session_id) if item.external_id in names]
             tx.inbox.settle([item.id for item in items if item.state == "waiting"])
             for run in runs:
-                end_run(tx, run, RunFailed(str(error), "failed"))
+                end_run(tx, run, RunFailed(str(problem_of(error)), "failed"))
                 self._note_end(tx, run)
             return [run.id for run in runs]
 
