@@ -151,6 +151,7 @@ async def test_what_runs_in_the_background_wakes_the_terminal_though_nobody_type
         await screen.wait_for("It waits.")
         await server.arrived(3)
         await open_gate(program.home / "work" / "gate")
+        await screen.wait_for("What runs in the background reports:")
         await screen.wait_for("It is over.")
     assert "from the gate" in server.received[-1].question
 

@@ -25,6 +25,9 @@ from talaria.core.events import (
     TurnStopped,
 )
 from talaria.sessions.chat import Chat
+from talaria.sessions.waking import is_report
+
+REPORTS = "What runs in the background reports:"
 
 
 class Show(Protocol):
@@ -86,6 +89,8 @@ class Transcribed:
                 self._beside(text, "yellow")
             case TurnAnswered() | TurnStopped():
                 self._end_line()
+            case TurnBegan(said=said) if is_report(said):
+                self._beside(REPORTS, "dim")
             case TurnBegan() | ReasoningAdded() | ToolProgressed() | ToolAnswered() | PersonJoined() | ModelCalled():
                 pass
             case _:

@@ -102,6 +102,11 @@ def fold_in_at_rest(tx: Transaction, session_id: SessionId) -> InboxItem | None:
     return fold_in(tx, session_id)
 
 
+def is_report(said: str) -> bool:
+    """Tell whether a turn began with what the background reports, and not with what a person said."""
+    return said.startswith(_TOLD.partition("{}")[0])
+
+
 def is_told_at(tx: Transaction, session_id: SessionId, key: str) -> bool:
     """Tell whether the place of this key is the one at which a conversation is told; a terminal has none."""
     bindings = tx.bindings.of_session(session_id)

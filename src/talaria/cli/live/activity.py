@@ -11,6 +11,7 @@ from msgspec import Struct
 from talaria.cli.cells import cut, harmless
 from talaria.cli.rendering.stream import MarkdownStream
 from talaria.cli.rendering.themes import Theme
+from talaria.cli.showing import REPORTS
 from talaria.commands.command import Display
 from talaria.core.events import (
     ApprovalAsked,
@@ -31,6 +32,7 @@ from talaria.core.events import (
     TurnOutOfBudget,
     TurnStopped,
 )
+from talaria.sessions.waking import is_report
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PACE = 0.1
@@ -157,6 +159,9 @@ class Activity:
                 self.add_dim(text)
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 self._end_turn(event)
+            case TurnBegan(said=said) if is_report(said):
+                self.space()
+                self.add_dim(REPORTS)
             case TurnBegan() | ApprovalAsked() | QuestionAsked() | ModelCalled():
                 pass
             case _:
