@@ -142,6 +142,7 @@ class Conversations:
 
     supports_async_delivery: ClassVar[bool] = False
     attended: ClassVar[bool] = False
+    surface: ClassVar[str] = _SURFACE
 
     def __init__(
         self, house: House, jobs: asyncio.TaskGroup, folder: Path, *, cap: int = CAP, idle: timedelta = IDLE
@@ -201,7 +202,7 @@ class Conversations:
             folder=self._folder,
             resume=session_id,
             model=model,
-            surface=f"{origin.instructions}\n\n{_SURFACE}".strip(),
+            surface=f"{origin.instructions}\n\n{self.surface}".strip(),
             titled=False,
             attended=self.attended,
             lasting=self.supports_async_delivery,

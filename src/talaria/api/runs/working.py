@@ -29,6 +29,10 @@ from talaria.sessions.questions import Questions
 from talaria.sessions.waking import WAKE, fold_in_at_rest, is_told_at
 
 _AT_ONCE = 64
+_SURFACE = (
+    "You are asked over HTTP, as a run that goes on by itself: its client may be gone for long, and can answer what you"
+    " ask when it is back."
+)
 _LOOK_AGAIN = 1.0
 
 log = logging.getLogger(__name__)
@@ -41,6 +45,7 @@ class RunConversations(Conversations):
 
     supports_async_delivery: ClassVar[bool] = True
     attended: ClassVar[bool] = True
+    surface: ClassVar[str] = _SURFACE
 
 
 class _Due(Struct, frozen=True):
