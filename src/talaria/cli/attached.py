@@ -183,9 +183,13 @@ class Attached:
             self.over.set()
 
     async def _look_around(self) -> None:
-        """See to what nobody tells: a process that died, and a turn that ended unseen."""
+        """See to what nobody tells: a process that died, a turn that ended unseen, another place."""
+        place: str | None = None
         while True:
             where = await self._store.read(lambda tx: whereabouts(tx, self.session))
+            if place not in (None, where.place) and not self.taken:
+                self._tell(f"The conversation has moved. {where.told}")
+            place = where.place
             if where.turn_id is None:
                 self.busy = False
             if self.taken and (where.turn_id is None or where.owner is None):

@@ -130,8 +130,8 @@ class Sitting:
     def _moved(self) -> None:
         """Leave behind the running turn: somebody has taken the conversation elsewhere."""
         if not self.seat.departing and not self._face.hushed:
-            self._face.show(_TAKEN)
             self._face.hush()
+            self._face.show(_TAKEN)
             self.seat.start_beside(self._leave())
 
     async def _leave(self) -> None:

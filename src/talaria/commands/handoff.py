@@ -138,11 +138,13 @@ async def _leave(errand: Errand, screen: Screen, wanted: _Wanted) -> None:
     """Say where the conversation is now, and end the program when nothing is left to do for it here."""
     seat = errand.seat
     farewell = await seat.store.read(lambda tx: _farewell(tx, errand, wanted.platform))
-    errand.place.show(f"{farewell} {_SEEN_THERE}" if seat.busy else farewell)
     if seat.busy:
         screen.hush()
+        errand.place.show(f"{farewell} {_SEEN_THERE}")
         with suppress(TalariaError):
             await seat.chat.conversation.settled()
+    else:
+        errand.place.show(farewell)
     screen.leave()
 
 

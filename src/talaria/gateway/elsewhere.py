@@ -18,7 +18,7 @@ from talaria.sessions.live_events import QuestionClosed, Seen
 from talaria.sessions.live_speaking import DistantAnswers
 from talaria.sessions.live_watch import Watch
 from talaria.sessions.live_words import Nudge, Stop, speak_to
-from talaria.sessions.rerouting import moved_turns
+from talaria.sessions.rerouting import moved_turns, rerouted
 
 _LOOK_AGAIN = 1.0
 
@@ -54,14 +54,14 @@ class Elsewhere:
     def __init__(self, store: Store, rooms: Rooms, moved: MovedTurn) -> None:
         self._store = store
         self._rooms = rooms
-        self._guest = moved
+        self._moved = moved
         self._session_id = moved.session_id
         self._seen: asyncio.Queue[Seen] = asyncio.Queue()
         self._answers = DistantAnswers(store, moved.session_id, rooms.start)
 
     async def show(self) -> None:
         """Show it, beginning with what was said so far; what waits behind it is worked off then."""
-        key, address = self._guest.key, self._guest.address
+        key, address = self._moved.key, self._moved.address
         watch = Watch(self._store, self._session_id, self._seen.put_nowait)
         try:
             async with asyncio.TaskGroup() as group:
@@ -85,17 +85,25 @@ class Elsewhere:
         await speak_to(self._store, self._session_id, Stop() if busy == "interrupt" else Nudge(steered=busy == "steer"))
 
     async def _follow(self, room: Room) -> None:
-        over = False
+        loop = asyncio.get_running_loop()
+        over, look_at = False, loop.time() + _LOOK_AGAIN
         while not (over or room.at_work or self._rooms.closed):
-            try:
-                async with asyncio.timeout(_LOOK_AGAIN):
-                    event = await self._seen.get()
-            except TimeoutError:
-                over = not await self._store.read(self._is_running)
-                continue
-            over = self._show(room, event)
+            event = await self._next(look_at - loop.time())
+            if event is not None:
+                over = self._show(room, event)
+            if loop.time() >= look_at:
+                over = over or not await self._store.read(self._is_here)
+                look_at = loop.time() + _LOOK_AGAIN
         if not room.at_work:
-            room.view.end()
+            room.view.leave()
+
+    async def _next(self, seconds: float) -> Seen | None:
+        """Return what happens next, if it does so in time."""
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                return await self._seen.get()
+        except TimeoutError:
+            return None
 
     def _show(self, room: Room, event: Seen) -> bool:
         """Show an event; tell whether the turn is over with it."""
@@ -105,10 +113,10 @@ class Elsewhere:
                 return True
             case QuestionClosed():
                 pass
-            case TurnBegan() if event.turn_id != self._guest.turn_id:
+            case TurnBegan() if event.turn_id != self._moved.turn_id:
                 return True
             case TurnBegan():
-                self._happens(room, structs.replace(event, route=self._guest.route))
+                self._happens(room, structs.replace(event, route=self._moved.route))
             case _:
                 self._happens(room, event)
         return isinstance(event, TurnEnd)
@@ -116,5 +124,8 @@ class Elsewhere:
     def _happens(self, room: Room, event: TurnEvent) -> None:
         room.view.happens(event, self._session_id, self._answers)
 
-    def _is_running(self, tx: Transaction) -> bool:
-        return any(turn.id == self._guest.turn_id for turn in tx.turns.find(self._session_id, running=True))
+    def _is_here(self, tx: Transaction) -> bool:
+        """Tell whether the turn is running still, and its reply goes here."""
+        running = any(turn.id == self._moved.turn_id for turn in tx.turns.find(self._session_id, running=True))
+        now = rerouted(tx, self._session_id, self._moved.turn_id)
+        return running and now is not None and now.route == self._moved.route
