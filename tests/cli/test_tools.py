@@ -59,7 +59,7 @@ def test_a_toolset_goes_off_and_on_again_and_comments_stay(program: Program) -> 
     off = program.run("tools", "disable", "web", "code")
     assert (off.code, off.out) == (0, "Off now: web_fetch, web_search, execute_code.\n")
     assert str(config(program)) in off.err
-    left = ["terminal", "files", "memory", "skills", "planning", "vision", "send"]
+    left = ["terminal", "files", "memory", "skills", "planning", "vision", "send", "cron", "delegation"]
     assert table(program)["tools"] == {"toolsets": left}
     assert program.run("tools", "enable", "code", "web").out == "On now: execute_code, web_fetch, web_search.\n"
     assert all(states(program).values())

@@ -81,12 +81,13 @@ class Questions:
             self._terminal.line(_not_there(typed, choices))
 
     def choose_some(self, text: str, choices: Sequence[Choice], *, default: Sequence[str], explain: str) -> list[str]:
-        """Show the choices and return the names of any number of them, in their order; `none` means none."""
+        """Show the choices and return the names of any number of them, in their order; `all` and `none` count too."""
         self.show(choices)
         names = [choice.name for choice in choices]
+        now = "all" if set(names) <= set(default) else ", ".join(default) or "none"
         while True:
-            typed = self.ask(text, default=", ".join(default) or "none", explain=explain)
-            words = [] if typed == "none" else typed.replace(",", " ").split()
+            typed = self.ask(text, default=now, explain=explain)
+            words = {"none": [], "all": names}.get(typed, typed.replace(",", " ").split())
             wrong = [word for word in words if picked(word, names) is None]
             if not wrong:
                 chosen = {picked(word, names) for word in words}
