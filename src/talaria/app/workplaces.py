@@ -20,6 +20,11 @@ class Workplace:
         """Stay when nobody works here any more, until somebody enters again or it is ended."""
         self.kept = True
 
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether there is something here that the store does not have."""
+        return bool(self.processes.running) or not self.workspace.is_untouched
+
 
 class Workplaces:
     """The workplace of every conversation in this process; `close` ends all of them."""
@@ -39,12 +44,12 @@ class Workplaces:
         return place
 
     def leave(self, session_id: SessionId) -> None:
-        """Leave it; the last one ends it, unless it is kept."""
+        """Leave it; the last one ends it, unless it is kept and there is something to keep."""
         place = self._places.get(session_id)
         if place is None:
             return
         place.users -= 1
-        if place.users <= 0 and not place.kept:
+        if place.users <= 0 and not (place.kept and place.is_worth_it):
             self.end(session_id)
 
     def find(self, session_id: SessionId) -> Workplace | None:

@@ -33,6 +33,11 @@ class LocalWorkspace:
         self._given = without_context(without_secrets(environment, secrets))
         self.environment: Mapping[str, str] = dict(self._given)
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether its variables are those that it was given: all else is in the snapshot."""
+        return self.environment == self._given
+
     def resolve(self, path: str) -> Path:
         """Return the absolute path that a model means; ``~`` and relative paths included."""
         if path == "~" or path.startswith("~/"):
