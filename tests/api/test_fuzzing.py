@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.api.program import serving
 from tests.app.scripted import scripted_program
+from tests.storage.engines import Place
 
 from talaria.testing.model_server import ModelServer
 
@@ -18,11 +19,16 @@ _ROUTES = "^/v1/(responses|runs|sessions|chat|models|capabilities)"
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("phase", ["coverage", "fuzzing", "stateful"])
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_nothing_makes_the_server_fail(
-    tmp_path: Path, server: ModelServer, phase: str, request: pytest.FixtureRequest
+    tmp_path: Path, server: ModelServer, phase: str, engine: str, request: pytest.FixtureRequest
 ) -> None:
     examples = 100 if request.config.getoption("--long") else 5
-    async with serving(scripted_program(tmp_path, server)) as api:
+    settings = ""
+    if engine == "postgres":
+        place: Place = request.getfixturevalue("postgres_place")
+        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+    async with serving(scripted_program(tmp_path, server, settings)) as api:
         fuzzing = await asyncio.create_subprocess_exec(
             _FUZZER,
             "run",

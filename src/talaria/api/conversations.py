@@ -53,7 +53,7 @@ def read_origin(tx: Transaction, session_id: SessionId) -> Origin | None:
 
 def entered(tx: Transaction, session_id: str, caller: Caller) -> Session:
     """Return a conversation that the caller may go on with: one that its key began, or any for an ``admin``."""
-    session = tx.sessions.get(SessionId(session_id))
+    session = tx.sessions.get(SessionId(session_id)) if "\0" not in session_id else None
     origin = read_origin(tx, session.id) if session else None
     own = origin is not None and origin.key == caller.name
     if session is None or not (own or caller.may("admin")):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.api.keys import Caller
-from talaria.api.problems import ClientGone, Problem, bad_json
+from talaria.api.problems import NO_WORDS, ClientGone, Problem, bad_json
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -40,6 +40,8 @@ class Request:
 
     def asked(self, kind: type[T]) -> T:
         """Return the query as a struct, or raise what is wrong with it."""
+        if b"%00" in self._query or b"\0" in self._query:
+            raise Problem(NO_WORDS, code="invalid_value")
         try:
             return msgspec.convert(self.query, kind, strict=False)
         except msgspec.ValidationError as error:

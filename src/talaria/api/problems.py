@@ -9,6 +9,7 @@ from msgspec import Struct
 from talaria.core.errors import Ambiguous, NotFound, ProviderBusy, ProviderError, Refused, StoreError, TalariaError
 
 INVALID, SERVER = "invalid_request_error", "server_error"
+NO_WORDS = "A character of the value 0 is not taken here."  # nor by PostgreSQL
 _AGAIN_SOON = 2
 
 

@@ -63,7 +63,7 @@ class Router:
         fixed = self._fixed.get(path, {})
         if wanted in fixed:
             return fixed[wanted], {}
-        segments = path.split("/")
+        segments = path.replace("\0", "\ufffd").split("/")  # which no id has, and PostgreSQL takes
         found = {route.method: (route, parts) for route, parts in self._matching(segments)}
         if wanted in found:
             return found[wanted]

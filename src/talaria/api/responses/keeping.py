@@ -79,7 +79,7 @@ def read(stored: StoredResponse) -> Kept:
 
 def go_on_from(tx: Transaction, response_id: str, caller: Caller) -> Continued:
     """Return the conversation behind a response, to go on with: it itself, or a branch where it went on already."""
-    stored = tx.responses.get(response_id)
+    stored = tx.responses.get(response_id) if "\0" not in response_id else None
     if stored is None:
         raise _missing(response_id, param="previous_response_id", code="previous_response_not_found")
     session, kept = entered(tx, stored.session_id, caller), _decode(stored.body)
@@ -116,7 +116,7 @@ def item(tx: Transaction, item_id: str, caller: Caller) -> Raw | None:
     """Return an item that a response had under this id."""
     kind, _, rest = item_id.partition("_")
     name, _, _ = rest.rpartition("_")
-    if kind not in _MINE or not name:
+    if kind not in _MINE or not name or "\0" in name:
         return None
     stored = tx.responses.get(f"resp_{name}")
     if stored is None:

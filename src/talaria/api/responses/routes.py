@@ -13,7 +13,7 @@ from talaria.api.http import Reply, Request, event_reply, json_reply
 from talaria.api.keys import Caller
 from talaria.api.models import OWN, ModelNames
 from talaria.api.pictures import Pictures
-from talaria.api.problems import Problem, server_problem, unsupported
+from talaria.api.problems import NO_WORDS, Problem, server_problem, unsupported
 from talaria.api.responses import keeping
 from talaria.api.responses.background import beginning, current, keep_ended
 from talaria.api.responses.keeping import Continued, Kept
@@ -293,6 +293,8 @@ def _check(body: ResponseRequest) -> None:
         raise unsupported("text.format", "The agent answers in words: `text.format` can only be `text`.")
     if body.prompt is not None:
         raise unsupported("prompt", "Prompts are not kept here: say it in `instructions` and `input`.")
+    if "\0" in _conversation(body):
+        raise Problem(NO_WORDS, param="conversation", code="invalid_value")
     if body.previous_response_id and _conversation(body):
         words = "`previous_response_id` and `conversation` cannot both say where to go on."
         raise Problem(words, param="conversation", code="invalid_value")

@@ -8,7 +8,7 @@ from msgspec import structs
 from talaria.api.conversations import Conversations, Origin, keep_origin, read_origin
 from talaria.api.http import Reply, Request, json_reply
 from talaria.api.keys import Caller
-from talaria.api.problems import Problem, conflict, missing
+from talaria.api.problems import NO_WORDS, Problem, conflict, missing
 from talaria.api.router import Route
 from talaria.api.sessions.moving import move
 from talaria.api.sessions.wire import (
@@ -110,6 +110,8 @@ class SessionRoutes:
 
     async def _fork(self, request: Request) -> Reply:
         wanted, name = request.read(ForkRequest), request.parts["session_id"]
+        if "\0" in wanted.title:
+            raise Problem(NO_WORDS, param="title", code="invalid_value")
         made = await self._store.write(lambda tx: _forked(tx, name, wanted, request.caller))
         return json_reply(session_view(made), status=201)
 
