@@ -15,8 +15,9 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession, SessionChanges
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import TextAdded, TurnAnswered, TurnBegan, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
-from talaria.core.ids import SessionId, TurnId, is_gone, new_id, new_session_id
+from talaria.core.ids import SessionId, TurnId, new_id, new_session_id
 from talaria.core.messages import Message
+from talaria.sessions.holding import is_held, lane_of
 from talaria.sessions.lane import arrival
 from talaria.sessions.questions import Questions
 from talaria.sessions.unbroken import unbroken
@@ -210,8 +211,7 @@ class Turn:
 
     def _admitted_at_rest(self, tx: Transaction) -> int | None:
         """Return what the message is in the inbox; ``None`` where something is to be finished before."""
-        held = tx.leases.get(f"session:{self.session_id}")
-        if held is not None and not is_gone(held.owner):
+        if is_held(tx, lane_of(self.session_id)):
             raise Refused(_BUSY)
         if tx.inbox.unsettled(self.session_id) or tx.turns.find(self.session_id, running=True, limit=1):
             return None

@@ -18,6 +18,7 @@ from talaria.core.ids import TurnId, WorkerId, is_gone
 from talaria.core.messages import Message, Text
 from talaria.sessions.answering import Asks, answer
 from talaria.sessions.branching import exchanges
+from talaria.sessions.holding import lane_of
 from talaria.sessions.homes import gateway_alive
 from talaria.sessions.live_events import Seen
 from talaria.sessions.live_speaking import DistantAnswers, say_there
@@ -57,7 +58,7 @@ def whereabouts(tx: Transaction, session: Session) -> Whereabouts:
     """Return where a conversation is at this moment."""
     places = [binding.address for binding in tx.bindings.of_session(session.id)]
     running = tx.turns.find(session.id, running=True, limit=1)
-    lease = tx.leases.get(f"session:{session.id}")
+    lease = tx.leases.get(lane_of(session.id))
     owner = lease.owner if lease is not None and not is_gone(lease.owner) else None
     place = places[0] if places else None
     thread = f", thread {place.thread_id}" if place and place.thread_id else ""

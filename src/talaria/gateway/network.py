@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,8 +11,9 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
-from talaria.core.ids import is_gone, new_id
+from talaria.core.ids import new_id
 from talaria.sessions.company import accompanied
+from talaria.sessions.holding import hold, let_go, take
 from talaria.sessions.insisting import HELD_UP
 from talaria.sessions.presence import NetworkState, NetworkStatus
 
@@ -98,11 +98,11 @@ class Network:
             return
         lease = await self._acquire()
         try:
-            await accompanied(self._receive(), self._renew(lease))
+            await accompanied(self._receive(), hold(self._store, lease, self._lease))
         except LeaseLost as error:
             self._enter("elsewhere", str(error))
         finally:
-            await asyncio.shield(self._release(lease))
+            await asyncio.shield(let_go(self._store, lease))
 
     async def _acquire(self) -> Lease:
         while (lease := await self._store.write(self._claim)) is None:
@@ -112,26 +112,7 @@ class Network:
 
     def _claim(self, tx: Transaction) -> Lease | None:
         """Take what is free, or what somebody held who was killed: nobody is to be unheard until that lapses."""
-        name = f"platform:{self.platform.name}"
-        held = tx.leases.get(name)
-        if held is not None and is_gone(held.owner):
-            return tx.leases.take_over(held, self._lease)
-        return tx.leases.acquire(name, self._lease)
-
-    async def _renew(self, lease: Lease) -> None:
-        """Hold on; a store that cannot be used is no reason to leave, as people are to be told of that."""
-        while True:
-            await asyncio.sleep(self._lease.total_seconds() / 3)
-            try:
-                await self._store.write(lambda tx: tx.leases.renew(lease, self._lease))
-            except LeaseLost:
-                raise
-            except StoreError as error:
-                log.warning("%s: that it is received here was not written: %s", self.platform.name, error)
-
-    async def _release(self, lease: Lease) -> None:
-        with suppress(TalariaError):
-            await self._store.write(lambda tx: tx.leases.release(lease))
+        return take(tx, f"platform:{self.platform.name}", self._lease)
 
     async def _receive(self) -> None:
         self._enter("connecting", "")

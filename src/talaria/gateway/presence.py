@@ -11,7 +11,8 @@ from msgspec import structs
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.leases import Lease
 from talaria.core.errors import LeaseLost, Refused, StoreError
-from talaria.core.ids import WorkerId, is_gone
+from talaria.core.ids import WorkerId
+from talaria.sessions.holding import take
 from talaria.sessions.homes import GATEWAY
 from talaria.sessions.presence import WorkerStatus, forget_worker, write_worker
 
@@ -92,10 +93,7 @@ class Presence:
         self._error = ""
 
     def _acquire(self, tx: Transaction) -> Lease | None:
-        held = tx.leases.get(GATEWAY)
-        if held is not None and is_gone(held.owner):
-            return tx.leases.take_over(held, self._lease)
-        return tx.leases.acquire(GATEWAY, self._lease)
+        return take(tx, GATEWAY, self._lease)
 
     def _say(self, tx: Transaction) -> Lease | None:
         status = self._describe()

@@ -15,14 +15,14 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.follower import Ending
 from talaria.contracts.platform import Content, Platform
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.leases import Lease
 from talaria.contracts.stores.state import Entry
 from talaria.contracts.voice import Recording, Speaker
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.events import TurnAnswered
-from talaria.core.ids import SessionId, TurnId, is_gone
+from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import File
+from talaria.sessions.holding import let_go, take
 from talaria.sessions.outgoing import queue_notice
 
 _PREFIX = "speak:"
@@ -136,7 +136,7 @@ class SpokenReplies:
         """Speak one reply, unless another worker does; in the end nothing waits, whatever became of it."""
         seconds = self._manner().seconds
         claim = timedelta(seconds=2 * seconds + 10)
-        lease = await self._store.write(lambda tx: _claimed(tx, entry.key, claim))
+        lease = await self._store.write(lambda tx: take(tx, entry.key, claim))
         if lease is None:
             return
         try:
@@ -146,7 +146,7 @@ class SpokenReplies:
             await self._store.write(lambda tx: _settle(tx, entry.key, wanted, file))
             self._wake(wanted.address.platform)
         finally:
-            await asyncio.shield(self._store.write(lambda tx: tx.leases.release(lease)))
+            await asyncio.shield(let_go(self._store, lease))
 
     async def _spoken(self, wanted: Wanted, seconds: float) -> File | None:
         limit = self._platforms[wanted.address.platform].abilities.file_limit
@@ -167,14 +167,6 @@ class SpokenReplies:
         except (TalariaError, TimeoutError, OSError) as error:
             log.warning("a reply was not spoken: %s", str(error) or "it took too long")
             return None
-
-
-def _claimed(tx: Transaction, key: str, duration: timedelta) -> Lease | None:
-    """Return a lease on something that nobody speaks, or whose speaker was killed."""
-    held = tx.leases.get(key)
-    if held is not None and is_gone(held.owner):
-        return tx.leases.take_over(held, duration)
-    return tx.leases.acquire(key, duration)
 
 
 def _settle(tx: Transaction, key: str, wanted: Wanted, file: File | None) -> None:

@@ -20,7 +20,6 @@ from talaria.contracts.stores.leases import Lease
 from talaria.contracts.stores.ledger import Cap
 from talaria.core.addresses import Address
 from talaria.core.errors import LeaseLost, Refused, StoreError, TalariaError
-from talaria.core.ids import is_gone
 from talaria.core.messages import Message, Text
 from talaria.core.session_context import SessionContext, bound
 from talaria.schedule.delivering import Networks, Report, places, send
@@ -29,6 +28,7 @@ from talaria.schedule.plan import Run, read_run, write_run
 from talaria.schedule.prompts import CUT_OFF, STOPPED, of_script, outcome, question, report, surface
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.company import accompanied
+from talaria.sessions.holding import hold, take
 from talaria.sessions.lane import arrival
 from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.seat import ChatOpener
@@ -72,7 +72,7 @@ async def work_on(run: Run, means: Means) -> bool:
     lease, run = taken
     blamed = False
     try:
-        return await accompanied(_Work(run, lease, means).finish(), _hold(means, lease))
+        return await accompanied(_Work(run, lease, means).finish(), hold(means.opener.store, lease, means.lease))
     except LeaseLost:
         log.info("job %s: another worker goes on with it", run.name)
         return False
@@ -251,10 +251,7 @@ def _settle(tx: Transaction, run: Run, means: Means) -> None:
 
 def _take(tx: Transaction, key: str, duration: timedelta) -> tuple[Lease, Run] | None:
     """Take a run that nobody is at work on, or whose worker was killed."""
-    lease = tx.leases.acquire(key, duration)
-    held = tx.leases.get(key) if lease is None else None
-    if held is not None and is_gone(held.owner):
-        lease = tx.leases.take_over(held, duration)
+    lease = take(tx, key, duration)
     if lease is None:
         return None
     # Only now: whoever had it until a moment ago may have come to its end.
@@ -269,18 +266,6 @@ def _take(tx: Transaction, key: str, duration: timedelta) -> tuple[Lease, Run] |
 def _moved_on(tx: Transaction, run: Run) -> Run:
     tx.state.put(run.key, write_run(run))
     return run
-
-
-async def _hold(means: Means, lease: Lease) -> None:
-    """Renew the lease until cancelled; losing it ends the work beside it."""
-    while True:
-        await asyncio.sleep(means.lease.total_seconds() / 3)
-        try:
-            await means.opener.store.write(lambda tx: tx.leases.renew(lease, means.lease))
-        except LeaseLost:
-            raise
-        except StoreError as error:
-            log.warning("the lease of a job was not renewed: %s", error)
 
 
 async def _put_back(means: Means, taken: tuple[Lease, Run] | None) -> None:

@@ -25,6 +25,7 @@ from talaria.sessions.delegation import (
     in_background,
     read_delegation,
 )
+from talaria.sessions.holding import hold, is_held, let_go, take
 from talaria.sessions.lane import LEASE, MIRROR, arrival, record_mirrored
 from talaria.sessions.transcripts import PROGRAM
 from talaria.sessions.waking import WAKE, origin_of, report
@@ -145,13 +146,13 @@ class Background:
     async def _see_to(self, key: str) -> bool:
         """Do what is to be done; ``True`` where there is more of it at once."""
         try:
-            lease = await self._store.write(lambda tx: _claimed(tx, key, self._lease))
+            lease = await self._store.write(lambda tx: take(tx, key, self._lease))
             if lease is None:
                 return False
             try:
-                return await accompanied(self._finish(key, lease), self._hold(lease))
+                return await accompanied(self._finish(key, lease), hold(self._store, lease, self._lease))
             finally:
-                await asyncio.shield(self._release(lease))
+                await asyncio.shield(let_go(self._store, lease))
         except LeaseLost:
             log.info("%s is seen to by another process", key)
         except StoreError as error:
@@ -182,22 +183,6 @@ class Background:
         here = bound.session_id if bound else self._here() if self._here else None
         return structs.replace(one, session_id=here or one.session_id)
 
-    async def _hold(self, lease: Lease) -> None:
-        while True:
-            await asyncio.sleep(self._lease.total_seconds() / 3)
-            try:
-                await self._store.write(lambda tx: tx.leases.renew(lease, self._lease))
-            except LeaseLost:
-                raise
-            except StoreError as error:
-                log.warning("a lease was not renewed: %s", error)
-
-    async def _release(self, lease: Lease) -> None:
-        try:
-            await self._store.write(lambda tx: tx.leases.release(lease))
-        except StoreError as error:
-            log.warning("what was cut off goes on when its lease lapses: %s", error)
-
     async def _cut_off(self) -> None:
         tasks = [one.task for one in self._under_way.values()]
         for task in tasks:
@@ -208,18 +193,7 @@ class Background:
 
 def _all(tx: Transaction) -> list[tuple[Delegation, bool]]:
     """Return all that goes on, and whether each is seen to by nobody."""
-    return [(one, _is_free(tx.leases.get(one.key))) for one in in_background(tx)]
-
-
-def _is_free(held: Lease | None) -> bool:
-    return held is None or is_gone(held.owner)
-
-
-def _claimed(tx: Transaction, key: str, duration: timedelta) -> Lease | None:
-    """Return a lease on something that nobody sees to, or whose process was killed."""
-    taken = tx.leases.acquire(key, duration)
-    held = tx.leases.get(key) if taken is None else None
-    return tx.leases.take_over(held, duration) if held is not None and is_gone(held.owner) else taken
+    return [(one, not is_held(tx, one.key)) for one in in_background(tx)]
 
 
 def _told(tx: Transaction, one: Delegation, lease: Lease, text: str) -> bool:

@@ -12,10 +12,11 @@ from talaria.contracts.delegation import Child, ChildState, Task
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import NotFound, Refused, StoreError, TalariaError
 from talaria.core.events import ToolCalled, ToolProgressed, TurnEvent
-from talaria.core.ids import SessionId, is_gone
+from talaria.core.ids import SessionId
 from talaria.sessions.chat import ChatWish
 from talaria.sessions.company import first_error
 from talaria.sessions.delegation import Delegation, begin_child, last_turn, read_delegation, say, settle_child
+from talaria.sessions.holding import is_held, lane_of
 from talaria.sessions.insisting import insist
 from talaria.sessions.seat import ChatOpener, Emit
 from talaria.sessions.unattended import work_off_alone
@@ -126,7 +127,7 @@ class Delegates:
                 state, text = await self._store.read(lambda tx: last_turn(tx, session_id))
                 if state != "open":
                     return state, text
-            if not await self._store.read(lambda tx: _is_worked_on(tx, session_id)):
+            if not await self._store.read(lambda tx: is_held(tx, lane_of(session_id))):
                 refused += 1
             await asyncio.sleep(_LOOK_AGAIN)
         raise Refused("It could not be worked on.")
@@ -160,8 +161,3 @@ def _tell(progress: Progress, number: int, event: TurnEvent) -> None:
             progress(f"child {number}: {text}")
         case _:
             pass
-
-
-def _is_worked_on(tx: Transaction, session_id: SessionId) -> bool:
-    held = tx.leases.get(f"session:{session_id}")
-    return held is not None and not is_gone(held.owner)

@@ -15,12 +15,13 @@ from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.core.addresses import Route
-from talaria.core.errors import LeaseLost, Refused, StoreError
+from talaria.core.errors import Refused
 from talaria.core.events import TurnEnd
-from talaria.core.ids import SessionId, TurnId, is_gone, new_turn_id
+from talaria.core.ids import SessionId, TurnId, new_turn_id
 from talaria.core.messages import Message
 from talaria.sessions.admitted import Admitted, Packed, Unpack, leave_packed, read_admitted, read_message
 from talaria.sessions.company import accompanied
+from talaria.sessions.holding import hold, is_held, lane_of, let_go, take
 from talaria.sessions.insisting import insist
 from talaria.sessions.outgoing import OUTBOX, queue_end
 from talaria.sessions.rerouting import rerouted
@@ -120,11 +121,11 @@ async def work_off(
     ready: dict[int, Message] = {}
     moved = False
     begun = store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
-    claim, work = await unbroken(begun, undo=lambda begun: _release(store, begun[0]))
+    claim, work = await unbroken(begun, undo=lambda begun: let_go(store, begun[0].lease))
     end = None
     try:
         while work is not None:
-            holding = _hold(store, claim, lease)
+            holding = hold(store, claim.lease, lease)
             if isinstance(work, Packed):
                 ready[work.item] = await accompanied(unpack(work), holding)
             else:
@@ -134,18 +135,11 @@ async def work_off(
             going_on = partial(store.write, partial(_go_on, claim=claim, work=work, ready=ready))
             work, moved = await (insist(going_on, held_up) if held_up else going_on())
     except BaseException:
-        await asyncio.shield(_release(store, claim))
+        await asyncio.shield(let_go(store, claim.lease))
         raise
     if moved:
         await store.hint(OUTBOX)
     return end
-
-
-async def _release(store: Store, claim: SessionClaim) -> None:
-    try:
-        await store.write(lambda tx: tx.leases.release(claim.lease))
-    except StoreError as error:
-        log.warning("the lane is free when its lease lapses: %s", error)
 
 
 def _claim_and_begin(tx: Transaction, session_id: SessionId, lease: timedelta) -> tuple[SessionClaim, Next]:
@@ -158,10 +152,9 @@ def _claim_and_begin(tx: Transaction, session_id: SessionId, lease: timedelta) -
 def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
     """Return a claim on a lane that is free, or whose owner was killed."""
     claim = tx.inbox.claim_session(lease, session_id)
-    held = tx.leases.get(f"session:{session_id}") if claim is None else None
-    if held is None or not is_gone(held.owner):
+    if claim is not None:
         return claim
-    taken = tx.leases.take_over(held, lease)
+    taken = take(tx, lane_of(session_id), lease)
     return SessionClaim(session_id, taken) if taken else None
 
 
@@ -230,13 +223,8 @@ def waiting_sessions(tx: Transaction, most: int = _AT_ONCE) -> list[SessionId]:
         claims.append(claim)
     for claim in claims:
         tx.leases.release(claim.lease)
-    cut_off = [turn.session_id for turn in tx.turns.find(running=True) if _is_ownerless(tx, turn.session_id)]
+    cut_off = [turn.session_id for turn in tx.turns.find(running=True) if not is_held(tx, lane_of(turn.session_id))]
     return list(dict.fromkeys([*cut_off, *(claim.session_id for claim in claims)]))
-
-
-def _is_ownerless(tx: Transaction, session_id: SessionId) -> bool:
-    held = tx.leases.get(f"session:{session_id}")
-    return held is None or is_gone(held.owner)
 
 
 def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) -> StoredTurn:
@@ -253,18 +241,3 @@ def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) ->
     turn.said = work.said
     turn.move = work.move
     return turn
-
-
-async def _hold(store: Store, claim: SessionClaim, lease: timedelta) -> None:
-    """Renew the lease until cancelled; losing it ends the turn beside it.
-
-    Where the store does not let it be renewed the turn goes on: whatever it writes is fenced by the lease.
-    """
-    while True:
-        await asyncio.sleep(lease.total_seconds() / 3)
-        try:
-            await store.write(lambda tx: tx.leases.renew(claim.lease, lease))
-        except LeaseLost:
-            raise
-        except StoreError as error:
-            log.warning("the lease of the lane was not renewed: %s", error)

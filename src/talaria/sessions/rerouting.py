@@ -9,6 +9,7 @@ from talaria.contracts.store import Transaction
 from talaria.core.addresses import Route
 from talaria.core.errors import LeaseLost
 from talaria.core.ids import SessionId, TurnId, new_id
+from talaria.sessions.holding import lane_of
 
 
 class Rerouted(Struct, frozen=True, omit_defaults=True):
@@ -32,7 +33,7 @@ def reroute(tx: Transaction, session_id: SessionId, route: Route | None) -> Rero
 
     Whoever runs it leaves what waits behind it to those at the new place.
     """
-    held = tx.leases.get(f"session:{session_id}")
+    held = tx.leases.get(lane_of(session_id))
     if held is not None:
         with suppress(LeaseLost):
             tx.leases.check(held)  # its owner cannot end the turn before this is committed

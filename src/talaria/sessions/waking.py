@@ -11,9 +11,10 @@ from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import InboxItem
 from talaria.core.addresses import Address, Route
-from talaria.core.ids import SessionId, is_gone
+from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.core.session_context import SessionContext
+from talaria.sessions.holding import is_held, lane_of
 from talaria.sessions.lane import arrival
 from talaria.sessions.transcripts import PROGRAM
 
@@ -94,8 +95,7 @@ def fold_in(tx: Transaction, session_id: SessionId) -> InboxItem | None:
 
 def fold_in_at_rest(tx: Transaction, session_id: SessionId) -> InboxItem | None:
     """Do so unless somebody works on the conversation, or is about to tell: who does tells the rest behind that."""
-    held = tx.leases.get(f"session:{session_id}")
-    if held is not None and not is_gone(held.owner):
+    if is_held(tx, lane_of(session_id)):
         return None
     if any(item.kind == WAKE for item in tx.inbox.unsettled(session_id)):
         return None

@@ -29,8 +29,9 @@ from talaria.api.sessions.wire import (
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import Session, SessionFilter
-from talaria.core.ids import SessionId, is_gone
+from talaria.core.ids import SessionId
 from talaria.sessions.branching import branch
+from talaria.sessions.holding import is_held, lane_of
 
 _TAG = "sessions"
 _TICK = timedelta(microseconds=1)
@@ -165,8 +166,7 @@ def _forked(tx: Transaction, name: str, wanted: ForkRequest, caller: Caller) -> 
 
 def _deleted(tx: Transaction, name: str) -> Session:
     session = _found(tx, name)
-    held = tx.leases.get(f"session:{session.id}")
-    if held is not None and not is_gone(held.owner):
+    if is_held(tx, lane_of(session.id)):
         raise conflict("A turn is running there: wait for its end or stop it, then delete it.", code="busy")
     tx.sessions.delete(session.id)
     return session
