@@ -50,18 +50,7 @@ async def _add(errand: Errand, words: str) -> None:
 
 async def _show_one(errand: Errand, words: str) -> None:
     (job,) = await errand.house.schedules.find(_named(words), await _asker(errand))
-    facts = {
-        "when": f"{job.schedule} ({job.zone})",
-        "next": job.next_told or job.state,
-        "prompt": job.prompt,
-        "script": job.script,
-        "skills": ", ".join(job.skills),
-        "model": job.model,
-        "folder": job.folder,
-        "reports to": ", ".join(job.deliver),
-        "runs left": "" if job.times_left is None else str(job.times_left),
-    }
-    lines = [f"- **{name}** {plain(value)}" for name, value in facts.items() if value]
+    lines = [f"- **{name}** {plain(value)}" for name, value in job.facts.items()]
     errand.place.show("\n".join([f"**{plain(job.name)}** `{job.id}`", "", *lines]))
 
 

@@ -78,6 +78,24 @@ class JobView(Struct, frozen=True, kw_only=True):
     made_at: datetime
     remarks: tuple[str, ...] = ()
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What there is to say about it, by what it is called."""
+        told = {
+            "when": f"{self.schedule} ({self.zone})",
+            "next": self.next_told or self.state,
+            "prompt": self.prompt,
+            "script": self.script,
+            "skills": ", ".join(self.skills),
+            "model": self.model,
+            "folder": self.folder,
+            "reports to": ", ".join(self.deliver),
+            "runs left": "" if self.times_left is None else str(self.times_left),
+            "catch up": self.catch_up,
+            "dollars": f"{self.dollars:g}" if self.dollars else "",
+        }
+        return {name: value for name, value in told.items() if value}
+
 
 class RunView(Struct, frozen=True, kw_only=True):
     """One time that a job was due, and what became of it."""

@@ -37,23 +37,8 @@ def show_job(arguments: argparse.Namespace, services: Services) -> int:
     if arguments.json:
         services.terminal.json(job)
         return 0
-    facts = {
-        "name": job.name,
-        "when": f"{job.schedule} ({job.zone})",
-        "next": job.next_told or job.state,
-        "prompt": job.prompt,
-        "script": job.script,
-        "skills": ", ".join(job.skills),
-        "model": job.model,
-        "folder": job.folder,
-        "reports to": ", ".join(job.deliver),
-        "runs left": "" if job.times_left is None else str(job.times_left),
-        "catch up": job.catch_up,
-        "dollars": f"{job.dollars:g}" if job.dollars else "",
-    }
-    for name, value in facts.items():
-        if value:
-            services.terminal.line(f"{name:<11} {value}")
+    for name, value in {"name": job.name, **job.facts}.items():
+        services.terminal.line(f"{name:<11} {value}")
     tell_of_gateway(services, served=served)
     return 0
 
