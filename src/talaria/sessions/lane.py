@@ -151,9 +151,6 @@ def _claim_and_begin(tx: Transaction, session_id: SessionId, lease: timedelta) -
 
 def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
     """Return a claim on a lane that is free, or whose owner was killed."""
-    claim = tx.inbox.claim_session(lease, session_id)
-    if claim is not None:
-        return claim
     taken = take(tx, lane_of(session_id), lease)
     return SessionClaim(session_id, taken) if taken else None
 
