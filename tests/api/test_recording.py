@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from talaria.api.keys import Caller
-from talaria.api.runs.events import RunEvent, stream_of, unpacked
-from talaria.api.runs.keeping import Start, begin_run
+from talaria.api.runs.events import RunCompleted, RunEvent, RunStopped, stream_of, unpacked
+from talaria.api.runs.keeping import Start, begin_run, end_run
 from talaria.api.runs.marks import find_cut
+from talaria.api.runs.reckoning import settle_up
 from talaria.api.runs.recording import Recorder
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun
@@ -198,4 +199,14 @@ async def test_a_turn_of_somebody_else_in_the_same_conversation_is_not_told(stor
     await store.write(say)
     await store.write(lambda tx: tx.runs.move("run_2", "stopped"))
     await work_off(store, run.session_id, taken, timedelta(seconds=15), recorder.take_note)
+    assert await _told(store) == before
+
+
+async def test_a_run_ends_once_whoever_still_takes_it_for_open(store: Store) -> None:
+    run = await _begun(store)
+    assert await store.write(lambda tx: end_run(tx, run, RunStopped()))
+    await store.write(lambda tx: tx.inbox.settle([item.id for item in tx.inbox.unsettled(run.session_id)]))
+    before = await _told(store)
+    assert not await store.write(lambda tx: end_run(tx, run, RunCompleted("Late.")))
+    assert await store.write(lambda tx: settle_up(tx, run)) is None
     assert await _told(store) == before

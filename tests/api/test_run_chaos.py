@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.api.program import Heard, Server, client, follow
 from tests.app.scripted import scripted_program
+from tests.storage.engines import Place
 
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
@@ -52,13 +53,18 @@ def _check(heard: list[Heard], messages: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_whatever_is_killed_every_run_is_told_whole(
-    tmp_path: Path, server: ModelServer, request: pytest.FixtureRequest
+    tmp_path: Path, server: ModelServer, engine: str, request: pytest.FixtureRequest
 ) -> None:
     count, kills = (60, 15) if request.config.getoption("--long") else (10, 4)
     chance = random.Random(7)
     server.answering(_answer)
-    program = scripted_program(tmp_path, server)
+    settings = ""
+    if engine == "postgres":
+        place: Place = request.getfixturevalue("postgres_place")
+        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+    program = scripted_program(tmp_path, server, settings)
     servers = [await Server(program).start() for _ in range(2)]
     try:
         async with client(servers[0]) as http:

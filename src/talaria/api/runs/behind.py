@@ -15,3 +15,8 @@ def goes_on_behind(tx: Transaction, session_id: SessionId) -> bool:
         return True
     watched = (process for process in list_processes(tx, session_id) if process.notify or process.patterns)
     return any(process.is_alive for process in watched) or bool(in_background(tx, session_id))
+
+
+def hold_reports(tx: Transaction, session_id: SessionId) -> None:
+    """Let nobody else take what was reported to a conversation until this transaction is over."""
+    tx.state.put(f"run-reports:{session_id}", "")

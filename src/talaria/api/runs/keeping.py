@@ -12,7 +12,7 @@ from talaria.api.keys import Caller
 from talaria.api.problems import conflict, missing
 from talaria.api.responses.wire import Metadata
 from talaria.api.runs.asked import forget_order, open_questions, order_stop, tell
-from talaria.api.runs.events import RunCompleted, RunEnd, RunFailed, RunQueued, RunStopped, RunWaiting
+from talaria.api.runs.events import RunCompleted, RunEnd, RunEvent, RunFailed, RunQueued, RunStopped, RunWaiting
 from talaria.api.runs.wire import Run, RunProblem
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import ApiRun, ApiRunState
@@ -123,17 +123,22 @@ def shown(tx: Transaction, run: ApiRun) -> Run:
     )
 
 
-def end_run(tx: Transaction, run: ApiRun, last: RunEnd | RunWaiting, usage: Usage | None = None) -> None:
-    """Tell the end of a run, or of its turn, and keep what came out."""
-    tell(tx, run.id, run.session_id, [last])
+def end_run(
+    tx: Transaction, run: ApiRun, last: RunEnd | RunWaiting, usage: Usage | None = None, told: Sequence[RunEvent] = ()
+) -> bool:
+    """Tell the end of a run, or of its turn, behind what is ``told`` yet; ``False`` for one that had ended already."""
+    error = last.error if isinstance(last, RunFailed) else ""
+    if not tx.runs.move(run.id, _STATES[str(last.__struct_config__.tag)], error):
+        return False
+    tell(tx, run.id, run.session_id, [*told, last])
     before = result_of(tx, run)
     spent = _sum(before.usage if before else Usage(), usage or Usage())
-    tx.runs.move(run.id, _STATES[str(last.__struct_config__.tag)], last.error if isinstance(last, RunFailed) else "")
     text = last.text if isinstance(last, RunCompleted | RunWaiting) else ""
     result = Result(text, last.code if isinstance(last, RunFailed) else "", spent)
     tx.state.put(_result_key(run), _encode(result).decode())
     if not isinstance(last, RunWaiting):
         forget_order(tx, run.session_id, run.id)
+    return True
 
 
 def stop_run(tx: Transaction, run: ApiRun) -> bool:

@@ -1,7 +1,6 @@
 """End runs that somebody else has worked off: a terminal or a chat in which their conversation is open as well."""
 
-from talaria.api.runs.asked import tell
-from talaria.api.runs.behind import goes_on_behind
+from talaria.api.runs.behind import goes_on_behind, hold_reports
 from talaria.api.runs.events import MessageCompleted, RunCompleted, RunEnd, RunEvent, RunFailed, RunStopped
 from talaria.api.runs.keeping import end_run, is_over, result_of
 from talaria.api.runs.marks import message_is_said, read_mark, seal, untold
@@ -28,7 +27,7 @@ def settle_up(tx: Transaction, run: ApiRun) -> RunEnd | None:
         if not mark.record:  # it was told to its end, and waits for what goes on in the background
             result = result_of(tx, run)
             over = RunCompleted(result.output if result else "")
-            return None if goes_on_behind(tx, run.session_id) else _ended(tx, run, [], over)
+            return _ended(tx, run, [], over) if _is_left_alone(tx, run) else None
         found = [turn for turn in tx.turns.find(run.session_id) if turn.id == mark.turn_id]
         told = untold(tx, mark)
         seal(tx, run.session_id)
@@ -44,10 +43,16 @@ def _goes_on(tx: Transaction, run: ApiRun) -> bool:
     return waits or bool(tx.turns.find(run.session_id, running=True, limit=1))
 
 
-def _ended(tx: Transaction, run: ApiRun, told: list[RunEvent], end: RunEnd) -> RunEnd:
-    tell(tx, run.id, run.session_id, told)
-    end_run(tx, run, end)
-    return end
+def _ended(tx: Transaction, run: ApiRun, told: list[RunEvent], end: RunEnd) -> RunEnd | None:
+    return end if end_run(tx, run, end, told=told) else None
+
+
+def _is_left_alone(tx: Transaction, run: ApiRun) -> bool:
+    """Tell whether nothing more is to come for a run: looked at twice, the second time with nobody between."""
+    if goes_on_behind(tx, run.session_id):
+        return False
+    hold_reports(tx, run.session_id)
+    return not _goes_on(tx, run) and not goes_on_behind(tx, run.session_id)
 
 
 def _end_of(tx: Transaction, run: ApiRun, turn: Turn | None) -> RunEnd:
