@@ -12,7 +12,7 @@ from talaria.api.conversations import Conversations, Kept, Origin, read_origin
 from talaria.api.keys import Caller
 from talaria.api.problems import problem_of
 from talaria.api.runs.asked import orders_for, read_orders
-from talaria.api.runs.behind import goes_on_behind
+from talaria.api.runs.behind import goes_on_behind, hold_reports
 from talaria.api.runs.events import RunFailed, stream_of
 from talaria.api.runs.keeping import RUNS, RunKind, end_run, order_of
 from talaria.api.runs.marks import find_cut
@@ -23,8 +23,9 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked
-from talaria.core.ids import SessionId, is_gone
+from talaria.core.ids import SessionId
 from talaria.sessions.company import accompanied
+from talaria.sessions.holding import is_held, lane_of
 from talaria.sessions.questions import Questions
 from talaria.sessions.waking import WAKE, fold_in_at_rest, is_told_at
 
@@ -140,7 +141,7 @@ class Runner:
             if settle_up(tx, run) is not None:
                 self._note_end(tx, run)
                 over.append(run.id)
-            elif _is_free(tx, run.session_id) and _waits(tx, run.session_id):
+            elif not is_held(tx, lane_of(run.session_id)) and _waits(tx, run.session_id):
                 origin = read_origin(tx, run.session_id) or Origin()
                 new = not tx.turns.find(run.session_id, limit=1)
                 found[run.session_id] = _Due(run.session_id, order_of(run).kind, origin, order_of(run).model, new)
@@ -255,13 +256,9 @@ class _Ear:
                     self._stopped.add(run_id)
 
 
-def _is_free(tx: Transaction, session_id: SessionId) -> bool:
-    held = tx.leases.get(f"session:{session_id}")
-    return held is None or is_gone(held.owner)
-
-
 def _waits(tx: Transaction, session_id: SessionId) -> bool:
     """Tell whether there is something to work on, and put what was reported meanwhile into the inbox."""
-    if is_told_at(tx, session_id, ""):
+    if session_id in tx.completions.waiting() and is_told_at(tx, session_id, ""):
+        hold_reports(tx, session_id)
         fold_in_at_rest(tx, session_id)
     return bool(tx.inbox.unsettled(session_id) or tx.turns.find(session_id, running=True, limit=1))
