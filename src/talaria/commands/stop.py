@@ -7,9 +7,11 @@ from talaria.sessions.live_words import Stop, speak_to
 async def run(errand: Errand) -> None:
     """Stop the turn, whichever process runs it; what was said and done so far is kept."""
     chat = errand.seat.chat
-    lines_stopped = errand.house.shell.stop(chat.workspace)
-    elsewhere = chat.conversation.turn is None and await speak_to(errand.seat.store, errand.seat.session_id, Stop())
-    if not chat.conversation.stop() and not lines_stopped and not elsewhere:
+    lines_stopped, ours = errand.house.shell.stop(chat.workspace), chat.conversation.turn is not None
+    stopped = chat.conversation.stop()
+    if lines_stopped or (ours and stopped):
+        return
+    if not await speak_to(errand.seat.store, errand.seat.session_id, Stop()) and not stopped:
         errand.place.show("Nothing is running.")
 
 
