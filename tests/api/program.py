@@ -27,11 +27,18 @@ class Server:
     environment: dict[str, str] = field(default_factory=dict)
 
     async def start(self) -> Self:
+        """Listen at the same port as before, unless somebody has taken it meanwhile."""
+        for port in dict.fromkeys((self.port, 0)):
+            if await self._listens_at(port):
+                return self
+        raise AssertionError("the server did not begin to listen")
+
+    async def _listens_at(self, port: int) -> bool:
         self.process = await asyncio.create_subprocess_exec(
             TALARIA,
             "serve",
             "--port",
-            str(self.port),
+            str(port),
             env=self.program.environment(**self.environment),
             cwd=self.program.home / "work",
             stdin=asyncio.subprocess.DEVNULL,
@@ -44,8 +51,8 @@ class Server:
                 if found := _ADDRESS.search(line):
                     self.url = found[1].decode()
                     self.port = int(self.url.rpartition(":")[2])
-                    return self
-        raise AssertionError("the server did not begin to listen")
+                    return True
+        return False
 
     async def kill(self) -> None:
         """End it in the middle of whatever it does."""
