@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
@@ -32,7 +33,10 @@ def print_events(arguments: argparse.Namespace, services: Services) -> int:
 
 
 def watch_plainly(arguments: argparse.Namespace, services: Services) -> SessionId | str:
-    """Show a conversation as lines of text until the input ends; return which one was taken over, if any."""
+    """Show a conversation as lines of text until the person leaves; return which one was taken over, if any.
+
+    Where nobody sits at a keyboard, nothing is read, and a signal ends it.
+    """
     try:
         return asyncio.run(_watch(arguments, services))
     except BaseExceptionGroup as errors:
@@ -52,8 +56,7 @@ async def _print_events(arguments: argparse.Namespace, services: Services) -> No
         opened = {"type": "attached", "session": session.id, "title": session.title, "place": where.place}
         put({**opened, "running": where.turn_id is not None})
         attached = Attached(store, session, put, terminal.note, None, jobs)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, attached.over.set)
+        _leave_on_signals(attached)
         await attached.follow()
 
 
@@ -68,11 +71,17 @@ async def _watch(arguments: argparse.Namespace, services: Services) -> SessionId
             terminal.line(said)
         lines = _Lines(terminal)
         attached = Attached(store, session, lines.see, terminal.note, lines, jobs)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, attached.over.set)
-        reading = jobs.create_task(_read(attached, lines))
+        _leave_on_signals(attached)
+        reading = jobs.create_task(_read(attached, lines)) if sys.stdin.isatty() else None
         await attached.follow()
-        reading.cancel()
+        if reading is not None:
+            reading.cancel()
     return session.id if attached.taken else ""
+
+
+def _leave_on_signals(attached: Attached) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, attached.over.set)
 
 
 async def _read(attached: Attached, lines: "_Lines") -> None:
