@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,18 +18,24 @@ _CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,r
 _ROUTES = "^/v1/(responses|runs|sessions|chat|models|capabilities)"
 
 
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as one:
+        yield one
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("phase", ["coverage", "fuzzing", "stateful"])
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_nothing_makes_the_server_fail(
-    tmp_path: Path, server: ModelServer, phase: str, engine: str, request: pytest.FixtureRequest
+    tmp_path: Path, model: ModelServer, phase: str, engine: str, request: pytest.FixtureRequest
 ) -> None:
     examples = 100 if request.config.getoption("--long") else 5
     settings = ""
     if engine == "postgres":
         place: Place = request.getfixturevalue("postgres_place")
         settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
-    async with serving(scripted_program(tmp_path, server, settings)) as api:
+    async with serving(scripted_program(tmp_path, model, settings)) as api:
         fuzzing = await asyncio.create_subprocess_exec(
             _FUZZER,
             "run",

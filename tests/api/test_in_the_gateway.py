@@ -25,6 +25,12 @@ def _free_port() -> int:
 
 
 @pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as one:
+        yield one
+
+
+@pytest.fixture
 async def network() -> AsyncIterator[LoopbackNetwork]:
     async with LoopbackNetwork() as one:
         yield one
@@ -46,18 +52,18 @@ async def _gateway(program: Program, network: LoopbackNetwork, port: int) -> Asy
         yield http
 
 
-def _program(home: Path, server: ModelServer, network: LoopbackNetwork, port: int) -> Program:
-    program = workplace(home, server, network, access=OWNED)
+def _program(home: Path, model: ModelServer, network: LoopbackNetwork, port: int) -> Program:
+    program = workplace(home, model, network, access=OWNED)
     config = home / "profiles" / "default" / "config.toml"
     config.write_text(f"{config.read_text()}[api]\nenabled = true\nport = {port}\n")
     return program
 
 
 async def test_a_conversation_moves_from_the_api_to_a_chat(
-    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+    tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> None:
     port = _free_port()
-    async with _gateway(_program(tmp_path, server, network, port), network, port) as http:
+    async with _gateway(_program(tmp_path, model, network, port), network, port) as http:
         network.say("chat-1", "Hello")
         await network.until(lambda: len(network.shown("chat-1")) >= 1, seconds=PATIENCE)
         body = {"messages": [{"role": "user", "content": "Remember the number 7."}]}
@@ -67,22 +73,22 @@ async def test_a_conversation_moves_from_the_api_to_a_chat(
         assert moved.json()["handoff"] == "completed"
         platform, chat, *thread = moved.json()["place"].split(":")
         assert (platform, chat) == ("loopback", "chat-1")
-        before = len(server.received)
+        before = len(model.received)
         network.say(Address(platform, chat, "private", *thread) if thread else chat, "Which number?")
         async with asyncio.timeout(PATIENCE):
-            await server.arrived(before + 1)
-        assert "Remember the number 7." in str(server.received[-1].json["messages"])
+            await model.arrived(before + 1)
+        assert "Remember the number 7." in str(model.received[-1].json["messages"])
         unknown = await http.post(f"/v1/sessions/{session}/move", json={"to": "telegram"})
         assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "to")
 
 
 async def test_runs_and_chats_go_on_beside_each_other(
-    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+    tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> None:
     later = {"command": "sleep 0.3; echo finished", "background": True, "notify_on_complete": True}
     port = _free_port()
-    async with _gateway(_program(tmp_path, server, network, port), network, port) as http:
-        server.script(Say(calls=[Ask("terminal", later)]), Say("Started."), Say("Finished."))
+    async with _gateway(_program(tmp_path, model, network, port), network, port) as http:
+        model.script(Say(calls=[Ask("terminal", later)]), Say("Started."), Say("Finished."))
         run = (await http.post("/v1/runs", json={"input": "Go."})).json()
         heard = await follow(http, f"/v1/runs/{run['id']}/events")
         assert [one.data["text"] for one in heard if one.name == "message.completed"] == ["Started.", "Finished."]

@@ -32,9 +32,15 @@ def _answer(received: Received) -> Say:
 
 
 @pytest.fixture
-async def api(tmp_path: Path, server: ModelServer) -> AsyncIterator[Server]:
-    server.answering(_answer)
-    async with serving(scripted_program(tmp_path, server)) as served:
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as one:
+        yield one
+
+
+@pytest.fixture
+async def api(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
+    model.answering(_answer)
+    async with serving(scripted_program(tmp_path, model)) as served:
         yield served
 
 
@@ -71,7 +77,7 @@ async def test_the_client_for_javascript_understands_every_answer(api: Server, t
     assert told["error"] == {"status": 404, "code": "response_not_found", "kind": "NotFoundError"}
 
 
-async def test_the_command_llm_talks_and_goes_on(api: Server, server: ModelServer, tmp_path: Path) -> None:
+async def test_the_command_llm_talks_and_goes_on(api: Server, model: ModelServer, tmp_path: Path) -> None:
     if not _LLM.exists():
         pytest.skip(_MISSING.format("the command llm"))
     place = tmp_path / "llm"
@@ -80,7 +86,7 @@ async def test_the_command_llm_talks_and_goes_on(api: Server, server: ModelServe
     env = {"LLM_USER_PATH": str(place), "OPENAI_API_KEY": "none"}
     assert (await _ran(_LLM, "-m", "talaria", "Say one.", env=env, cwd=tmp_path)).strip() == "one"
     assert (await _ran(_LLM, "-c", "Use a tool.", env=env, cwd=tmp_path)).strip().endswith("It is done.")
-    said = [one["content"] for one in server.received[-1].json["messages"] if one["role"] == "user"]
+    said = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "user"]
     assert said == ["Say one.", "Use a tool."]
     assert (await _ran(_LLM, "-m", "talaria", "--no-stream", "Say one.", env=env, cwd=tmp_path)).strip() == "one"
 

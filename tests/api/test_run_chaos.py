@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -52,19 +53,25 @@ def _check(heard: list[Heard], messages: list[dict[str, Any]]) -> None:
     assert [one.data["text"] for one in heard if one.name == "message.completed"] == [words for words in said if words]
 
 
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as one:
+        yield one
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 async def test_whatever_is_killed_every_run_is_told_whole(
-    tmp_path: Path, server: ModelServer, engine: str, request: pytest.FixtureRequest
+    tmp_path: Path, model: ModelServer, engine: str, request: pytest.FixtureRequest
 ) -> None:
     count, kills = (60, 15) if request.config.getoption("--long") else (10, 4)
     chance = random.Random(7)
-    server.answering(_answer)
+    model.answering(_answer)
     settings = ""
     if engine == "postgres":
         place: Place = request.getfixturevalue("postgres_place")
         settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
-    program = scripted_program(tmp_path, server, settings)
+    program = scripted_program(tmp_path, model, settings)
     servers = [await Server(program).start() for _ in range(2)]
     try:
         async with client(servers[0]) as http:

@@ -42,13 +42,19 @@ _PATHS = [
 ]
 
 
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as one:
+        yield one
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-async def http(request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer) -> AsyncIterator[httpx.AsyncClient]:
+async def http(request: pytest.FixtureRequest, tmp_path: Path, model: ModelServer) -> AsyncIterator[httpx.AsyncClient]:
     settings = ""
     if request.param == "postgres":
         place: Place = request.getfixturevalue("postgres_place")
         settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
-    async with serving(scripted_program(tmp_path, server, settings)) as api, client(api) as one:
+    async with serving(scripted_program(tmp_path, model, settings)) as api, client(api) as one:
         yield one
 
 
