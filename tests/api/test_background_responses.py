@@ -138,6 +138,7 @@ async def test_it_outlives_its_server(server: Server, sdk: AsyncOpenAI, model: M
     await server.kill()
     await stream.close()
     await server.start()
+    sdk.base_url = f"{server.url}/v1"  # the port may be another one
     response_id = heard[0].response.id  # type: ignore[union-attr]
     rest = await _followed(sdk, response_id, starting_after=heard[-1].sequence_number)
     everything = [*heard, *rest]

@@ -218,6 +218,7 @@ async def test_a_server_that_ends_waits_for_no_answer_and_keeps_nobody(tmp_path:
         heard = following.result()
         assert heard[-1].name == "question.asked"
         await server.start()
+        http.base_url = server.url  # the port may be another one
         after = await follow(
             http,
             f"/v1/runs/{run['id']}/events?after={heard[-1].number}",
