@@ -1,38 +1,17 @@
 """Responses in the background: queued at once, looked at, followed from any number, cancelled, and durable."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from openai import AsyncOpenAI
 from openai.types.responses import Response
-from tests.api.program import PATIENCE, Server, eventually, serving
-from tests.app.scripted import scripted_program
+from tests.api.program import PATIENCE, Server, eventually
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say
 
 _WORDS = "one two three four five six seven eight"
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
-    async with serving(scripted_program(tmp_path, model)) as served:
-        yield served
-
-
-@pytest.fixture
-async def sdk(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE, max_retries=0) as one:
-        yield one
 
 
 async def _in_state(sdk: AsyncOpenAI, response_id: str, status: str) -> Response:

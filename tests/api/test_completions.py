@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk, ChatCompletionMessageParam
-from tests.api.hosting import PATIENCE, Hosted, hosted
+from tests.api.hosting import PATIENCE, Hosted
 
 from talaria.core.ids import SessionId
 from talaria.testing.model_server import Ask, ModelServer, Say, Tokens, bad_key
@@ -24,12 +23,6 @@ _LOOK = Say("Let me look.", calls=[Ask("list_files", {}, id="call_1")])
 async def model() -> AsyncIterator[ModelServer]:
     async with ModelServer(models=("scripted", "test-model")) as server:
         yield server
-
-
-@pytest.fixture
-async def host(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, model) as served:
-        yield served
 
 
 @pytest.fixture

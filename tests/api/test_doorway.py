@@ -19,18 +19,6 @@ HI = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
 
 
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def host(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, model) as served:
-        yield served
-
-
 async def _key(host: Hosted, name: str, *scopes: KeyScope) -> dict[str, str]:
     """Create a key and return the header that shows it."""
     token = new_token()

@@ -16,12 +16,6 @@ def _asking(text: str, *, stream: bool = False) -> dict[str, object]:
     return {"messages": [{"role": "user", "content": text}], "stream": stream}
 
 
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 async def host(request: pytest.FixtureRequest, tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
     settings = ""

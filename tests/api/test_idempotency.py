@@ -1,12 +1,11 @@
 """A request that comes again gets the first answer: from the same server, from another, after a kill."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.api.hosting import Hosted, hosted
+from tests.api.hosting import Hosted
 from tests.api.program import client, eventually, serving
 from tests.app.scripted import scripted_program
 
@@ -18,18 +17,6 @@ from talaria.testing.model_server import ModelServer, Say, bad_key
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
 KEY = {"idempotency-key": "the first of May"}
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def host(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, model) as served:
-        yield served
 
 
 async def _held(model: ModelServer) -> asyncio.Event:

@@ -1,7 +1,6 @@
 """A server that is killed in the middle of a turn: the conversation goes on, and nothing is answered for another."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -17,12 +16,6 @@ SESSION = "x-talaria-session-id"
 
 def _asking(text: str) -> dict[str, object]:
     return {"messages": [{"role": "user", "content": text}], "stream": True}
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 async def test_a_conversation_goes_on_when_the_server_is_back(tmp_path: Path, model: ModelServer) -> None:

@@ -1,13 +1,11 @@
 """What ends later: request and response cannot be told, and say so; a run can, and is."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.api.program import Server, client, eventually, follow, serving
-from tests.app.scripted import scripted_program, talk
+from tests.api.program import Server, client, eventually, follow
+from tests.app.scripted import talk
 
 from talaria.contracts.processes import BackgroundProcess, list_processes
 from talaria.storage.sqlite.opening import open_sqlite
@@ -18,18 +16,6 @@ _SHORT = {"command": "sleep 0.5; echo finished", "background": True, "notify_on_
 _LONG = {**_SHORT, "command": "sleep 300", "watch_patterns": ["ready"]}
 _CHAT = {"messages": [{"role": "user", "content": "Start it."}]}
 _RESPONSE = {"input": "Start it."}
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
-    async with serving(scripted_program(tmp_path, model)) as served:
-        yield served
 
 
 def _starting(arguments: dict[str, object]) -> Say:

@@ -1,11 +1,10 @@
 """Tasks for the background: request and response wait for them, and say so; a run is told of them."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.program import Server, client, eventually, follow, serving
+from tests.api.program import Server, client, eventually, follow
 from tests.app.scripted import scripted_program, talk
 from tests.sessions.delegated import Company, hand_on
 
@@ -16,18 +15,6 @@ _GOES_ON = "goes on in the background"
 _DONE = "This is not from the person. What you started in the background reports:"
 _CHAT = {"messages": [{"role": "user", "content": "go"}]}
 _RESPONSE = {"input": "go"}
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
-    async with serving(scripted_program(tmp_path, model)) as served:
-        yield served
 
 
 def _company(model: ModelServer, *, gates: tuple[str, ...] = ()) -> Company:

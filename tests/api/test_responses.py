@@ -2,15 +2,12 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
-from tests.api.program import PATIENCE, Server, client, serving
-from tests.app.scripted import scripted_program
+from tests.api.program import PATIENCE, Server, client
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Received, Say
 
@@ -18,24 +15,6 @@ _PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 _LOOK = Say("Let me look.", calls=[Ask("terminal", {"command": "echo seen"})])
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
-    async with serving(scripted_program(tmp_path, model)) as served:
-        yield served
-
-
-@pytest.fixture
-async def sdk(server: Server) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE, max_retries=0) as one:
-        yield one
 
 
 def _said(received: Received) -> list[tuple[str, Any]]:

@@ -18,12 +18,6 @@ from talaria.testing.model_server import Ask, ModelServer, Say
 _WORDS = "one two three four five six seven eight"
 
 
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 async def server(request: pytest.FixtureRequest, tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
     settings = ""

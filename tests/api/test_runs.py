@@ -1,7 +1,6 @@
 """Runs: started, followed from any point and by several, answered, stopped."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +13,6 @@ from talaria.testing.model_server import Ask, Fail, ModelServer, Say
 
 _LOOK = Say("Let me look.", calls=[Ask("terminal", {"command": "echo seen"}, id="call_1")])
 _DANGER = Say(calls=[Ask("terminal", {"command": "rm -rf *"})])
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
-    async with serving(scripted_program(tmp_path, model)) as served:
-        yield served
-
-
-@pytest.fixture
-async def http(server: Server) -> AsyncIterator[httpx.AsyncClient]:
-    async with client(server) as one:
-        yield one
 
 
 async def _start(http: httpx.AsyncClient, words: str = "Go.", **more: object) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,6 @@ from talaria.testing.model_server import ModelServer, Say
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
 
 
 def _free_port() -> int:

@@ -1,33 +1,12 @@
 """`/v1/sessions`: what was said anywhere, listed, read, searched, forked and deleted."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
-from tests.api.program import Server, client, eventually, serving
-from tests.app.scripted import scripted_program, talk
+from tests.api.program import Server, client, eventually
+from tests.app.scripted import talk
 
 from talaria.testing.model_server import ModelServer, Say
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
-    async with serving(scripted_program(tmp_path, model)) as served:
-        yield served
-
-
-@pytest.fixture
-async def http(server: Server) -> AsyncIterator[httpx.AsyncClient]:
-    async with client(server) as one:
-        yield one
 
 
 async def _said(http: httpx.AsyncClient, words: str, session: str = "") -> str:

@@ -1,12 +1,10 @@
 """Turns that clients wait for: stopped when they go away, one after the other, and never woken later."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-import pytest
 from tests.api.hosting import PATIENCE, Hosted, hosted
 
 from talaria.core.ids import SessionId
@@ -18,18 +16,6 @@ HI = {"messages": [{"role": "user", "content": "hi"}]}
 STREAM = {**HI, "stream": True}
 CHAT = "/v1/chat/completions"
 SESSION = "x-talaria-session-id"
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ModelServer]:
-    async with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def host(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
-    async with hosted(tmp_path, model) as served:
-        yield served
 
 
 async def _stopped(host: Hosted, count: int = 1) -> None:
