@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.storage.engines import Place, one_by_one
 from tests.storage.postgres_desk import PostgresDesk, ask_for_server
 
@@ -17,6 +18,10 @@ from talaria.testing.postgres import MISSING, find_postgres
 DESK = pytest.StashKey[PostgresDesk]()
 DESK_PORT = pytest.StashKey[int]()
 OpenDatabase = Callable[[str], Database]
+
+# How long an example takes says how busy the machine is; figures are the business of bench/.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from talaria.cli.rendering.code import Highlighter
@@ -87,7 +87,6 @@ def test_blocks_of_yaml_are_known_on_later_lines() -> None:
     assert first & later
 
 
-@settings(deadline=None)
 @given(st.sampled_from(LANGUAGES), st.lists(st.text("ab1 '\"`/*<>-#{}[]()=:;|\\$&!\n%@\t", max_size=30), max_size=6))
 def test_colours_never_change_the_code(language: str, texts: list[str]) -> None:
     code = Highlighter(language, DARK)

@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from talaria.cli.rendering.document import render
@@ -42,26 +42,22 @@ def fed(text: str, cuts: list[int], width: int = 30) -> str:
     return out + one.end()
 
 
-@settings(deadline=None)
 @given(DOCUMENTS, st.lists(st.integers(0, 1000), max_size=20))
 def test_it_does_not_matter_how_a_reply_is_cut(text: str, cuts: list[int]) -> None:
     assert fed(text, cuts) == render(text, DARK, 30)
 
 
-@settings(deadline=None)
 @given(DOCUMENTS)
 def test_a_reply_may_come_character_by_character(text: str) -> None:
     assert fed(text, list(range(len(text)))) == render(text, DARK, 30)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["", "- ", "> ", "# ", "```\n", "a|b\n-|-\n"]), DOCUMENTS, st.sampled_from(["x", "ab ", "*a "]))
 def test_nor_does_it_matter_where_lines_are_very_long(begin: str, text: str, filling: str) -> None:
     long = f"{begin}{filling * 1500}{text}{filling * 900}\n{text}"
     assert fed(long, list(range(0, len(long), 97))) == render(long, DARK, 30)
 
 
-@settings(deadline=None)
 @given(DOCUMENTS, st.integers(1, 100))
 def test_a_reply_cannot_disturb_the_screen(text: str, width: int) -> None:
     one = stream(width)
@@ -71,7 +67,6 @@ def test_a_reply_cannot_disturb_the_screen(text: str, width: int) -> None:
         assert all(line.count("\x1b[0m") * 2 == line.count("\x1b[") for line in shown.split("\n"))
 
 
-@settings(deadline=None)
 @given(DOCUMENTS)
 def test_the_rest_is_shown_as_it_would_be_if_it_ended_here(text: str) -> None:
     one = stream()
@@ -81,7 +76,6 @@ def test_the_rest_is_shown_as_it_would_be_if_it_ended_here(text: str) -> None:
     assert ends_in_marks or shown == "\n".join(one.end().removesuffix("\n").split("\n")[-20:])
 
 
-@settings(deadline=None)
 @given(DOCUMENTS)
 def test_what_is_final_is_whole_lines(text: str) -> None:
     one = stream()

@@ -70,7 +70,7 @@ PARTS: st.SearchStrategy[Part] = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(PARTS, max_size=4))
 def test_any_text_comes_back_as_it_was(mine: Transaction, session: SessionId, parts: list[Part]) -> None:
     message = Message(role="user", parts=tuple(parts), at=NOON)

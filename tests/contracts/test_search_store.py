@@ -295,7 +295,7 @@ ANYTHING = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(text=ANYTHING)
 @example("\udcff")
 @example("tea \ud800")
@@ -310,7 +310,7 @@ def test_no_text_makes_search_raise(tell: Tell, find: Find, text: str) -> None:
     find(text)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(text=st.text())
 def test_any_text_is_stored_and_searched(tell: Tell, find: Find, text: str) -> None:
     session = tell(f"otter {text}")

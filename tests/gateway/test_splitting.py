@@ -44,7 +44,7 @@ def bare(text: str) -> str:
 
 
 @given(WORDS, st.integers(20, 200), st.sampled_from(["characters", "utf16", "bytes"]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
     pieces = split_text(text, limit, unit)
     assert [piece for piece in pieces if measure(piece, unit) > limit] == []
@@ -52,13 +52,13 @@ def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
 
 
 @given(WORDS.filter(lambda text: "``" not in text and "~~~" not in text), st.integers(20, 200))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_pieces_together_say_the_same(text: str, limit: int) -> None:
     assert "".join("".join(split_text(text, limit)).split()) == "".join(text.split())
 
 
 @given(st.lists(st.text("abc xyz", min_size=1, max_size=60), max_size=30), st.integers(40, 200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[str], limit: int) -> None:
     text = "\n".join(["before", "```python", *lines, "```", "behind"])
     pieces = split_text(text, limit)
@@ -71,7 +71,7 @@ def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[s
 
 
 @given(st.lists(st.sampled_from([FOX, "🇸🇪", "e\u0301", "❤️", "1️⃣", "각", "🏴󠁧󠁢󠁳󠁣󠁴󠁿"]), max_size=40), st.integers(30, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
     whole = set(emoji)
     for piece in split_text("".join(emoji), limit, "bytes"):
@@ -83,7 +83,7 @@ def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
 
 
 @given(st.lists(st.text("ab ", min_size=1, max_size=25), min_size=1, max_size=20), st.integers(60, 120))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_link_is_torn_apart(between: list[str], limit: int) -> None:
     link = "[the long name of a page](https://example.org/page)"
     pieces = split_text(link.join(["", *between, ""]), limit)

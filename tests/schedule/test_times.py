@@ -182,7 +182,7 @@ SCHEDULES = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SCHEDULES, MOMENTS)
 def test_what_is_next_is_ahead_and_nothing_lies_between(schedule: Schedule, moment: datetime) -> None:
     following = next_after(schedule, moment)
@@ -195,7 +195,7 @@ def test_what_is_next_is_ahead_and_nothing_lies_between(schedule: Schedule, mome
     assert parse_schedule(write_schedule(schedule)) == schedule
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SCHEDULES, MOMENTS)
 def test_what_was_last_is_the_one_before_the_next(schedule: Schedule, moment: datetime) -> None:
     last = last_until(schedule, moment)

@@ -250,7 +250,7 @@ async def test_a_time_out_also_ends_what_ignores_the_request(shell: Shell, folde
 )
 async def test_stopping_kills_the_tree(shell: Shell, folder: Path, command: str) -> None:
     running = asyncio.ensure_future(shell.run(command))
-    await until(lambda: written(folder / "pid"))
+    await until(lambda: written(folder / "pid") and bool(shell.processes.running))
     (child,) = shell.processes.running
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -261,7 +261,7 @@ async def test_an_album_of_which_more_comes_later_is_not_taken_for_known(server:
     assert again.external_id == first.external_id
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.sampled_from(
@@ -280,7 +280,7 @@ def test_what_we_send_is_read_back_as_it_was(source: str) -> None:
     assert as_markdown(formatted.text, marks).replace("_soft_", "*soft*") == source
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.text(max_size=40),
     st.lists(

@@ -37,7 +37,7 @@ def crosses(one: Entity, other: Entity) -> bool:
     return one.offset < other.offset < one.offset + one.length < other.offset + other.length
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(MARKDOWN)
 def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str) -> None:
     try:
@@ -51,7 +51,7 @@ def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str)
         assert covered(formatted.text, entity).strip()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @example("*word[a](https://a.example/x)*[a](https://a.example/x)")
 @given(MARKDOWN)
 def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
@@ -69,7 +69,7 @@ def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
                 assert one.offset + one.length <= other.offset or other.offset + other.length <= one.offset
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(MARKDOWN, st.integers(1, 80))
 def test_what_is_within_the_limit_stays_within_it(source: str, limit: int) -> None:
     try:
@@ -79,7 +79,7 @@ def test_what_is_within_the_limit_stays_within_it(source: str, limit: int) -> No
     assert utf16_length(formatted.text) <= limit
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(min_size=1, max_size=TEXT_LIMIT // 2))
 def test_nothing_that_fits_is_refused_but_emptiness(source: str) -> None:
     try:
@@ -88,7 +88,7 @@ def test_nothing_that_fits_is_refused_but_emptiness(source: str) -> None:
         assert not sendable(source).strip()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=50))
 def test_words_without_signs_are_sent_as_they_are(words: str) -> None:
     assert format_text(words) == Formatted(words)
