@@ -157,9 +157,11 @@ async def test_a_key_reads_and_changes_only_what_its_scopes_allow(server: Server
 
     await eventually(is_asked_for)  # a key counts up to a second later where there was none before
     async with client(server, token("chat")) as one:
-        always = {"id": "any", "decision": "approve_always"}
-        refused = await one.post("/v1/runs/run_x/approval", json=always)
-        assert (refused.status_code, refused.json()["error"]["param"]) == (403, "decision")
+        for decision in ("approve", "approve_session", "approve_always"):
+            refused = await one.post("/v1/runs/run_x/approval", json={"id": "any", "decision": decision})
+            assert (refused.status_code, refused.json()["error"]["param"]) == (403, "decision")
+        denied = await one.post("/v1/runs/run_x/approval", json={"id": "any", "decision": "deny"})
+        assert denied.status_code == 404
     assert await status("read", "GET", "/v1/sessions") == 200
     assert await status("read", "POST", f"/v1/sessions/{session}/fork") == 403
     assert await status("admin", "POST", f"/v1/sessions/{session}/fork") == 201

@@ -24,6 +24,7 @@ from talaria.sessions.agent_cache import CAP, IDLE, AgentCache
 from talaria.sessions.chat import Chat, ChatWish
 
 SOURCE = "api"
+SESSION_HEADER = "x-talaria-session-id"  # names a conversation, in requests and in replies
 _OF_SESSION = "api-session:"
 _SURFACE = "You are asked over HTTP, by a program or by somebody behind one: answer in full, and ask nothing back."
 _OPENING_AT_ONCE = 8  # each holds up the others for about a millisecond

@@ -10,11 +10,11 @@ from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address, Route
 from talaria.core.errors import TalariaError
 from talaria.core.events import TurnBegan, TurnEnd, TurnEvent
-from talaria.core.ids import SessionId, TurnId, WorkerId, is_gone
+from talaria.core.ids import SessionId, TurnId, WorkerId
 from talaria.gateway.keepers import keep
 from talaria.gateway.room import Room
 from talaria.gateway.rooms import Rooms
-from talaria.sessions.holding import lane_of
+from talaria.sessions.holding import is_held, lane_of
 from talaria.sessions.live_events import QuestionClosed, Seen
 from talaria.sessions.live_speaking import DistantAnswers
 from talaria.sessions.live_watch import Watch
@@ -40,8 +40,7 @@ def turns_elsewhere(tx: Transaction, worker: WorkerId, platforms: Container[str]
     """Return the turns that were moved to rooms that are ours, or nobody's, and that somebody else is at work on."""
     found = []
     for session_id, moved in moved_turns(tx):
-        lease = tx.leases.get(lane_of(session_id))
-        at_work = lease is not None and not is_gone(lease.owner)
+        at_work = is_held(tx, lane_of(session_id))
         for binding in tx.bindings.of_session(session_id)[:1] if at_work else ():
             ours = binding.address.platform in platforms and keep(tx, binding.key, worker)
             if ours and moved.route is not None:

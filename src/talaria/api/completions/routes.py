@@ -7,7 +7,7 @@ from talaria.api.completions.incoming import Said, check, fingerprint, taken_apa
 from talaria.api.completions.outgoing import Answer, Chunks
 from talaria.api.completions.transcript import spoken, transcribed
 from talaria.api.completions.wire import Completion, CreateCompletion
-from talaria.api.conversations import Conversations
+from talaria.api.conversations import SESSION_HEADER, Conversations
 from talaria.api.http import Reply, Request, event_reply, json_reply
 from talaria.api.models import ModelNames
 from talaria.api.pictures import Pictures
@@ -18,7 +18,7 @@ from talaria.contracts.store import Transaction
 from talaria.core.events import ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import SessionId, new_session_id
 
-SESSION_HEADER, EVENTS_HEADER = "x-talaria-session-id", "x-talaria-events"
+EVENTS_HEADER = "x-talaria-events"
 _OF_HISTORY = "api-history:"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from talaria.api.conversations import Conversations
+from talaria.api.conversations import SESSION_HEADER, Conversations
 from talaria.api.http import Reply, Request, event_reply, json_reply
 from talaria.api.keys import Caller
 from talaria.api.models import OWN, ModelNames
@@ -30,7 +30,7 @@ from talaria.api.responses.wire import (
 from talaria.api.router import Route
 from talaria.api.runs.following import Audience
 from talaria.api.runs.keeping import RUNS, Order, Start, begin_run, put_before
-from talaria.api.runs.routes import SESSION_HEADER, stop
+from talaria.api.runs.routes import stop
 from talaria.api.turns import Turn, Wanted
 from talaria.contracts.follower import Ending
 from talaria.contracts.store import Transaction

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from talaria.api.conversations import entered
+from talaria.api.conversations import SESSION_HEADER, entered
 from talaria.api.http import Reply, Request, event_reply, json_reply, sse
 from talaria.api.models import ModelNames
 from talaria.api.pictures import Pictures
@@ -20,7 +20,6 @@ from talaria.contracts.stores.events import Event
 from talaria.contracts.stores.responses import ApiRun
 from talaria.core.ids import SessionId, new_session_id
 
-SESSION_HEADER = "x-talaria-session-id"
 _TAG = "runs"
 _STOPPING = 5.0
 _ANSWERS = {"approve": "once", "approve_session": "session", "approve_always": "always"}
@@ -86,8 +85,8 @@ class RunRoutes:
 
     async def _decide(self, request: Request) -> Reply:
         decision = request.read(Decision)
-        if decision.decision == "approve_always" and not request.caller.may("admin"):
-            words = "What counts for every conversation needs a key with the scope `admin`: `approve_session` does not."
+        if decision.decision in _ANSWERS and not request.caller.may("admin"):
+            words = "To allow what is dangerous needs a key with the scope `admin`; `deny` does not."
             raise Problem(words, 403, kind="permission_error", param="decision", code="insufficient_scope")
         run = await self._store.write(lambda tx: _decided(tx, self._found(tx, request), decision))
         await self._store.hint(orders_for(run.session_id))
