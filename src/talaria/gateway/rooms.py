@@ -160,9 +160,11 @@ class Rooms:
         room.let_go = lambda: self.let_go(key)
         room.seat.wish = structs.replace(room.seat.wish, resume=session_id)
         async with self._doorway:
-            if self.closed:
-                raise Refused("The gateway ends; what waits is answered at the next start.")
-            await room.open()
+            if not self.closed:
+                await room.open()
+        if self.closed:  # perhaps meanwhile, when nobody knew of it yet
+            await _closed(room)
+            raise Refused("The gateway ends; what waits is answered at the next start.")
         return room
 
     def _places_that_wait(self, tx: Transaction) -> list[tuple[SessionId, str, Address]]:

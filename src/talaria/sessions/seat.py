@@ -68,6 +68,7 @@ class Seat:
         self._chat: Chat | None = None
         self._beside: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
+        self._closed = False
         self.departing = False
         self.distant: OpenQuestions | None = None
 
@@ -126,11 +127,11 @@ class Seat:
         if prospect.signature == self.chat.signature:
             self.chat.conversation.ask_with(prospect.effort)
             return await self._begin(self.chat)
-        async with AsyncExitStack() as stack:
+        async with self._changing, AsyncExitStack() as stack:
             self._chat = chat = await self._opened(wish, stack)
             before, self._stack = self._stack, stack.pop_all()
-        await before.aclose()
-        return await self._begin(chat)
+            await before.aclose()
+            return await self._begin(chat)
 
     async def settled(self) -> None:
         """Wait until no conversation is being exchanged for another."""
@@ -151,12 +152,14 @@ class Seat:
         task.add_done_callback(self._beside.discard)
 
     async def close(self) -> None:
-        """Leave the conversation, and cut off what goes on beside it."""
+        """Leave the conversation for good, and cut off what goes on beside it."""
         for task in (beside := tuple(self._beside)):
             task.cancel()
         if beside:
             await asyncio.wait(beside)
-        await self._leave()
+        async with self._changing:  # one that is being opened is left as well
+            self._closed = True
+            await self._leave()
         if self._address is None:
             set_current_session_id("")
 
@@ -169,12 +172,16 @@ class Seat:
         await self._close()
 
     async def _opened(self, wish: ChatWish, stack: AsyncExitStack) -> Chat:
+        if self._closed:
+            raise Refused("This place is closed.")
         wish = structs.replace(wish, context=place_context(wish.context, self.key, self._address))
         return await self.opener.open_chat(wish, self._emit, stack, self.jobs)
 
     async def _open(self, wish: ChatWish) -> Chat:
-        chat = await self._opened(wish, self._stack)
-        return await self._begin(chat)
+        async with self._changing, AsyncExitStack() as stack:
+            chat = await self._opened(wish, stack)
+            self._stack = stack.pop_all()
+            return await self._begin(chat)
 
     async def _change_to(self, wish: ChatWish) -> Chat:
         """Open another conversation and leave this one then: one that cannot be opened changes nothing."""

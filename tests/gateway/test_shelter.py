@@ -1,0 +1,35 @@
+"""Tasks of many conversations in one group: none takes the others down, and none keeps the gateway from ending."""
+
+import asyncio
+import logging
+
+import pytest
+
+from talaria.core.errors import Refused
+from talaria.gateway.shelter import Shelter
+
+
+async def test_a_failure_ends_the_task_that_has_it_alone() -> None:
+    ended: list[str] = []
+
+    async def fails() -> None:
+        raise Refused("no")
+
+    async def goes_on() -> None:
+        await asyncio.sleep(0)
+        ended.append("other")
+
+    async with Shelter() as jobs:
+        jobs.create_task(fails())
+        jobs.create_task(goes_on())
+    assert ended == ["other"]
+
+
+async def test_what_does_not_come_to_its_end_is_cut_off_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def never_ends() -> None:
+        await asyncio.Event().wait()
+
+    with caplog.at_level(logging.WARNING):
+        async with asyncio.timeout(20), Shelter(patience=0.01) as jobs:
+            jobs.create_task(never_ends())
+    assert "never_ends has not come to its end" in caplog.text
