@@ -8,7 +8,7 @@ import pytest
 from tests.commands.desk import open_desk
 
 from talaria.core.addresses import Address
-from talaria.core.errors import TalariaError
+from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.sessions.lane import admit
@@ -92,3 +92,16 @@ async def test_what_goes_on_beside_a_conversation_outlives_it_and_ends_with_the_
         assert not ended.is_set()
         await desk.seat.close()
         assert ended.is_set()
+
+
+async def test_a_place_that_is_closed_while_it_opens_another_conversation_has_none_open(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("one")
+        async with asyncio.TaskGroup() as group:
+            opening = group.create_task(desk.seat.begin_anew())
+            await asyncio.sleep(0)  # it has begun
+            group.create_task(desk.seat.close())
+        assert not opening.result().conversation.busy
+        assert not desk.seat.is_open
+        with pytest.raises(Refused):
+            await desk.seat.open()
