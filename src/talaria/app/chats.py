@@ -4,7 +4,7 @@ import hashlib
 from asyncio import TaskGroup
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -14,13 +14,12 @@ from msgspec import Struct, structs
 from talaria.agent.approval.grants import Grant, allow_listed
 from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.agent.auxiliary import Auxiliary
-from talaria.agent.budget import Budget
 from talaria.agent.loop import Agent, Manner
 from talaria.agent.model_calls import ModelCalls, ModelChoice
 from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, instructions, project_context
-from talaria.agent.surroundings import Limits
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
+from talaria.app.allowances import budget_of, limits_of
 from talaria.app.delegates import CallsClosed, Delegating, end_background
 from talaria.app.goals import goal_follower
 from talaria.app.guests import rules_for, standing, wants_servers, working_folder
@@ -32,19 +31,15 @@ from talaria.contracts.follower import Ending, Follower
 from talaria.contracts.models import Chosen, ModelInfo
 from talaria.contracts.provider import Effort, Provider
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import NewSession, Session, SessionFilter
 from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext, variables
-from talaria.goals.keeping import goal_caps
 from talaria.sessions.approvals import SessionApprover
-from talaria.sessions.branching import lineage, session_account
-from talaria.sessions.budget import StoredBudget
+from talaria.sessions.branching import lineage
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.conversation import Conversation, Desk
-from talaria.sessions.mandate import Mandate
 from talaria.sessions.preferences import Preferences, read_preferences
 from talaria.sessions.prefix import Prefix, keep_prefix, prefix_to_use, read_prefix
 from talaria.sessions.prospect import AgentParts, Prospect
@@ -63,8 +58,6 @@ from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # the house opens conversations; they only look at it
     from talaria.app.house import House
-
-_MICRODOLLARS = 1_000_000
 
 
 async def prospect(house: "House", wish: ChatWish) -> Prospect:
@@ -374,7 +367,7 @@ async def _desk(
         person=questions,
         approver=SessionApprover(bench.store, _granted_to(bench), rules_for(bench, policy), questions, workspace),
         workspace=workspace,
-        limits=_limits(house.settings, bench.mandate),
+        limits=limits_of(house.settings, bench.mandate),
         mask=house.mask,
         owner=bench.viewer.owner,
         audience=bench.viewer.audience,
@@ -386,7 +379,7 @@ async def _desk(
 
 def _followed(desk: Desk, bench: Workbench, session: Session, wish: ChatWish, auxiliary: Auxiliary) -> Desk:
     """Return the desk with its budget, with all who hear of turns, and with who fetches files."""
-    desk = structs.replace(desk, budget=_budget(bench.settings, bench.store, session, wish))
+    desk = structs.replace(desk, budget=budget_of(bench.settings, bench.store, session, wish))
     told = (Told(wish.context.session_key),) if wish.lasting else ()
     goal = goal_follower(bench, desk, auxiliary, lasting=wish.lasting)
     return structs.replace(
@@ -428,35 +421,6 @@ async def _exports(settings: Settings, bench: Workbench, session: Session) -> li
 def _granted_to(bench: Workbench) -> SessionId:
     """Return where it is kept what a person has allowed: in the conversation that they are in."""
     return bench.mandate.root if bench.mandate is not None else bench.session_id
-
-
-def _limits(settings: Settings, mandate: Mandate | None) -> Limits:
-    return Limits(
-        iterations=settings.agent.max_iterations,
-        tokens=settings.agent.max_turn_tokens or None,
-        cost_microdollars=round(settings.budget.turn * _MICRODOLLARS) or None,
-        seconds=mandate.seconds if mandate is not None else settings.agent.max_turn_seconds or None,
-    )
-
-
-def caps_for(settings: Settings, session: Session) -> list[Cap]:
-    """Return what may be spent: on everything and on a person in this month, and on a conversation."""
-    month = f"{datetime.now(UTC):%Y-%m}"
-    caps = (
-        (f"all:{month}", settings.budget.total),
-        (f"person:{session.owner}:{month}", settings.budget.person),
-        (session_account(session.id), settings.budget.session),
-    )
-    return [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
-
-
-def _budget(settings: Settings, store: Store, session: Session, wish: ChatWish) -> Budget:
-    served = (session.id, *(wish.mandate.ancestors if wish.mandate else ()))
-
-    def caps(tx: Transaction) -> tuple[Cap, ...]:
-        return *caps_for(settings, session), *(cap for one in served for cap in goal_caps(tx, one)), *wish.caps
-
-    return StoredBudget(store, caps)
 
 
 def _seer(helpers: tuple[ModelChoice, ...]) -> tuple[Provider, str] | None:

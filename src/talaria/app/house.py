@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from talaria.app.chats import caps_for, open_chat, prospect
+from talaria.app.allowances import caps_for
+from talaria.app.chats import open_chat, prospect
 from talaria.app.delegates import Attendance, Here, end_background, tend_background
 from talaria.app.goals import goal_allowance
 from talaria.app.live import LateFeeds
