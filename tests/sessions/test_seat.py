@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.commands.desk import open_desk
 
+from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId
@@ -105,3 +106,22 @@ async def test_a_place_that_is_closed_while_it_opens_another_conversation_has_no
         assert not desk.seat.is_open
         with pytest.raises(Refused):
             await desk.seat.open()
+
+
+async def test_what_has_begun_behind_a_move_is_not_begun_anew(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, chat=CHAT, key="telegram:7") as desk:
+        await desk.say("one")
+        store, moved = desk.house.store, desk.seat.session_id
+        begun = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
+        await store.write(lambda tx: tx.bindings.bind("telegram:7", begun.id, CHAT))
+        await desk.seat.begin_anew(behind=moved)
+        binding = await store.read(lambda tx: tx.bindings.get("telegram:7"))
+        assert binding is not None
+        assert (binding.session_id, desk.seat.session_id) == (begun.id, moved)
+        await store.write(lambda tx: tx.bindings.unbind("telegram:7"))
+        await desk.seat.begin_anew(behind=moved)
+        binding = await store.read(lambda tx: tx.bindings.get("telegram:7"))
+        assert binding is not None
+        assert binding.session_id == desk.seat.session_id != moved

@@ -68,7 +68,7 @@ class Handoff:
     async def run(self, errand: Errand) -> None:
         """Hand the conversation over and leave, or say why it stays here."""
         wanted = _read(errand.words)
-        seat = errand.seat
+        seat, moved = errand.seat, errand.seat.session_id
         _refuse_unknown(errand, wanted.platform)
         await seat.store.write(lambda tx: _request(tx, errand, wanted))
         seat.departing = True
@@ -86,7 +86,7 @@ class Handoff:
         if errand.screen is not None:
             await _leave(errand, errand.screen, wanted)
         elif not seat.busy:  # else the turn goes on here, and is seen there
-            await seat.begin_anew()
+            await seat.begin_anew(behind=moved)
 
     async def _wait(self, errand: Errand, *, at_once: bool) -> HandoffState:
         """Return how it ended; a request that nobody fulfils in time is withdrawn."""

@@ -108,10 +108,17 @@ class Seat:
         """Open the conversation that the wish means, and go on with what was left unfinished in it."""
         return await self._open(self.wish)
 
-    async def begin_anew(self) -> Chat:
-        """Leave the conversation for good and begin another: what goes on in its background ends."""
+    async def begin_anew(self, *, behind: SessionId | None = None) -> Chat:
+        """Leave the conversation for good and begin another: what goes on in its background ends.
+
+        One that went elsewhere, which is ``behind`` us then, is left as it is, and only if no other has begun here
+        meanwhile.
+        """
+        wish = structs.replace(self.wish, resume="", latest=False)
+        if behind is not None:
+            return await self._part_from(behind, wish)
         left = self._chat
-        chat = await self._change_to(structs.replace(self.wish, resume="", latest=False))
+        chat = await self._change_to(wish)
         if left is not None:
             left.end_work()
         return chat
@@ -194,6 +201,17 @@ class Seat:
             self._stack = stack.pop_all()
             return await self._begin(chat)
 
+    async def _part_from(self, session_id: SessionId, wish: ChatWish) -> Chat:
+        async with self._changing, AsyncExitStack() as stack:
+            if self._chat is None or self.session_id != session_id:
+                return self.chat
+            chat = await self._opened(wish, stack)
+            if not await self.store.write(lambda tx: self._parted(tx, chat.conversation.session_id)):
+                return self.chat
+            await self._close()
+            self._stack = stack.pop_all()
+            return await self._begin(chat)
+
     async def _begin(self, chat: Chat) -> Chat:
         self._chat = chat
         session_id = chat.conversation.session_id
@@ -212,6 +230,13 @@ class Seat:
             if bound is not None and bound.session_id == left:  # else it goes on elsewhere, with all that waits in it
                 carry_over(tx, left, session_id)
             _forget_if_empty(tx, left)
+
+    def _parted(self, tx: Transaction, session_id: SessionId) -> bool:
+        if tx.bindings.get(self.key) is not None:  # what was said here behind the move has begun one
+            _forget_if_empty(tx, session_id)
+            return False
+        bring(tx, session_id, self.key, self._address)
+        return True
 
     async def _leave(self) -> None:
         """Close the conversation, if one is open, and forget it if nothing was ever said in it."""
