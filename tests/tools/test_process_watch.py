@@ -1,9 +1,10 @@
 """Who watches a background process: adopted after a crash, told from others of its number, looked at for lines."""
 
 import asyncio
+import os
 import subprocess
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,19 @@ async def left_by_a_crash(store: Store, folder: Path, command: str, **changes: o
     return left
 
 
+async def ended_unseen(process: BackgroundProcess, ago: timedelta) -> None:
+    """Let a process that reads a line end while nobody watches, so long ago."""
+    left = ProcessFiles(Path(process.place))
+    async with asyncio.timeout(30):
+        while not left.pid:  # noqa: ASYNC110 (it listens when it does)
+            await asyncio.sleep(0.01)
+        left.write(b"on\n")
+        while left.code is None or is_there(process.pid):  # noqa: ASYNC110 (it ends when it does)
+            await asyncio.sleep(0.01)
+    at = (datetime.now(UTC) - ago).timestamp()
+    os.utime(left.place / "status", (at, at))
+
+
 async def test_what_still_runs_is_adopted_and_its_end_told(sqlite_store: Store, tmp_path: Path) -> None:
     process = await left_by_a_crash(sqlite_store, tmp_path, "read line; echo got $line")
     async with supervised(sqlite_store, tmp_path) as after:
@@ -56,17 +70,28 @@ async def test_what_still_runs_is_adopted_and_its_end_told(sqlite_store: Store, 
 
 async def test_what_ended_while_nobody_watched_is_told_with_what_it_left(sqlite_store: Store, tmp_path: Path) -> None:
     process = await left_by_a_crash(sqlite_store, tmp_path, "read line; echo last words; exit 7")
-    left = ProcessFiles(Path(process.place))
-    async with asyncio.timeout(30):
-        while not left.pid:  # noqa: ASYNC110 (it listens when it does)
-            await asyncio.sleep(0.01)
-        left.write(b"on\n")
-        while left.code is None:  # noqa: ASYNC110 (it ends when it does)
-            await asyncio.sleep(0.01)
+    await ended_unseen(process, ago=timedelta())
     async with supervised(sqlite_store, tmp_path) as after:
         (text,) = await after.until_told()
     assert "exit code 7" in text
     assert "last words" in text
+
+
+async def test_what_ended_while_nobody_watched_ended_when_it_did_and_not_when_it_was_noticed(
+    sqlite_store: Store, tmp_path: Path
+) -> None:
+    begun = datetime.now(UTC) - timedelta(days=20)
+    process = await left_by_a_crash(sqlite_store, tmp_path, "read line", begun_at=begun)
+    await ended_unseen(process, ago=timedelta(days=20, hours=-3))
+    async with supervised(sqlite_store, tmp_path) as after:
+        (text,) = await after.until_told()
+        assert "ended with exit code 0 after 3 h 0 min" in text
+        await after.until_over(process)
+    async with supervised(sqlite_store, tmp_path) as again:  # which forgets those that have been over for long
+        await again.start("true")
+        await again.until_told()
+        assert process.id in [one.id for one in await again.listed()]
+        assert ProcessFiles(Path(process.place)).code == 0
 
 
 async def test_a_process_whose_start_was_not_recorded_is_found_by_its_own_note(

@@ -26,7 +26,7 @@ class BackgroundProcess(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``lost`` is one that is gone without an exit code. ``watcher`` is the worker that sees to it, ``place`` the folder
     of its files, and ``context`` the turn that started it. ``scanned`` is how far its output was looked through for
     ``patterns``, and ``matches`` how often something was found there and told. ``written`` is the last call that wrote
-    to it. ``ended_by`` is who wants it to end, or wanted.
+    to it. ``ended_by`` is who wants it to end, or wanted. ``noticed_at`` is when somebody saw that it had ended.
     """
 
     id: str
@@ -43,6 +43,7 @@ class BackgroundProcess(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pid: int = 0
     started: str = ""
     ended_at: datetime | None = None
+    noticed_at: datetime | None = None
     code: int | None = None
     last_line: str = ""
     notify: bool = False

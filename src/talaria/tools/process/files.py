@@ -1,6 +1,7 @@
 """The folder of a background process: what it prints, what it reads, how it ended."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 from talaria.tools.output import readable
@@ -40,6 +41,14 @@ class ProcessFiles:
         """The exit code, once it was written; negative for a signal."""
         line = _first_line(self._status)
         return int(line) if line else None
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When the exit code was written, however late somebody looks; ``None`` if it was not."""
+        try:
+            return datetime.fromtimestamp(self._status.stat().st_mtime, UTC)
+        except OSError:
+            return None
 
     @property
     def size(self) -> int:

@@ -297,7 +297,9 @@ class Supervisor:
             return
         state = "killed" if now.ended_by else "ended" if code is not None else "lost"
         line = last.rpartition("\n")[2][:_LONGEST_LINE]
-        ended = change_process(tx, now, state=state, code=code, ended_at=datetime.now(UTC), last_line=line)
+        noticed = datetime.now(UTC)
+        at = min(max(watched.files.ended_at or noticed, now.begun_at), noticed)
+        ended = change_process(tx, now, state=state, code=code, ended_at=at, noticed_at=noticed, last_line=line)
         if ended is None or ended.ended_by in ("agent", "conversation") or watched.waiting:
             return
         if watched.lookout.lines:
@@ -328,8 +330,8 @@ class Supervisor:
             await asyncio.sleep(_BETWEEN_CLEANINGS)
 
     async def _forget_some(self, found: list[BackgroundProcess]) -> None:
-        over = [process for process in found if not process.is_alive and process.ended_at is not None]
-        old = [one for one in over if one.ended_at and datetime.now(UTC) - one.ended_at > _KEPT]
+        over = [process for process in found if not process.is_alive]
+        old = [one for one in over if datetime.now(UTC) - (one.noticed_at or one.ended_at or one.begun_at) > _KEPT]
         for process in [*old, *(one for one in over[: max(0, len(over) - _MOST_KEPT)] if one not in old)]:
             await self._store.write(partial(_forgotten, process))
             if process.host == os.uname().nodename:
