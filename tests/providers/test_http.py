@@ -1,9 +1,13 @@
-"""Requests take the way that the environment says, and a pool can be closed at any time."""
+"""Requests take the way that the environment says, a pool can be closed at any time, and no word is lost."""
+
+import asyncio
 
 import pytest
 from tests.providers.histories import request
 from tests.providers.speakers import PATIENT, connect_chat, heard, listening, pool
 
+from talaria.contracts.provider import ModelReasoning, ModelText
+from talaria.core.errors import ProviderError
 from talaria.testing.model_server import ModelServer
 
 
@@ -24,3 +28,22 @@ async def test_a_closed_pool_opens_again_when_it_is_needed() -> None:
         for _ in range(2):
             await heard(connect_chat(server.url, http, PATIENT), request())
             await http.close()
+
+
+async def test_words_that_come_with_an_error_are_heard_before_it() -> None:
+    deltas = [b'{"choices":[{"delta":{"reasoning_content":"so "}}]}', b'{"choices":[{"delta":{"content":"one "}}]}']
+    events = [*deltas, b'{"choices":[{"delta":{"content":"two"}}]}', b'{"error":{"message":"gone"}}']
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+        writer.write(head + b"".join(b"data: " + event + b"\n\n" for event in events))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, pool() as http:
+        port = server.sockets[0].getsockname()[1]
+        came: list[object] = []
+        with pytest.raises(ProviderError):
+            async for event in connect_chat(f"http://127.0.0.1:{port}", http, PATIENT).reply(request()):
+                came.append(event)  # noqa: PERF401
+    assert came == [ModelReasoning("so "), ModelText("one two")]

@@ -150,11 +150,11 @@ async def test_cancelling_closes_the_connection(provider: Provider, server: Mode
         await server.gone(1)
 
 
-async def test_many_chunks_in_one_piece_are_told_apart(connect: Connect, server: ModelServer, http: HttpPool) -> None:
+async def test_words_that_come_together_are_one_event(connect: Connect, server: ModelServer, http: HttpPool) -> None:
     text = "word " * 50
     server.otherwise(Instant(text, chunks=50))
     events, reply = await heard(connect(server.url, http, BRIEF), request())
-    assert len(events) == 50
+    assert events == [ModelText(text)]
     assert reply.message.text == text
 
 

@@ -1,7 +1,7 @@
 """What every provider over HTTP does alike: send a request, read the reply as it comes, raise our own errors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.provider import ModelEvent, ModelReply, ModelRequest
-from talaria.core.errors import MalformedReply
+from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText
+from talaria.core.errors import MalformedReply, ProviderError
 from talaria.core.messages import File, Image
 from talaria.providers.attachments import load_attachments
 from talaria.providers.failures import failure
@@ -69,9 +69,8 @@ class ProviderOverHttp(ABC):
                     yield event
             else:
                 while not underway.done and (events := await answer.events()) is not None:
-                    for data in events:
-                        for event in underway.take(data):
-                            yield event
+                    for event in _together(event for data in events for event in underway.take(data)):
+                        yield event
                 await answer.drain()
         yield underway.reply(self._clock.now())
 
@@ -102,6 +101,32 @@ class ProviderOverHttp(ABC):
             raise failure(self.name, answer.status, await answer.body(), answer.headers, self._clock.now())
         if answer.content_type not in {JSON, EVENTS}:
             raise MalformedReply(f"{self.name} answered with {answer.content_type}")
+
+
+def _together(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
+    """Yield what has come in at once with its words in one piece each; what came ahead of an error is yielded too.
+
+    A server that is fast sends dozens of pieces in a packet, and each costs the whole way to whoever listens.
+    """
+    kind: type[ModelText | ModelReasoning] = ModelText
+    words: list[str] = []
+    try:
+        for event in events:
+            if not isinstance(event, kind):
+                if words:
+                    yield kind("".join(words))
+                    words = []
+                if isinstance(event, ModelReply):
+                    yield event
+                    continue
+                kind = type(event)
+            words.append(event.text)
+    except ProviderError:
+        if words:
+            yield kind("".join(words))
+        raise
+    if words:
+        yield kind("".join(words))
 
 
 def read_models(body: bytes) -> list[str]:
