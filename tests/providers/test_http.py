@@ -42,8 +42,7 @@ async def test_words_that_come_with_an_error_are_heard_before_it() -> None:
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server, pool() as http:
         port = server.sockets[0].getsockname()[1]
-        came: list[object] = []
+        replies = connect_chat(f"http://127.0.0.1:{port}", http, PATIENT).reply(request())
+        assert [await anext(replies), await anext(replies)] == [ModelReasoning("so "), ModelText("one two")]
         with pytest.raises(ProviderError):
-            async for event in connect_chat(f"http://127.0.0.1:{port}", http, PATIENT).reply(request()):
-                came.append(event)  # noqa: PERF401
-    assert came == [ModelReasoning("so "), ModelText("one two")]
+            await anext(replies)
