@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -125,7 +126,7 @@ async def _start_many(home: Path, count: int) -> list[BackgroundProcess]:
     """Start processes that the next gateway adopts, because their watcher is gone."""
     store = open_sqlite_store(_file(home))
     outputs = FullOutputs(home / "profiles" / "default" / "outputs")
-    supervisor = Supervisor(store, _gone(), outputs.place, lambda *_: None, "wake")
+    supervisor = Supervisor(store, _gone(), outputs.place, _NoReports())
     wanted = Wanted(command="sleep", argv=("sleep", "3600"), folder="/", notify=True, patterns=("never",))
     sessions = await store.write(_sessions)
     call = _call(home)
@@ -150,6 +151,18 @@ def _call(home: Path) -> Call:
         progress=lambda _: None,
         call_tool=no_other_tool,
     )
+
+
+class _NoReports:
+    """Implements `Reporter`."""
+
+    topic = "wake"
+
+    def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
+        """Tell nothing."""
+
+    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
+        """Hear nothing."""
 
 
 class _Nobody:

@@ -1,7 +1,7 @@
 """Background processes of conversations that are real enough: a store, a supervisor, and what it reports."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +14,11 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.contracts.tool import Call
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
+from talaria.core.messages import Message, ToolResult
 from talaria.core.session_context import SessionContext
-from talaria.sessions.waking import report
+from talaria.sessions.admitted import read_message
+from talaria.sessions.waking import fold_in_at_rest, hear, report
+from talaria.testing.clock import NOON
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.supervising import Supervisor
 from talaria.tools.process.tool import Process, ProcessArguments
@@ -27,7 +30,9 @@ PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 @dataclass
 class Bench:
-    """A worker with its supervisor, and the two tools in one conversation."""
+    """A worker with its supervisor, and the two tools in one conversation; it is its own `Reporter`."""
+
+    topic = "wake"
 
     store: Store
     folder: Path
@@ -37,13 +42,26 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.outputs = FullOutputs(self.folder / "outputs")
-        self.supervisor = Supervisor(self.store, self.worker, self.outputs.place, self._report, "wake")
+        self.supervisor = Supervisor(self.store, self.worker, self.outputs.place, self)
         self.terminal = Terminal(Processes(), self.outputs, background=self.supervisor)
         self.process = Process(self.supervisor)
 
-    def _report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
+    def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
         if report(tx, process.session_id, "process", name, text):
             self.told.append((name.partition(":")[2], text))
+
+    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
+        hear(tx, process.session_id, "process", names, call_id)
+
+    async def answered(self, call_id: str, *, failed: bool = False) -> None:
+        """Let the transcript have the answer of a call, as behind a turn; one that was stopped has failed."""
+        message = Message(role="tool", parts=(ToolResult(call_id, "", failed=failed),), at=NOON)
+        await self.store.write(lambda tx: tx.messages.append(SessionId(self.session_id), [message]))
+
+    async def woken_with(self) -> str:
+        """Return what the conversation is told, now that it rests; nothing where there is nothing."""
+        item = await self.store.write(lambda tx: fold_in_at_rest(tx, SessionId(self.session_id)))
+        return read_message(item.payload).text if item else ""
 
     def call(self, call_id: str = "call-1", *, wakes: bool = True) -> Call:
         plain = call_from(self.folder, session_id=self.session_id, environment=PATH)

@@ -1,14 +1,16 @@
 """Background processes: started, looked at, spoken to, watched, and ended with all that they have started."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from tests.storage.engines import Place
 from tests.tools.supervision import Bench, supervised
 
-from talaria.contracts.store import Store
+from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Deed
 from talaria.core.errors import ToolFailed
 from talaria.core.system_processes import is_there, tree_of
@@ -18,6 +20,8 @@ from talaria.tools.process.tool import ProcessArguments
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -33,6 +37,34 @@ async def bench(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Bench]:
         yield bench
         for process in await bench.listed():
             await bench.supervisor.kill(process, "conversation")
+
+
+class StoppingStore:
+    """Implements `Store`: a real one that calls ``stop`` in the moment in which so many writes are done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.behind = 0
+        self.stop: Callable[[], object] = lambda: None
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        return await self._store.read(work)
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        done = await self._store.write(work)
+        self.behind -= 1
+        if self.behind == 0:
+            self.stop()
+        return done
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def hint(self, topic: str) -> None:
+        await self._store.hint(topic)
+
+    def heeding(self, topic: str) -> AbstractAsyncContextManager[asyncio.Event]:
+        return self._store.heeding(topic)
 
 
 async def until_gone(pid: int) -> None:
@@ -126,7 +158,42 @@ async def test_who_waits_for_the_end_is_not_told_of_it_again(bench: Bench) -> No
         await asyncio.sleep(0)
         await bench.use("write", process, text="go\n")
     assert "ended with exit code 0" in waiting.result()
-    assert bench.told == []
+    await bench.answered("call-1")
+    assert await bench.woken_with() == ""
+
+
+async def test_who_waits_in_a_program_that_calls_tools_is_not_told_either_if_that_answers(bench: Bench) -> None:
+    process = await bench.start("echo ready", watch_patterns=["ready"])
+    await bench.use("wait", process, call="call-1.inner")
+    await bench.answered("call-1")
+    assert await bench.woken_with() == ""
+
+
+async def test_who_waits_longer_than_they_wanted_to_is_told_later(bench: Bench) -> None:
+    process = await bench.start("read line")
+    assert "runs, for" in await bench.use("wait", process, seconds=1)
+    await bench.answered("call-1")
+    await bench.use("write", process, text="go\n")
+    await bench.until_over(process)
+    assert "ended with exit code 0" in await bench.woken_with()
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+async def test_who_is_stopped_in_the_moment_in_which_the_wait_ends_is_told(
+    sqlite_store: Store, tmp_path: Path, writes: int
+) -> None:
+    """The first write behind that of the input keeps the end, the second that it is heard of."""
+    stopping = StoppingStore(sqlite_store)
+    async with supervised(stopping, tmp_path) as bench:
+        process = await bench.start("read line; echo $line")
+        waiting = asyncio.ensure_future(bench.use("wait", process))
+        stopping.behind, stopping.stop = writes + 1, waiting.cancel
+        await bench.use("write", process, text="go\n", call="call-2")
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        await bench.answered("call-1", failed=True)
+        assert "ended with exit code 0" in await bench.woken_with()
+        assert await bench.woken_with() == ""
 
 
 async def test_waiting_ends_in_time(bench: Bench) -> None:

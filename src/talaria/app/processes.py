@@ -2,10 +2,12 @@
 
 import logging
 from asyncio import Event, Task, TaskGroup, wait
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from talaria.app.subcommands import load
 from talaria.contracts.processes import BackgroundProcess, EndedBy, Wanted, list_processes
@@ -13,7 +15,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Call
 from talaria.core.errors import StoreError
 from talaria.core.ids import SessionId, new_worker_id
-from talaria.sessions.waking import WAKE, origin_of, report
+from talaria.sessions.waking import WAKE, hear, origin_of, report
 from talaria.tools.output import FullOutputs
 
 if TYPE_CHECKING:  # loaded with the first process
@@ -24,13 +26,28 @@ SOURCE = "process"
 log = logging.getLogger(__name__)
 
 
+class _Reporter(Struct, frozen=True):
+    """Implements `Reporter`."""
+
+    mask: Callable[[str], str]
+    topic: str = WAKE
+
+    def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
+        """Let something be told to the conversation of a process."""
+        report(tx, process.session_id, SOURCE, name, self.mask(text), origin=origin_of(process.context))
+
+    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
+        """Let what a tool call answers with not be told."""
+        hear(tx, process.session_id, SOURCE, names, call_id)
+
+
 class BackgroundProcesses:
     """Implements `BackgroundWork`. What has started goes on whatever becomes of this program."""
 
     def __init__(self, store: Store, outputs: Path, mask: Callable[[str], str]) -> None:
         self._store = store
         self._outputs = FullOutputs(outputs)
-        self._mask = mask
+        self._reporter = _Reporter(mask)
         self._worker = new_worker_id()
         self._supervisor: Supervisor | None = None
         self._serving: Task[None] | None = None
@@ -59,9 +76,9 @@ class BackgroundProcesses:
         """Return those of a conversation, oldest first."""
         return await self._store.read(lambda tx: list_processes(tx, session_id))
 
-    async def wait(self, process: BackgroundProcess, seconds: float) -> BackgroundProcess:
-        """Wait for its end, not longer than this, and return it as it is then."""
-        return await self._seen_to().wait(process, seconds)
+    async def wait(self, process: BackgroundProcess, seconds: float, call_id: str) -> BackgroundProcess:
+        """Wait for its end, not longer than this, and return it as it is then: a call is about to answer with that."""
+        return await self._seen_to().wait(process, seconds, call_id)
 
     async def write(self, process: BackgroundProcess, text: str, call_id: str) -> None:
         """Write to its input, once for each call."""
@@ -93,11 +110,8 @@ class BackgroundProcesses:
     def _seen_to(self) -> "Supervisor":
         if self._supervisor is None:
             make: type[Supervisor] = load("talaria.tools.process.supervising").Supervisor
-            self._supervisor = make(self._store, self._worker, self._outputs.place, self._report, WAKE)
+            self._supervisor = make(self._store, self._worker, self._outputs.place, self._reporter)
         return self._supervisor
-
-    def _report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
-        report(tx, process.session_id, SOURCE, name, self._mask(text), origin=origin_of(process.context))
 
     def _leave(self) -> None:
         self._users -= 1

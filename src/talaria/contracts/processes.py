@@ -99,8 +99,8 @@ class BackgroundWork(Protocol):
     async def of_session(self, session_id: SessionId) -> list[BackgroundProcess]:
         """Return those of a conversation, oldest first."""
 
-    async def wait(self, process: BackgroundProcess, seconds: float) -> BackgroundProcess:
-        """Wait for its end, not longer than this, and return it as it is then."""
+    async def wait(self, process: BackgroundProcess, seconds: float, call_id: str) -> BackgroundProcess:
+        """Wait for its end, not longer than this, and return it as it is then: a call is about to answer with that."""
 
     async def write(self, process: BackgroundProcess, text: str, call_id: str) -> None:
         """Write to its input, once for each call."""

@@ -9,10 +9,11 @@ from msgspec import Struct, structs
 
 from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.completions import Completion
 from talaria.contracts.stores.inbox import InboxItem
 from talaria.core.addresses import Address, Route
 from talaria.core.ids import SessionId
-from talaria.core.messages import Message, Text
+from talaria.core.messages import Message, Text, ToolResult
 from talaria.core.session_context import SessionContext
 from talaria.sessions.holding import is_held, lane_of
 from talaria.sessions.lane import arrival
@@ -49,8 +50,16 @@ class Report(Struct, frozen=True, omit_defaults=True):
     origin: Origin = Origin()
 
 
+class _Heard(Struct, frozen=True):
+    """A tool call that answers with something that was reported, when ``after`` so many messages."""
+
+    call_id: str
+    after: int
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Report).decode
+_decode_heard = msgspec.json.Decoder(dict[str, _Heard]).decode
 
 
 def origin_of(context: SessionContext) -> Origin:
@@ -77,8 +86,17 @@ def report(
     return tx.completions.add(session_id, source, external_id, _encode(Report(text, origin)).decode())
 
 
+def hear(tx: Transaction, session_id: SessionId, source: str, external_ids: Sequence[str], call_id: str) -> None:
+    """Take note that a tool call is about to answer with these reports: they are told if that answer never comes."""
+    session, key = tx.sessions.get(session_id), _heard_key(session_id)
+    if session is not None:
+        heard = _Heard(call_id, session.message_count)
+        marks = _heard(tx, session_id) | {_mark(source, one): heard for one in external_ids}
+        tx.state.put(key, _encode(marks).decode())
+
+
 def fold_in(tx: Transaction, session_id: SessionId) -> InboxItem | None:
-    """Put all that was reported into the inbox as one message; ``None`` where there is nothing.
+    """Put all that was reported and not heard yet into the inbox as one message; ``None`` where there is nothing.
 
     The reply goes to where the conversation is now; it answers the message that led to the last report, if that was
     written there.
@@ -86,7 +104,9 @@ def fold_in(tx: Transaction, session_id: SessionId) -> InboxItem | None:
     taken = tx.completions.take(session_id)
     if not taken or tx.sessions.get(session_id) is None:
         return None
-    reports = [_decode(one.payload) for one in taken]
+    reports = [_decode(one.payload) for one in _unheard(tx, session_id, taken)]
+    if not reports:
+        return None
     words = Text(_TOLD.format(_BETWEEN.join(_shortened([one.text for one in reports]))))
     message = Message(role="user", parts=(words,), at=datetime.now(UTC), author=PROGRAM)
     route = _route(tx, session_id, [one.origin for one in reports])
@@ -94,8 +114,11 @@ def fold_in(tx: Transaction, session_id: SessionId) -> InboxItem | None:
 
 
 def fold_in_at_rest(tx: Transaction, session_id: SessionId) -> InboxItem | None:
-    """Do so unless somebody works on the conversation, or is about to tell: who does tells the rest behind that."""
-    if is_held(tx, lane_of(session_id)):
+    """Do so unless somebody works on the conversation, or is about to tell: who does tells the rest behind that.
+
+    A turn that was cut off is worked on when it goes on.
+    """
+    if is_held(tx, lane_of(session_id)) or tx.turns.find(session_id, running=True, limit=1):
         return None
     if any(item.kind == WAKE for item in tx.inbox.unsettled(session_id)):
         return None
@@ -144,6 +167,36 @@ class Told(Struct, frozen=True):
     async def follow_up(self) -> bool:
         """Do nothing more."""
         return False
+
+
+def _unheard(tx: Transaction, session_id: SessionId, taken: Sequence[Completion]) -> list[Completion]:
+    """Return what no tool call has answered with; a call that was stopped before has answered nothing."""
+    marks = _heard(tx, session_id)
+    if not marks:
+        return list(taken)
+    tx.state.delete(_heard_key(session_id))
+    answered = [mark for mark, heard in marks.items() if _is_answered(tx, session_id, heard)]
+    return [one for one in taken if _mark(one.source, one.external_id) not in answered]
+
+
+def _is_answered(tx: Transaction, session_id: SessionId, heard: _Heard) -> bool:
+    """Tell whether the transcript has the answer of a call, or of the one that made it."""
+    said = [part for stored in tx.messages.load(session_id, after=heard.after) for part in stored.message.parts]
+    results = [part for part in said if isinstance(part, ToolResult) and not part.failed]
+    return any(heard.call_id == one.call_id or heard.call_id.startswith(f"{one.call_id}.") for one in results)
+
+
+def _heard(tx: Transaction, session_id: SessionId) -> dict[str, _Heard]:
+    entry = tx.state.get(_heard_key(session_id))
+    return _decode_heard(entry.value) if entry else {}
+
+
+def _heard_key(session_id: SessionId) -> str:
+    return f"heard:{session_id}"
+
+
+def _mark(source: str, external_id: str) -> str:
+    return f"{source}:{external_id}"
 
 
 def _shortened(texts: Sequence[str]) -> list[str]:

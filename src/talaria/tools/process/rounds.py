@@ -5,16 +5,15 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
-from talaria.contracts.processes import BackgroundProcess, change_process
+from talaria.contracts.processes import change_process
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import StoreError
 from talaria.tools.process.ending import LeftBehind
 from talaria.tools.process.files import ROTATE_AT
 from talaria.tools.process.matching import MOST_NOTICES
+from talaria.tools.process.reporting import Reporter, match_name
 from talaria.tools.process.watching import Watched
 from talaria.tools.process.wording import match_notice
-
-Report = Callable[[Transaction, BackgroundProcess, str, str], None]
 
 _PAUSE = 1.0
 _BETWEEN_ROTATIONS = 10
@@ -33,16 +32,14 @@ class Rounds:
         store: Store,
         watched: Mapping[str, Watched],
         ring: Callable[[Watched], None],
-        report: Report,
-        topic: str,
+        reporter: Reporter,
     ) -> None:
         self.left_behind = LeftBehind()
         self.needed = asyncio.Event()
         self._store = store
         self._watched = watched
         self._ring = ring
-        self._report = report
-        self._topic = topic
+        self._reporter = reporter
 
     async def follow(self) -> None:
         """Go round until cancelled."""
@@ -88,11 +85,11 @@ class Rounds:
         def work(tx: Transaction) -> None:
             changed = change_process(tx, watched.process, scanned=position, matches=number, matched_at=now)
             if changed is not None:
-                self._report(tx, changed, f"{changed.id}:match:{number}", text)
+                self._reporter.report(tx, changed, match_name(changed, number), text)
 
         await self._store.write(work)
         lookout.tell(now)
-        await self._store.hint(self._topic)
+        await self._store.hint(self._reporter.topic)
 
 
 def found_lines(watched: Watched, *, last: bool) -> str:

@@ -32,7 +32,8 @@ from talaria.core.system_processes import carries, is_same, is_there, signal_all
 from talaria.tools.process.ending import GRACE, end_tree
 from talaria.tools.process.files import ProcessFiles
 from talaria.tools.process.launching import CLOSE_INPUT, launch
-from talaria.tools.process.rounds import Report, Rounds, found_lines
+from talaria.tools.process.reporting import Reporter, end_name, match_name
+from talaria.tools.process.rounds import Rounds, found_lines
 from talaria.tools.process.watching import Watched
 from talaria.tools.process.wording import end_notice
 
@@ -53,8 +54,7 @@ log = logging.getLogger(__name__)
 class Supervisor:
     """Implements `BackgroundWork` for one worker.
 
-    ``folder`` gives the folder for the files of a conversation. ``report`` lets something be told to the conversation
-    of a process, in a transaction; ``topic`` is that of the hints that there is something to be told.
+    ``folder`` gives the folder for the files of a conversation.
     """
 
     def __init__(
@@ -62,18 +62,16 @@ class Supervisor:
         store: Store,
         worker: WorkerId,
         folder: Callable[[SessionId], Path],
-        report: Report,
-        topic: str,
+        reporter: Reporter,
     ) -> None:
         self.worker = worker
         self._store = store
         self._folder = folder
-        self._report = report
-        self._topic = topic
+        self._reporter = reporter
         self._watched: dict[str, Watched] = {}
         self._starting: set[str] = set()
         self._over: set[SessionId] = set()
-        self._rounds = Rounds(store, self._watched, self._ring, report, topic)
+        self._rounds = Rounds(store, self._watched, self._ring, reporter)
         self._jobs: asyncio.TaskGroup | None = None
 
     async def serve(self) -> None:
@@ -146,14 +144,18 @@ class Supervisor:
         """Return those of a conversation, oldest first."""
         return await self._store.read(lambda tx: list_processes(tx, session_id))
 
-    async def wait(self, process: BackgroundProcess, seconds: float) -> BackgroundProcess:
-        """Wait for its end, not longer than this, and return it as it is then."""
+    async def wait(self, process: BackgroundProcess, seconds: float, call_id: str) -> BackgroundProcess:
+        """Wait for its end, not longer than this, and return it as it is then: a call is about to answer with that."""
         try:
             async with asyncio.timeout(seconds):
-                await self._until_ended(process, heard=True)
+                await self._until_ended(process)
         except TimeoutError:
             pass
-        return await self._as_it_is(process)
+        now = await self._as_it_is(process)
+        if not now.is_alive:
+            names = (end_name(now), match_name(now, now.matches + 1))
+            await self._store.write(lambda tx: self._reporter.hear(tx, now, names, call_id))
+        return now
 
     async def write(self, process: BackgroundProcess, text: str, call_id: str) -> None:
         """Write to its input, once for each call."""
@@ -192,7 +194,7 @@ class Supervisor:
             await end_tree(process)
         try:
             async with asyncio.timeout(2 * GRACE):
-                await self._until_ended(process, heard=by != "person")
+                await self._until_ended(process)
         except TimeoutError:
             pass
         return await self._as_it_is(process)
@@ -286,7 +288,7 @@ class Supervisor:
             except StoreError as error:
                 log.warning("the end of process %s waits for the store: %s", watched.process.id, error)
                 await asyncio.sleep(_LOOK_AGAIN)
-        await self._store.hint(self._topic)
+        await self._store.hint(self._reporter.topic)
         self._watched.pop(watched.process.id, None)
         watched.ended.set()
         self._rounds.left_behind.add(watched.process)
@@ -300,22 +302,18 @@ class Supervisor:
         noticed = datetime.now(UTC)
         at = min(max(watched.files.ended_at or noticed, now.begun_at), noticed)
         ended = change_process(tx, now, state=state, code=code, ended_at=at, noticed_at=noticed, last_line=line)
-        if ended is None or ended.ended_by in ("agent", "conversation") or watched.waiting:
+        if ended is None or ended.ended_by in ("agent", "conversation"):
             return
         if watched.lookout.lines:
-            self._report(tx, ended, f"{ended.id}:match:{watched.lookout.matches + 1}", found_lines(watched, last=False))
+            name = match_name(ended, ended.matches + 1)
+            self._reporter.report(tx, ended, name, found_lines(watched, last=False))
         if ended.notify:
-            self._report(tx, ended, f"{ended.id}:end", end_notice(ended, last))
+            self._reporter.report(tx, ended, end_name(ended), end_notice(ended, last))
 
-    async def _until_ended(self, process: BackgroundProcess, *, heard: bool) -> None:
-        """Wait for its end; with ``heard`` the conversation hears of it from whoever waits, and need not be told."""
+    async def _until_ended(self, process: BackgroundProcess) -> None:
         watched = self._watched.get(process.id)
         if watched is not None:
-            watched.waiting += heard
-            try:
-                await watched.ended.wait()
-            finally:
-                watched.waiting -= heard
+            await watched.ended.wait()
             return
         while (await self._as_it_is(process)).is_alive:  # noqa: ASYNC110 (another worker watches it)
             await asyncio.sleep(_LOOK_AGAIN)

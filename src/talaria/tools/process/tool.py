@@ -58,7 +58,7 @@ class Process:
             case "poll" | "list":
                 return _told(process, _FEW_LINES)
             case "wait":
-                return _told(await self._background.wait(process, arguments.seconds), _FEW_LINES)
+                return _told(await self._background.wait(process, arguments.seconds, call.id), _FEW_LINES)
             case "log":
                 return _told(process, arguments.lines)
             case "write":

@@ -13,10 +13,7 @@ from talaria.tools.process.matching import Lookout
 
 
 class Watched:
-    """A process under watch; ``waiting`` counts those who wait for its end here and need not be told of it.
-
-    ``silent`` is one of whose end the system does not tell: it has to be looked at now and then.
-    """
+    """A process under watch; ``silent`` is one of whose end the system does not tell: it has to be looked at."""
 
     def __init__(self, process: BackgroundProcess) -> None:
         self.process = process
@@ -25,7 +22,6 @@ class Watched:
         self.ended = asyncio.Event()
         self.over = False
         self.ending = False
-        self.waiting = 0
         self.silent = True
         self._handle: int | None = None
 
