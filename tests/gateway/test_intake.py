@@ -1,12 +1,20 @@
 """What arrives is kept and acted upon, and one chat never holds up another."""
 
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.gateway.small_gateway import SmallGateway, served
+from tests.tools.supervision import elsewhere
 
-from talaria.contracts.platform import Abilities
+from talaria.contracts.platform import Abilities, Incoming, Sender
+from talaria.contracts.processes import add_process, list_processes
+from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
+from talaria.core.ids import new_worker_id
+from talaria.gateway.keepers import keep
 from talaria.sessions.preferences import Preferences, write_preferences
+from talaria.sessions.presence import WorkerStatus, write_worker
 from talaria.sessions.session_keys import build_session_key
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
@@ -66,3 +74,41 @@ async def test_what_is_said_right_behind_a_command_comes_behind_it(tmp_path: Pat
     asked = [call.json["messages"] for call in server.received if call.question == "second"]
     assert [len(messages) for messages in asked] == [2] * len(chats)
     assert all("now called *Harbour*" in network.shown(chat)[2] for chat in chats)
+
+
+async def test_a_conversation_that_begins_anew_in_a_room_of_another_worker_leaves_nothing_running(
+    tmp_path: Path,
+) -> None:
+    hourly = '[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
+    async with (
+        ModelServer() as server,
+        LoopbackNetwork(NETWORK) as network,
+        served(tmp_path, network.platform(), server.url, settings=hourly) as gateway,
+    ):
+        network.say("ann", "first")
+        await network.posted(1)
+        key, store = build_session_key(Address("loopback", "ann")), gateway.house.store
+        room = gateway.rooms.find(key)
+        assert room is not None
+        left, now = room.seat.session_id, datetime.now(UTC)
+        other = WorkerStatus(
+            worker=new_worker_id(), pid=os.getpid(), host="here", started=now, at=now, version="1", lease=3600
+        )
+
+        def kept_elsewhere(tx: Transaction) -> bool:
+            add_process(tx, elsewhere(left))
+            write_worker(tx, other)
+            tx.state.delete(f"keeper:{key}")
+            return keep(tx, key, other.worker)
+
+        assert await store.write(kept_elsewhere)
+        late = Incoming(
+            external_id="late",
+            address=Address("loopback", "ann"),
+            sender=Sender("ann", "ann"),
+            at=now + timedelta(hours=2),
+            text="and now?",
+        )
+        await gateway.intake.take(late)
+        (process,) = await store.read(list_processes)
+        assert process.ended_by == "conversation"

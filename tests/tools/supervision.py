@@ -1,6 +1,7 @@
 """Background processes of conversations that are real enough: a store, a supervisor, and what it reports."""
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -99,11 +100,37 @@ class Bench:
                 await asyncio.sleep(0.01)
 
 
+def dead_worker() -> WorkerId:
+    """Return a worker of this machine whose process is gone."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    machine, _, name = new_worker_id().rpartition(":")
+    return WorkerId(f"{machine.rpartition(':')[0]}:{gone.pid}:{name}")
+
+
 async def sleeping(background: BackgroundWork, session_id: SessionId) -> BackgroundProcess:
     """Let a conversation have a process that does nothing for long."""
     wanted = Wanted(command="sleep 600", argv=("sleep", "600"), folder="/")
     call = msgspec.structs.replace(call_from(Path("/"), environment=PATH), session_id=session_id)
     return await background.start(wanted, call)
+
+
+def elsewhere(session_id: SessionId) -> BackgroundProcess:
+    """Return one that runs on another machine, so that nobody here sees to it."""
+    return BackgroundProcess(
+        id="pelsewhere",
+        session_id=session_id,
+        command="make",
+        folder="/",
+        place="/",
+        machine="another",
+        host="another",
+        watcher=WorkerId("another"),
+        begun_at=NOON,
+        context=SessionContext(),
+        state="running",
+        pid=42,
+    )
 
 
 @asynccontextmanager

@@ -2,18 +2,16 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.storage.engines import Place
-from tests.tools.supervision import supervised
+from tests.tools.supervision import dead_worker, supervised
 
 from talaria.contracts.processes import PROCESSES, BackgroundProcess, change_process
 from talaria.contracts.store import Store
-from talaria.core.ids import WorkerId, new_worker_id
 from talaria.core.system_processes import is_there, kill_tree
 from talaria.testing.clock import NOON, SettableClock
 from talaria.tools.process.files import ProcessFiles
@@ -25,14 +23,6 @@ async def sqlite_store(sqlite_place: Place, clock: SettableClock) -> AsyncIterat
     store = sqlite_place.open_store(clock)
     yield store
     await store.close()
-
-
-def dead_worker() -> WorkerId:
-    """Return a worker of this machine whose process is gone."""
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    machine, _, name = new_worker_id().rpartition(":")
-    return WorkerId(f"{machine.rpartition(':')[0]}:{gone.pid}:{name}")
 
 
 async def left_by_a_crash(store: Store, folder: Path, command: str, **changes: object) -> BackgroundProcess:

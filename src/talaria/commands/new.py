@@ -8,13 +8,14 @@ from talaria.contracts.hooks import SESSION_END, SESSION_RESET
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.ids import SessionId
+from talaria.sessions.leaving import end_background
 
 
 async def run(errand: Errand) -> None:
     """Begin anew, and say how to get back; the conversation that was open keeps all that belongs to it."""
     seat, title = errand.seat, errand.words
     left, before = seat.session_id, errand_facts(errand, reason="command")
-    await seat.begin_anew()
+    await seat.begin_anew(leaving=end_background)
     errand.house.hooks.fire(SESSION_END, before)
     errand.house.hooks.fire(SESSION_RESET, errand_facts(errand, reason="command", previous_session_id=left))
     if title:

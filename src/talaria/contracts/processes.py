@@ -137,6 +137,13 @@ def change_process(tx: Transaction, process: BackgroundProcess, **changes: Any) 
     return changed
 
 
+def end_processes(tx: Transaction, session_id: SessionId) -> None:
+    """Let those of a conversation that is over be ended by whoever watches them, now or after the next start."""
+    for process in list_processes(tx, session_id):
+        if process.is_alive and not process.ended_by:
+            change_process(tx, process, ended_by="conversation")
+
+
 def glance_at_processes(tx: Transaction) -> list[ProcessGlance]:
     """Return those that run, each as far as it is needed to see whether there is something to do.
 

@@ -27,6 +27,7 @@ from talaria.gateway.moving import move_chat
 from talaria.gateway.room import Room
 from talaria.gateway.rooms import Rooms
 from talaria.sessions.lane import arrival
+from talaria.sessions.leaving import end_background
 from talaria.sessions.outgoing import queue_notice
 from talaria.sessions.sending import tell_news, welcome
 from talaria.sessions.turn_log import STEERING
@@ -147,6 +148,8 @@ class Intake:
         """Put it into the inbox of its conversation, which is begun if there is none; no item for what came before."""
         guest = admission.guest
         begun, session_id, over, notice = self._session(tx, guest, incoming)
+        if over:
+            end_background(tx, over)
         message = Message(
             role="user",
             parts=_words(incoming),

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from talaria.agent.conversation import open_calls, results_message
 from talaria.agent.dispatch import STOPPED
 from talaria.contracts.delegation import Child, ChildState, Task
+from talaria.contracts.processes import end_processes
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession, SessionChanges
 from talaria.contracts.tool import Call
@@ -239,7 +240,8 @@ def _new_session(tx: Transaction, known: Delegation) -> SessionId:
 
 
 def _put_away(tx: Transaction, session_id: SessionId) -> None:
-    """Let a conversation that is over not stand in the way of those of people."""
+    """Let a conversation that is over not stand in the way of those of people, and its processes end."""
+    end_processes(tx, session_id)
     if tx.sessions.get(session_id) is not None:
         tx.sessions.update(session_id, SessionChanges(archived=True))
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
+from talaria.contracts.processes import end_processes
 from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
@@ -23,6 +24,7 @@ from talaria.sessions.relocation import bring, carry_over
 from talaria.sessions.waking import tell
 
 Emit = Callable[[TurnEvent], None]
+Leaving = Callable[[Transaction, SessionId], None]
 
 
 class ChatOpener(Protocol):
@@ -108,17 +110,17 @@ class Seat:
         """Open the conversation that the wish means, and go on with what was left unfinished in it."""
         return await self._open(self.wish)
 
-    async def begin_anew(self, *, behind: SessionId | None = None) -> Chat:
+    async def begin_anew(self, *, leaving: Leaving = end_processes, behind: SessionId | None = None) -> Chat:
         """Leave the conversation for good and begin another: what goes on in its background ends.
 
-        One that went elsewhere, which is ``behind`` us then, is left as it is, and only if no other has begun here
-        meanwhile.
+        ``leaving`` lets that end in the transaction that leaves it, so that it does whatever happens then. One that
+        went elsewhere, which is ``behind`` us then, is left as it is, and only if no other has begun here meanwhile.
         """
         wish = structs.replace(self.wish, resume="", latest=False)
         if behind is not None:
             return await self._part_from(behind, wish)
         left = self._chat
-        chat = await self._change_to(wish)
+        chat = await self._change_to(wish, leaving)
         if left is not None:
             left.end_work()
         return chat
@@ -190,12 +192,12 @@ class Seat:
             self._stack = stack.pop_all()
             return await self._begin(chat)
 
-    async def _change_to(self, wish: ChatWish) -> Chat:
+    async def _change_to(self, wish: ChatWish, leaving: Leaving | None = None) -> Chat:
         """Open another conversation and leave this one then: one that cannot be opened changes nothing."""
         async with self._changing, AsyncExitStack() as stack:
             chat = await self._opened(wish, stack)
             left = self.session_id if self._chat is not None else None
-            await self.store.write(lambda tx: self._changed(tx, left, chat.conversation.session_id))
+            await self.store.write(lambda tx: self._changed(tx, left, chat.conversation.session_id, leaving))
             await self.store.hint(OUTBOX)
             await self._close()
             self._stack = stack.pop_all()
@@ -223,10 +225,12 @@ class Seat:
         chat.conversation.follow()
         return chat
 
-    def _changed(self, tx: Transaction, left: SessionId | None, session_id: SessionId) -> None:
+    def _changed(self, tx: Transaction, left: SessionId | None, session_id: SessionId, leaving: Leaving | None) -> None:
         bound = tx.bindings.get(self.key)
         bring(tx, session_id, self.key, self._address)
         if left is not None and left != session_id:
+            if leaving is not None:
+                leaving(tx, left)
             if bound is not None and bound.session_id == left:  # else it goes on elsewhere, with all that waits in it
                 carry_over(tx, left, session_id)
             _forget_if_empty(tx, left)
