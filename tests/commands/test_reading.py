@@ -6,12 +6,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.commands.desk import open_desk
+from tests.sessions.delegated import Company, hand_on, until
 
 from talaria.commands.command import Author
 from talaria.contracts.platform import Content
 from talaria.contracts.stores.inbox import Arrival
 from talaria.core.addresses import Address
 from talaria.core.messages import Usage
+from talaria.sessions.delegation import in_background
 from talaria.sessions.homes import GATEWAY
 from talaria.sessions.sending import Parcel, send_parcel
 from talaria.sessions.session_keys import build_session_key
@@ -212,3 +214,20 @@ async def test_usage_counts_tokens_calls_and_money(tmp_path: Path) -> None:
         assert "- This conversation: 2 model calls, 10 tokens in (0% from the cache), 0 out, $2.50." in shown
         assert "- With what came before it branched off: 3 model calls, 1,010 tokens in" in shown
         assert "Spent" not in await desk.use("/usage", author=STRANGER)
+
+
+async def test_usage_counts_what_was_handed_on_and_names_it(tmp_path: Path) -> None:
+    handing_on = hand_on("one", {"goal": "two", "tools": ["delegate_task"]})
+    script = {"go": [handing_on, Say("done")], "two": [hand_on("deep"), Say("it is deep")]}
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        Company(server, {**script, "deep": Say("so deep", usage=Tokens(input=5_000_000, output=1))})
+        await desk.say("go")
+        await desk.use("/background aside")
+        await until(desk, lambda tx: not in_background(tx))
+        here = await desk.house.store.read(lambda tx: tx.sessions.get(desk.seat.session_id))
+        assert here is not None
+        own, shown = here.usage, await desk.use("/usage")
+        assert f"- This conversation: {own.calls + 5} model calls, " in shown
+        assert "\n- Of that, tasks that were handed on: 5 model calls, 5,00" in shown
+        await desk.use("/branch")
+        assert f"- With what came before it branched off: {own.calls + 5} model calls, " in await desk.use("/usage")

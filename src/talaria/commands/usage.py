@@ -9,6 +9,7 @@ from talaria.core.errors import NotFound
 from talaria.core.messages import Usage
 from talaria.core.wording import counted, money
 from talaria.sessions.branching import lineage
+from talaria.sessions.delegation import delegated_usage
 from talaria.sessions.trace import total
 
 _NAMES = {"all": "everything this month", "person": "you this month", "session": "this conversation"}
@@ -23,11 +24,15 @@ def _lines(tx: Transaction, errand: Errand) -> Iterator[str]:
     session = tx.sessions.get(errand.seat.session_id)
     if session is None:
         raise NotFound("This conversation is not there any more.")
-    yield f"- This conversation: {in_words(session.usage)}"
-    ancestors = [tx.sessions.get(one) for one in lineage(tx, session)]
-    before = [one.usage for one in ancestors if one is not None]
+    delegated = delegated_usage(tx, session.id)
+    here = [session.usage, *delegated]
+    yield f"- This conversation: {in_words(total(here))}"
+    if delegated:
+        yield f"- Of that, tasks that were handed on: {in_words(total(delegated))}"
+    ancestors = [found for one in lineage(tx, session) if (found := tx.sessions.get(one)) is not None]
+    before = [usage for one in ancestors for usage in (one.usage, *delegated_usage(tx, one.id))]
     if before:
-        yield f"- With what came before it branched off: {in_words(total([session.usage, *before]))}"
+        yield f"- With what came before it branched off: {in_words(total([*here, *before]))}"
     alone = errand.author.owner and not audience_of(errand.place.address)
     for cap in errand.house.caps(session) if alone else ():
         spent = tx.ledger.spent(cap.account)

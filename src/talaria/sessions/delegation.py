@@ -12,11 +12,11 @@ from talaria.agent.dispatch import STOPPED
 from talaria.contracts.delegation import Child, ChildState, Task
 from talaria.contracts.processes import end_processes
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.sessions import NewSession, SessionChanges
+from talaria.contracts.stores.sessions import NewSession, SessionChanges, SessionFilter
 from talaria.contracts.tool import Call
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, WorkerId
-from talaria.core.messages import Message, Text, ToolResult
+from talaria.core.messages import Message, Text, ToolResult, Usage
 from talaria.core.session_context import SessionContext
 from talaria.sessions.lane import arrival
 from talaria.sessions.mandate import AT_CALL, BESIDE
@@ -218,6 +218,12 @@ def last_turn(tx: Transaction, session_id: SessionId) -> tuple[ChildState, str]:
             return "open", said
         case _:
             return "failed", " ".join(filter(None, (turn.error, said)))
+
+
+def delegated_usage(tx: Transaction, session_id: SessionId) -> list[Usage]:
+    """Return what each child of a conversation has used, and each that worked for one of those."""
+    children = tx.sessions.find(SessionFilter(source=SOURCE, parent_id=session_id, archived=None, limit=None))
+    return [usage for child in children for usage in (child.usage, *delegated_usage(tx, child.id))]
 
 
 def _new_session(tx: Transaction, known: Delegation) -> SessionId:
