@@ -7,24 +7,20 @@ to Hermes, measured on the same kind of machine: 50 times its 4.7 requests a sec
 """
 
 import asyncio
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack
 from time import perf_counter
 
 import aiohttp
-import msgspec
 
 from bench.agent_server import served
 from bench.api_load import Load
-from bench.measure import Figure, byte_code_environment, installed
+from bench.api_servers import CHAT, Server, bare, talaria, within
+from bench.measure import Figure
 
 NAME = "api"
-CHAT = "/v1/chat/completions"
 
 _THROUGHPUT, _LATENCY, _FIRST_BYTE, _MEMORY, _LIST = 235, 15.5, 3.0, 122, 50.0
+_MEMORY_OF_ONE = 20
 _ANY = 5000.0
 _IN_FLIGHT = (1, 8, 64)
 _SESSIONS = 1000
@@ -40,49 +36,51 @@ def run(quick: bool) -> list[Figure]:
 async def _run(quick: bool) -> list[Figure]:
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(served())
-        bare = await stack.enter_async_context(_listening(sys.executable, "-m", "bench.api_bare"))
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ours, pid = await stack.enter_async_context(_talaria(home, model))
-        before = _memory(pid)
-        figures = await _loads(ours, bare, quick=quick)
-        figures += [
-            Figure(f"memory after {_SESSIONS:,} conversations and more", _memory(pid), "MB", _MEMORY),
-            Figure("of that, memory of the server at rest", before, "MB", _MEMORY),
-        ]
-        slow, _ = await stack.enter_async_context(_talaria(home / "slow", model, name="slow"))
-        figures.append(await _lists(slow))
+        floor = await stack.enter_async_context(bare())
+        ours = await stack.enter_async_context(talaria(model))
+        figures = await _loads(ours, floor, quick=quick)
+        slow = await stack.enter_async_context(talaria(model, name="slow"))
+        figures.append(await _lists(slow.url))
     return figures
 
 
-async def _loads(ours: str, bare: str, *, quick: bool) -> list[Figure]:
-    figures = []
-    await _load(ours, 8, 64)
-    await _load(bare, 8, 64, stream=True)
+async def _loads(ours: Server, floor: Server, *, quick: bool) -> list[Figure]:
+    figures, asked, at_rest = [], 0, ours.memory()
+    await ours.load(_IN_FLIGHT[-1], 128)
+    await floor.load(8, 64, stream=True)
+    warm = ours.memory()
     for in_flight in _IN_FLIGHT:
         count = (200 if quick else 400) if in_flight == 1 else _SESSIONS // 2 if quick else _SESSIONS
-        whole = await _load(ours, in_flight, count)
-        streamed = await _load(ours, in_flight, count, stream=True)
-        floor = await _load(bare, in_flight, count, stream=True)
-        figures += _judged(in_flight, whole, streamed, floor)
-    return figures
+        whole = await ours.load(in_flight, count)
+        streamed = await ours.load(in_flight, count, stream=True)
+        least = await floor.load(in_flight, count, stream=True)
+        figures += _judged(in_flight, whole, streamed, least)
+        asked += 2 * count
+    after = ours.memory()
+    return [
+        *figures,
+        Figure(f"memory after {_SESSIONS:,} conversations and more", after, "MB", _MEMORY),
+        Figure("of that, memory of the server at rest", at_rest, "MB", _MEMORY),
+        Figure(f"memory for each of {asked:,} conversations", (after - warm) / asked * 1000, "kB", _MEMORY_OF_ONE),
+    ]
 
 
-def _judged(in_flight: int, whole: Load, streamed: Load, floor: Load) -> list[Figure]:
+def _judged(in_flight: int, whole: Load, streamed: Load, least: Load) -> list[Figure]:
     """Return what was measured; only the middle at 1 in flight and the rate at 64 have goals of their own."""
     rate, middle = _THROUGHPUT if in_flight == _IN_FLIGHT[-1] else 0, _LATENCY if in_flight == 1 else _ANY
     figures = [
         Figure(f"{what}, {in_flight} in flight", len(load.whole) / load.seconds, "req/s", rate, at_least=True)
-        for what, load in (("whole answers", whole), ("streamed answers", streamed), ("bare application", floor))
+        for what, load in (("whole answers", whole), ("streamed answers", streamed), ("bare application", least))
     ]
     figures += [
-        Figure(f"{what} p{part}, {in_flight} in flight", _part(load.whole, part), "ms", goal)
+        Figure(f"{what} p{part}, {in_flight} in flight", within(load.whole, part), "ms", goal)
         for what, load in (("whole answer", whole), ("streamed answer", streamed))
         for part, goal in ((50, middle), (99, _ANY))
     ]
     if in_flight == 1:
-        later = _part(streamed.first, 50) - _part(floor.first, 50)
+        later = within(streamed.first, 50) - within(least.first, 50)
         figures.append(Figure("first byte behind the bare application's", later, "ms", _FIRST_BYTE))
-        figures.append(Figure("first words of a stream p50", _part(streamed.words, 50), "ms", middle))
+        figures.append(Figure("first words of a stream p50", within(streamed.words, 50), "ms", middle))
     return figures
 
 
@@ -99,12 +97,12 @@ async def _lists(url: str) -> Figure:
             times.append(perf_counter() - began)
         for turn in turns:
             turn.cancel()
-    return Figure(f"/v1/sessions p99 while {_SLOW_TURNS} turns run", _part(times, 99), "ms", _LIST)
+    return Figure(f"/v1/sessions p99 while {_SLOW_TURNS} turns run", within(times, 99), "ms", _LIST)
 
 
 async def _ask(http: aiohttp.ClientSession, url: str) -> None:
     body = {"messages": [{"role": "user", "content": "Tell me of the fox."}], "stream": True}
-    async with http.post(url + CHAT, json=body) as answer:
+    async with http.post(url + CHAT, json=body, raise_for_status=True) as answer:
         await answer.read()
 
 
@@ -115,53 +113,3 @@ async def _text(http: aiohttp.ClientSession, url: str) -> str:
 
 def _number(metrics: str, name: str) -> float:
     return next(float(line.split()[1]) for line in metrics.splitlines() if line.startswith(f"{name} "))
-
-
-async def _load(url: str, in_flight: int, count: int, *, stream: bool = False) -> Load:
-    """Let clients ask, from a process of their own."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.api_load", url + CHAT, str(in_flight), str(count), *(["stream"] * stream),
-        stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, _ = await process.communicate()
-    return msgspec.json.decode(out, type=Load)
-
-
-def _part(times: Sequence[float], percent: int) -> float:
-    ordered = sorted(times)
-    return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] * 1000
-
-
-def _memory(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1000
-
-
-@asynccontextmanager
-async def _talaria(home: Path, model: str, *, name: str = "words") -> AsyncIterator[tuple[str, int]]:
-    folder = home / "profiles" / "default"
-    folder.mkdir(parents=True)
-    settings = f'[model]\nprovider = "mine"\nname = "{name}"\n[providers.mine]\nbase_url = "{model}/v1"\n'
-    (folder / "config.toml").write_text(settings)
-    environment = byte_code_environment() | {"HOME": str(home), "TALARIA_HOME": str(home)}
-    process = await asyncio.create_subprocess_exec(
-        installed("talaria"), "serve", "--port", "0", env=environment, stderr=asyncio.subprocess.PIPE
-    )
-    assert process.stderr is not None
-    try:
-        said = (await process.stderr.readline()).decode()
-        yield "http://" + said.partition("http://")[2].partition("/v1")[0], process.pid
-    finally:
-        process.kill()
-        await process.wait()
-
-
-@asynccontextmanager
-async def _listening(*command: str) -> AsyncIterator[str]:
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        yield (await process.stdout.readline()).decode().strip()
-    finally:
-        process.kill()
-        await process.wait()

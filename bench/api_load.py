@@ -1,18 +1,24 @@
-"""Clients of the API in a process of their own: ``python -m bench.api_load URL IN_FLIGHT COUNT [stream]`` prints times.
+"""Clients of the API in a process of their own: ``python -m bench.api_load URL IN_FLIGHT COUNT`` prints times.
 
 Each client keeps one connection and asks again when it has its answer. The connections are bare sockets, so that what
-is measured is the server.
+is measured is the server. No question is asked twice: there are servers that take equal first words for one
+conversation.
 """
 
+import argparse
 import asyncio
+import secrets
 import sys
+from collections.abc import Callable
 from time import perf_counter
 from urllib.parse import urlsplit
 
 import msgspec
+from httptools import HttpResponseParser
 from msgspec import Struct
 
-_END, _DONE = b"0\r\n\r\n", b"data: [DONE]"
+_OK = 200
+_DONE, _STOPPED = b"data: [DONE]", b'"stop"'
 
 
 class Load(Struct, frozen=True):
@@ -28,8 +34,8 @@ class _Client(asyncio.Protocol):
     """One connection with one request at a time."""
 
     def __init__(self) -> None:
-        self._received = bytearray()
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._body = bytearray()
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.first = self.words = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -37,49 +43,45 @@ class _Client(asyncio.Protocol):
         self._transport = transport
 
     def ask(self, request: bytes) -> asyncio.Future[None]:
-        self._received.clear()
+        self._body.clear()
+        self._parser = HttpResponseParser(self)
         self.first = self.words = 0.0
-        self.done = asyncio.get_running_loop().create_future()
+        self._done = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        return self.done
+        return self._done
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        head = self._received.find(b"\r\n\r\n")
-        if head < 0:
-            return
-        body = len(self._received) - head - 4
-        if body and not self.first:
+        self._parser.feed_data(data)
+
+    def on_body(self, piece: bytes) -> None:
+        self._body += piece
+        if not self.first:
             self.first = perf_counter()
-        if not self.words and (self._received.count(b"data: ") > 1 or b'"message"' in data):
+        if not self.words and (self._body.count(b"data: ") > 1 or b'"message"' in piece):
             self.words = perf_counter()
-        if self._is_whole(head, body) and not self.done.done():
-            self.done.set_result(None)
 
-    def _is_whole(self, head: int, body: int) -> bool:
-        if self._received.endswith(_END):
-            return _DONE in self._received[-64:] or b'"error"' in self._received
-        length = self._received.find(b"content-length: ", 0, head)
-        return length >= 0 and body >= int(self._received[length + 16 : self._received.index(b"\r\n", length)])
+    def on_message_complete(self) -> None:
+        self._done.set_result(None)
 
-    def check(self) -> None:
-        assert self._received.startswith(b"HTTP/1.1 200"), bytes(self._received[:600])
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._done.done():
+            self._done.set_exception(exc or ConnectionResetError("the server hung up before its answer was whole"))
+
+    def check(self, *, stream: bool) -> None:
+        """Fail unless the agent has said all it had to say: what is refused or goes wrong is no figure."""
+        assert self._parser.get_status_code() == _OK, bytes(self._body[:600])
+        assert _STOPPED in self._body, bytes(self._body[-600:])
+        assert not stream or _DONE in self._body[-64:], bytes(self._body[-600:])
 
     def close(self) -> None:
         self._transport.close()
 
 
-async def load(url: str, in_flight: int, count: int, *, stream: bool) -> Load:
+async def load(url: str, in_flight: int, count: int, *, stream: bool = False, key: str = "") -> Load:
     """Ask ``count`` times, so many at once."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 0
-    body = msgspec.json.encode(
-        {"model": "talaria", "stream": stream, "messages": [{"role": "user", "content": "Tell me of the fox."}]}
-    )
-    request = (
-        f"POST {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(body)}\r\n\r\n"
-    ).encode() + body
+    requests = _requests(url, stream=stream, key=key)
     left = iter(range(count))
     whole: list[float] = []
     first: list[float] = []
@@ -87,13 +89,14 @@ async def load(url: str, in_flight: int, count: int, *, stream: bool) -> Load:
 
     async def one() -> None:
         _, client = await asyncio.get_running_loop().create_connection(_Client, host, port)
-        for _ in left:
+        for number in left:
+            request = requests(number)
             began = perf_counter()
             await client.ask(request)
             whole.append(perf_counter() - began)
             first.append(client.first - began)
             words.append((client.words or perf_counter()) - began)
-            client.check()
+            client.check(stream=stream)
         client.close()
 
     began = perf_counter()
@@ -103,6 +106,34 @@ async def load(url: str, in_flight: int, count: int, *, stream: bool) -> Load:
     return Load(perf_counter() - began, whole, first, words)
 
 
-if __name__ == "__main__":
-    found = asyncio.run(load(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), stream="stream" in sys.argv))
+def _requests(url: str, *, stream: bool, key: str) -> Callable[[int], bytes]:
+    """Return what makes the request with a number; all are of the same length, and none is like any other."""
+    parts, mark = urlsplit(url), secrets.token_hex(4)
+    bearer = f"authorization: Bearer {key}\r\n" if key else ""
+
+    def request(number: int) -> bytes:
+        question = {"role": "user", "content": f"Tell me of fox {mark}-{number:06}."}
+        body = msgspec.json.encode({"model": "talaria", "stream": stream, "messages": [question]})
+        head = (
+            f"POST {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\n{bearer}content-type: application/json\r\n"
+            f"content-length: {len(body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+    return request
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.api_load")
+    parser.add_argument("url")
+    parser.add_argument("in_flight", type=int)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--key", default="")
+    asked = parser.parse_args()
+    found = asyncio.run(load(asked.url, asked.in_flight, asked.count, stream=asked.stream, key=asked.key))
     sys.stdout.write(msgspec.json.encode(found).decode())
+
+
+if __name__ == "__main__":
+    _main()
