@@ -3,7 +3,7 @@
 The model answers at once and has a process of its own, as have the clients. Beside it a bare ASGI application streams
 the same bytes. Every request is a new conversation, which is the most that a client can ask for. The goals are ratios
 to Hermes, measured on the same kind of machine: 50 times its 4.7 requests a second at 64 in flight, a twentieth of its
-311 ms at 1, half of its 244 MB after 1,000 conversations.
+311 ms at 1, half of its 244 MB after 1,000 conversations. With ``--peer`` it is measured in the same run.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from time import perf_counter
 
 import aiohttp
 
+from bench import api_peer
 from bench.agent_server import served
 from bench.api_load import Load
 from bench.api_servers import CHAT, Server, bare, talaria, within
@@ -31,6 +32,11 @@ _LOOKS = 100
 def run(quick: bool) -> list[Figure]:
     """Measure all of it."""
     return asyncio.run(_run(quick))
+
+
+def run_beside_peer(quick: bool) -> list[Figure]:
+    """Measure another agent's server under the same load as well, installed if it is not yet; takes minutes."""
+    return [*run(quick), *asyncio.run(api_peer.compared(quick))]
 
 
 async def _run(quick: bool) -> list[Figure]:
