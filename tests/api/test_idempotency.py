@@ -4,8 +4,9 @@ import asyncio
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
-from tests.api.hosting import Hosted
+from tests.api.hosting import Hosted, hosted
 from tests.api.program import client, eventually, serving
 from tests.app.scripted import scripted_program
 
@@ -29,6 +30,17 @@ async def _held(model: ModelServer) -> asyncio.Event:
 
     model.answering(wait)
     return held
+
+
+async def _answered(host: Hosted, body: bytes) -> httpx.Response:
+    """Ask again until the first answer is there."""
+
+    async def ask() -> httpx.Response | None:
+        answer = await host.http.post(CHAT, content=body, headers=KEY)
+        return answer if answer.status_code != httpx.codes.CONFLICT else None
+
+    answer: httpx.Response = await eventually(ask)
+    return answer
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -102,14 +114,41 @@ async def test_while_the_first_is_being_answered_others_are_told_to_wait(host: H
 async def test_who_hangs_up_may_come_back_for_the_answer(host: Hosted, model: ModelServer, *, stream: bool) -> None:
     held, body = await _held(model), {**HI, "stream": stream}
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(host.http.post(CHAT, json=body, headers=KEY))
+        first = group.create_task(host.http.post(CHAT, content=msgspec.json.encode(body), headers=KEY))
         await model.arrived()
         first.cancel()
     held.set()
-    async with asyncio.timeout(60):
-        while (answer := await host.http.post(CHAT, json=body, headers=KEY)).status_code == 409:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    answer = await _answered(host, msgspec.json.encode(body))
     assert "At last." in answer.text
+    assert len(model.received) == 1
+
+
+async def test_the_turn_of_somebody_who_takes_nothing_goes_to_its_end(tmp_path: Path, model: ModelServer) -> None:
+    model.script(Say("words " * 2_000_000, chunks=100, pause=0.02))  # more than lies between two sockets
+    body = msgspec.json.encode({**HI, "stream": True})
+    async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\nheartbeat_seconds = 0.02\n") as host:
+        reader, writer = await asyncio.open_connection("127.0.0.1", host.port, limit=1024)
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nidempotency-key: {KEY['idempotency-key']}\r\n"
+        writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await reader.read(10)
+        answer = await _answered(host, body)
+        writer.close()
+    assert answer.json()["error"]["code"] == "answer_not_kept"  # so it came to its end
+    assert len(model.received) == 1
+
+
+async def test_an_answer_that_is_too_long_to_be_kept_is_told_so(host: Hosted, model: ModelServer) -> None:
+    model.script(Say("words " * 800_000, chunks=10))
+    first = await host.http.post(CHAT, json=HI, headers=KEY)
+    again = await host.http.post(CHAT, json=HI, headers=KEY)
+    assert (first.status_code, again.status_code) == (200, 500)
+    assert again.json()["error"] == {
+        "message": "The first answer was too long to be kept.",
+        "type": "server_error",
+        "param": None,
+        "code": "answer_not_kept",
+    }
+    assert again.headers["x-should-retry"] == "false"
     assert len(model.received) == 1
 
 

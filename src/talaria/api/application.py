@@ -119,9 +119,9 @@ class Application:
         try:
             kept = await self._first(request, route, exchange)
         except TalariaError as error:
-            kept = _kept(problem_reply(problem_of(error)))
+            kept = KeptReply.of(problem_reply(problem_of(error)))
         except Exception:
-            await self._repetitions.end(found, _kept(problem_reply(server_problem(TalariaError.public))))
+            await self._repetitions.end(found, KeptReply.of(problem_reply(server_problem(TalariaError.public))))
             raise
         await self._repetitions.end(found, kept)
         await exchange.write(_reply(kept))
@@ -129,7 +129,7 @@ class Application:
     async def _first(self, request: Request, route: Route, exchange: "_Exchange") -> KeptReply:
         reply = await route.handler(request)
         if reply.stream is None:
-            return _kept(reply)
+            return KeptReply.of(reply)
         body = await exchange.stream(reply, reply.stream, request, to_the_end=True)
         return KeptReply(reply.status, reply.content_type, reply.headers, body)
 
@@ -183,6 +183,13 @@ class _Exchange:
             await self._body(b"", more=False)
 
     async def _beside(self, request: Request, *, to_the_end: bool) -> None:
+        try:
+            await self._beat(request)
+        except ClientGone:
+            if not to_the_end:
+                raise
+
+    async def _beat(self, request: Request) -> None:
         """Notice that the client is gone, and let proxies see that something goes on."""
         seen = self._sent
         while True:
@@ -193,10 +200,6 @@ class _Exchange:
                 if seen == self._sent:
                     await self._body(_BEAT, more=True)
                 seen = self._sent
-            except ClientGone:
-                if not to_the_end:
-                    raise
-                return
 
     async def _start(self, reply: Reply, *more: tuple[str, str]) -> None:
         self.status = reply.status
@@ -241,7 +244,3 @@ async def _while_connected(request: Request, route: Route) -> Reply:
 
 def _reply(kept: KeptReply) -> Reply:
     return Reply(status=kept.status, body=kept.body, content_type=kept.content_type, headers=kept.headers)
-
-
-def _kept(reply: Reply) -> KeptReply:
-    return KeptReply(reply.status, reply.content_type, reply.headers, reply.body)

@@ -3,11 +3,13 @@
 import hashlib
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Self
 
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.api.problems import Problem, conflict
+from talaria.api.http import Reply, problem_reply
+from talaria.api.problems import Problem, conflict, server_problem
 from talaria.contracts.store import Store
 from talaria.contracts.stores.responses import RepeatedAnswer
 from talaria.core.ids import WorkerId, is_gone
@@ -17,6 +19,7 @@ _LIFE = timedelta(hours=24)
 _LONGEST = 255
 _MOST_BYTES = 4_000_000
 _COME_AGAIN = {408, 409, 429, 503}
+_TOO_LONG = "The first answer was too long to be kept."
 
 _encode = msgspec.json.Encoder().encode
 
@@ -28,6 +31,11 @@ class KeptReply(Struct, frozen=True):
     content_type: str
     headers: Mapping[str, str]
     body: bytes
+
+    @classmethod
+    def of(cls, reply: Reply) -> Self:
+        """Return a reply that is there as a whole, to be kept."""
+        return cls(reply.status, reply.content_type, reply.headers, reply.body)
 
 
 _decode = msgspec.json.Decoder(KeptReply).decode
@@ -75,7 +83,7 @@ class Repetitions:
             await self._reserve(free, instead_of=reservation.fingerprint)
             return
         if len(reply.body) > _MOST_BYTES:
-            reply = KeptReply(500, "text/plain; charset=utf-8", {}, b"The first answer was too long to be kept.")
+            reply = KeptReply.of(problem_reply(server_problem(_TOO_LONG, code="answer_not_kept")))
         answer = _encode(reply).decode()
         await self._store.write(lambda tx: tx.responses.end_request(reservation.key, answer))
 
