@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.program import Heard, Server, client, eventually, follow, serving
+from tests.api.program import PATIENCE, Heard, Server, client, eventually, follow, serving
 from tests.app.scripted import scripted_program
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say
@@ -74,6 +74,22 @@ async def test_several_follow_a_run_each_from_where_they_left_off(http: httpx.As
     assert await follow(http, f"{path}?after=4") == other[4:]
     assert await follow(http, f"{path}?after={len(other)}") == []
     assert await follow(http, f"{path}?after=1000000") == []
+
+
+async def test_who_wants_the_head_alone_is_not_made_to_follow(
+    server: Server, http: httpx.AsyncClient, model: ModelServer
+) -> None:
+    model.script(Say("and so on " * 200, pause=0.05))
+    run = await _start(http)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    for method, path in (("HEAD", f"/v1/runs/{run['id']}/events"), ("GET", "/nowhere")):  # over one connection
+        writer.write(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+    async with asyncio.timeout(PATIENCE):
+        heads = [await reader.readuntil(b"\r\n\r\n") for _ in range(2)]
+    assert [head.split()[1] for head in heads] == [b"200", b"404"]
+    assert b"text/event-stream" in heads[0]
+    writer.close()
+    assert (await http.post(f"/v1/runs/{run['id']}/stop")).json()["status"] == "stopped"
 
 
 async def test_a_client_that_hangs_up_ends_nothing(http: httpx.AsyncClient, model: ModelServer) -> None:

@@ -161,6 +161,9 @@ class _Exchange:
         whole: list[bytes] = []
         try:
             await self._start(reply)
+            if request.method == "HEAD":  # nobody reads what would come
+                await self._body(b"", more=False)
+                return b""
             sending = self._pieces(stream, whole if to_the_end else None)
             await accompanied(sending, self._beside(request, to_the_end=to_the_end))
         finally:
