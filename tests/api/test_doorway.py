@@ -137,11 +137,13 @@ async def test_pages_of_other_origins_may_not_ask_unless_they_are_named(
     assert (await host.http.get("/health", headers=own)).status_code == 200
     settings = '[api]\ncors_origins = ["https://chat.example.org"]\n'
     async with hosted(tmp_path / "other", model, settings) as named:
-        asked = page | {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+        wanted = "authorization, content-type, idempotency-key, x-stainless-lang, x-stainless-retry-count"
+        asked = page | {"access-control-request-method": "POST", "access-control-request-headers": wanted}
         before = await named.http.options(CHAT, headers=asked)
         assert before.status_code == 204
         assert before.headers["access-control-allow-origin"] == page["origin"]
-        assert "POST" in before.headers["access-control-allow-methods"]
+        assert before.headers["access-control-allow-methods"] == "POST, OPTIONS"
+        assert before.headers["access-control-allow-headers"] == wanted
         assert "authorization" in before.headers["access-control-allow-headers"]
         answer = await named.http.post(CHAT, json=HI, headers=page)
         assert answer.status_code == 200
@@ -236,9 +238,31 @@ async def test_what_is_not_there_and_what_is_not_understood_is_told_so(host: Hos
     for method, path in (("GET", CHAT), ("DELETE", CHAT), ("POST", "/v1/models"), ("PATCH", "/health")):
         answer = await host.http.request(method, path)
         assert (answer.status_code, _error(answer)["code"]) == (405, "method_not_allowed")
-        assert answer.headers["allow"]
+        assert answer.headers["allow"] == (await host.http.options(path)).headers["allow"]
     head = await host.http.head("/health")
     assert (head.status_code, head.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        (CHAT, "POST, OPTIONS"),
+        ("/health", "GET, HEAD, OPTIONS"),
+        ("/v1/models/mine:family/other", "GET, HEAD, OPTIONS"),
+        ("/v1/sessions/any", "DELETE, GET, HEAD, OPTIONS"),
+        ("/v1/runs/any/stop", "POST, OPTIONS"),
+    ],
+)
+async def test_every_path_says_what_may_be_done_with_it(host: Hosted, path: str, allowed: str) -> None:
+    answer = await host.http.options(path)
+    assert (answer.status_code, answer.content, answer.headers["allow"]) == (204, b"", allowed)
+
+
+async def test_where_there_is_nothing_nothing_may_be_done(host: Hosted) -> None:
+    answer = await host.http.options("/v1/nowhere")
+    assert (answer.status_code, _error(answer)["code"]) == (404, "unknown_url")
+    everything = await _raw(host.port, b"OPTIONS * HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+    assert b"allow: DELETE, GET, HEAD, POST, OPTIONS\r\n" in everything
 
 
 async def _raw(port: int, sent: bytes) -> bytes:

@@ -134,9 +134,9 @@ class Application:
         return KeptReply(reply.status, reply.content_type, reply.headers, body)
 
     def _preflight(self, request: Request) -> Reply:
-        methods = sorted({route.method for route in self._router.routes})
-        headers = self._hosts.preflight_headers(request.headers.get("origin"), ", ".join(methods))
-        return Reply(status=HTTPStatus.NO_CONTENT, headers={"allow": ", ".join([*methods, "OPTIONS"]), **headers})
+        methods = ", ".join(self._router.methods(request.path))
+        headers = self._hosts.preflight_headers(request.headers, methods)
+        return Reply(status=HTTPStatus.NO_CONTENT, headers={"allow": methods, **headers})
 
 
 class _Exchange:

@@ -9,8 +9,7 @@ from talaria.api.problems import Problem
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _AGE = "600"
-_HEADERS = "authorization, content-type, idempotency-key, last-event-id, x-talaria-session-id, x-talaria-events"
-_EXPOSED = "x-talaria-session-id, x-request-id, retry-after"
+_EXPOSED = "x-talaria-session-id, x-request-id, retry-after, idempotent-replayed, location"
 
 
 def is_loopback(host: str) -> bool:
@@ -58,15 +57,19 @@ class Hosts(Struct, frozen=True):
             "vary": "Origin",
         }
 
-    def preflight_headers(self, origin: str | None, methods: str) -> dict[str, str]:
-        """Return what a browser wants to know before it asks for a page."""
-        allowed = self.reply_headers(origin)
+    def preflight_headers(self, headers: Mapping[str, str], methods: str) -> dict[str, str]:
+        """Return what a browser wants to know before it asks for a page.
+
+        Whatever headers the page would send are good: official clients add some of their own.
+        """
+        allowed = self.reply_headers(headers.get("origin"))
         if not allowed:
             return {}
         return allowed | {
             "access-control-allow-methods": methods,
-            "access-control-allow-headers": _HEADERS,
+            "access-control-allow-headers": headers.get("access-control-request-headers", "*"),
             "access-control-max-age": _AGE,
+            "vary": "Origin, Access-Control-Request-Headers",
         }
 
     def _admits(self, origin: str, host: str) -> bool:

@@ -63,25 +63,34 @@ class Router:
         fixed = self._fixed.get(path, {})
         if wanted in fixed:
             return fixed[wanted], {}
-        segments = path.replace("\0", "\ufffd").split("/")  # which no id has, and PostgreSQL takes
-        found = {route.method: (route, parts) for route, parts in self._matching(segments)}
+        found = {route.method: (route, parts) for route, parts in self._matching(path)}
         if wanted in found:
             return found[wanted]
-        methods = sorted({*fixed, *found})
-        if not methods:
-            raise missing(f"There is no `{path[:200]}` here; `/openapi.json` tells what there is.", code="unknown_url")
+        allowed = ", ".join(self.methods(path))
         raise Problem(
-            f"`{method[:20]}` is not understood here, only {', '.join(methods)}.",
+            f"`{method[:20]}` is not understood here, only {allowed}.",
             HTTPStatus.METHOD_NOT_ALLOWED,
             code="method_not_allowed",
-            headers={"allow": ", ".join(methods)},
+            headers={"allow": allowed},
         )
 
-    def _matching(self, segments: list[str]) -> Iterable[tuple[Route, Mapping[str, str]]]:
+    def methods(self, path: str) -> list[str]:
+        """Return what may be done with a path, with any at all for ``*``; raises a `Problem` where there is none."""
+        every = self.routes if path == "*" else [route for route, _ in self._matching(path)]
+        methods = {route.method for route in every}
+        if not methods:
+            raise missing(f"There is no `{path[:200]}` here; `/openapi.json` tells what there is.", code="unknown_url")
+        return [*sorted(methods | ({"HEAD"} if "GET" in methods else set())), "OPTIONS"]
+
+    def _matching(self, path: str) -> Iterable[tuple[Route, Mapping[str, str]]]:
+        """Yield the routes of a path, those that name it whole last: they go before the others."""
+        segments = path.replace("\0", "\ufffd").split("/")  # which no id has, and PostgreSQL takes
         for pattern, route in self._open:
             parts = _parts(pattern, segments)
             if parts is not None:
                 yield route, parts
+        for route in self._fixed.get(path, {}).values():
+            yield route, {}
 
 
 def _parts(pattern: list[str], segments: list[str]) -> Mapping[str, str] | None:
