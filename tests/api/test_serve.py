@@ -91,7 +91,8 @@ async def test_a_port_that_is_taken_is_named_in_a_sentence(tmp_path: Path, model
         port = taken.getsockname()[1]
         refused = await talk(program, "serve", "--port", str(port))
     assert refused.code == 1
-    assert f"127.0.0.1:{port} cannot be listened at" in refused.err
+    (line,) = refused.err.splitlines()
+    assert f"127.0.0.1:{port} cannot be listened at" in line
     assert (await talk(program, "serve", "--port", "70000")).code == 2
 
 

@@ -1,7 +1,9 @@
 """Tasks of many conversations in one group: none takes the others down, and none keeps the gateway from ending."""
 
 import asyncio
+import gc
 import logging
+import warnings
 
 import pytest
 
@@ -33,3 +35,14 @@ async def test_what_does_not_come_to_its_end_is_cut_off_and_named(caplog: pytest
         async with asyncio.timeout(20), Shelter(patience=0.01) as jobs:
             jobs.create_task(never_ends())
     assert "never_ends has not come to its end" in caplog.text
+
+
+async def test_what_is_cancelled_before_it_has_begun_leaves_nothing_behind() -> None:
+    async def never() -> None:
+        raise AssertionError("it has begun")
+
+    with warnings.catch_warnings(record=True) as complaints:
+        async with Shelter() as jobs:
+            jobs.create_task(never()).cancel()
+        gc.collect()
+    assert complaints == []

@@ -42,6 +42,7 @@ class Shelter(asyncio.TaskGroup):
         task = super().create_task(_sheltered(coro), name=name or getattr(coro, "__qualname__", None), context=context)
         self._begun.add(task)
         task.add_done_callback(self._begun.discard)
+        task.add_done_callback(lambda _: coro.close())  # which was not begun if the task was cancelled before that
         return task
 
     def _cut_off(self) -> None:
