@@ -41,6 +41,7 @@ async def served(
         lifespan="off",
         loop="asyncio",
         log_config=None,
+        log_level="critical",  # what clients do is not the owner's business, and our own errors are logged before
         access_log=False,
         server_header=False,
         proxy_headers=False,
