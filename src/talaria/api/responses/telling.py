@@ -113,8 +113,8 @@ class RunStream:
         self._after = after
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for event in self._following:
-            told = self._composition.take(unpacked(event), event.at.timestamp())
+        async for page in self._following:
+            told = [one for event in page for one in self._composition.take(unpacked(event), event.at.timestamp())]
             fresh = [one for one in told if one.sequence_number > self._after]
             if fresh:
                 yield written(fresh)

@@ -40,7 +40,7 @@ class Audience:
 
 
 class Following:
-    """Yields the events of a run behind ``after``, those to come included, and ends with the run.
+    """Yields the events of a run behind ``after``, as many at once as there are, and ends with the run.
 
     What a slow reader has not fetched stays in the store.
     """
@@ -51,7 +51,7 @@ class Following:
         self._after = after
         self._stack = AsyncExitStack()
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
+    async def __aiter__(self) -> AsyncIterator[list[Event]]:
         store = self._audience.store
         rung = await self._stack.enter_async_context(store.heeding(stream_of(self._run_id)))
         self._audience.join(rung)
@@ -61,12 +61,12 @@ class Following:
             if self._audience.is_dismissed:
                 return
             page, over = await store.read(self._page)
-            for event in page:
-                self._after = event.seq
-                yield event
-            if over and not page:
+            if page:
+                self._after = page[-1].seq
+                yield page
+            elif over:
                 return
-            if not page:
+            else:
                 await rung.wait()
 
     async def close(self) -> None:

@@ -123,8 +123,8 @@ class _RunStream:
         self._following = following
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for event in self._following:
-            yield _written(event)
+        async for page in self._following:
+            yield b"".join(map(_written, page))
 
     async def close(self) -> None:
         await self._following.close()
