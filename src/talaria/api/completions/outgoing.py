@@ -144,10 +144,14 @@ class Chunks:
     def end(self, answer: Answer) -> bytes:
         """Return what comes behind the last words."""
         if answer.problem is not None:
-            return sse(_encode(answer.problem.answer)) + DONE
+            return self.broken(answer.problem)
         last = self._written(ChunkChoice(Delta(), answer.finish_reason))
         used = _data(msgspec.structs.replace(self._blank, usage=answer.counted())) if self._counting else b""
         return last + used + DONE
+
+    def broken(self, problem: Problem) -> bytes:
+        """Return what is said where there is no answer."""
+        return sse(_encode(problem.answer)) + DONE
 
     def _written(self, choice: ChunkChoice) -> bytes:
         return _data(msgspec.structs.replace(self._blank, choices=(choice,)))

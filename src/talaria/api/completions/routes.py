@@ -11,10 +11,12 @@ from talaria.api.conversations import SESSION_HEADER, Conversations
 from talaria.api.http import Reply, Request, event_reply, json_reply
 from talaria.api.models import ModelNames
 from talaria.api.pictures import Pictures
+from talaria.api.problems import problem_of
 from talaria.api.router import Route
 from talaria.api.turns import Turn, Wanted
 from talaria.contracts.follower import Ending
 from talaria.contracts.store import Transaction
+from talaria.core.errors import TalariaError
 from talaria.core.events import ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import SessionId, new_session_id
 
@@ -114,13 +116,17 @@ class _CompletionStream:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._chunks.begin()
-        async for event in self._turn:
-            new = self._answer.take(event)
-            if new:
-                yield self._chunks.words(new)
-            elif isinstance(event, ToolCalled | ToolAnswered) and not self._silent:
-                yield self._chunks.news(event, named=self._named)
-        yield self._chunks.end(self._answer)
+        try:
+            async for event in self._turn:
+                new = self._answer.take(event)
+                if new:
+                    yield self._chunks.words(new)
+                elif isinstance(event, ToolCalled | ToolAnswered) and not self._silent:
+                    yield self._chunks.news(event, named=self._named)
+            last = self._chunks.end(self._answer)
+        except TalariaError as error:
+            last = self._chunks.broken(problem_of(error))
+        yield last
 
     async def close(self) -> None:
         await self._turn.leave()

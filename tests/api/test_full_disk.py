@@ -1,0 +1,82 @@
+"""A disk that is full: clients are told in the manner of what they asked, and all goes on when there is room again."""
+
+import asyncio
+import resource
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import msgspec
+import pytest
+from tests.api.program import Server, eventually
+
+from talaria.testing.model_server import ModelServer, Say
+
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+SESSION = "x-talaria-session-id"
+HI = {"messages": [{"role": "user", "content": "hi"}], "input": "hi"}
+_FREE = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+_FULL = (1024, resource.RLIM_INFINITY)
+
+
+@asynccontextmanager
+async def _full(server: Server) -> AsyncIterator[None]:
+    """Let no file of the server grow within the block."""
+    assert server.process is not None
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, _FULL)
+    try:
+        yield
+    finally:
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, _FREE)
+
+
+async def _is_answered(http: httpx.AsyncClient, session: str = "") -> bool:
+    """Tell whether a conversation goes on; who could not give it up holds it for some seconds more."""
+    answer = await http.post(CHAT, json=HI, headers={SESSION: session} if session else {})
+    return answer.status_code == httpx.codes.OK
+
+
+async def test_nothing_is_begun_that_cannot_be_kept(server: Server, http: httpx.AsyncClient) -> None:
+    session = (await http.post(CHAT, json=HI)).headers[SESSION]
+    async with _full(server):
+        for path in (CHAT, RESPONSES, "/v1/runs"):
+            for stream in (False, True):
+                answer = await http.post(path, json={**HI, "stream": stream})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store")
+                assert int(answer.headers["retry-after"]) > 0
+        assert (await http.get(f"/v1/sessions/{session}")).json()["message_count"] == 2
+        assert (await http.get("/health")).status_code == 200
+    await eventually(lambda: _is_answered(http, session))
+
+
+@pytest.mark.parametrize("path", [CHAT, RESPONSES])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_turn_that_cannot_be_kept_is_told_as_an_error(
+    server: Server, http: httpx.AsyncClient, model: ModelServer, path: str, *, stream: bool
+) -> None:
+    held = asyncio.Event()
+
+    async def wait(_: object) -> Say:
+        await held.wait()
+        return Say("Not to be kept.", chunks=1)
+
+    model.answering(wait)
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(http.post(path, json={**HI, "stream": stream}))
+        await model.arrived()
+        async with _full(server):
+            held.set()
+            answer = await asked
+    if not stream:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store")
+    else:
+        told = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
+        if path == CHAT:
+            assert msgspec.json.decode(told[-2])["error"]["code"] == "store"
+            assert told[-1] == "[DONE]"
+        else:
+            assert msgspec.json.decode(told[-1])["type"] == "response.failed"
+    model.answering(lambda received: Say(f"You said {received.question}.", chunks=1))
+    await eventually(lambda: _is_answered(http))
+    log = (server.program.home / "profiles" / "default" / "logs" / "talaria.log").read_text()
+    assert "Traceback" not in log, log
