@@ -8,6 +8,7 @@ import signal
 import socket
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.api.program import PATIENCE, client, eventually, serving
 from tests.app.program import TALARIA, Program
@@ -81,6 +82,32 @@ async def test_it_does_not_listen_for_others_without_a_key(tmp_path: Path, model
     finally:
         process.terminate()
         await process.wait()
+
+
+async def test_a_script_is_told_where_it_listens(tmp_path: Path, model: ModelServer) -> None:
+    process = await asyncio.create_subprocess_exec(
+        TALARIA,
+        "serve",
+        "--port",
+        "0",
+        "--json",
+        env=scripted_program(tmp_path, model).environment(),
+        cwd=tmp_path / "work",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            told = json.loads(await process.stdout.readline())
+        assert (told["base_url"], told["pid"]) == (f"{told['url']}/v1", process.pid)
+        async with httpx.AsyncClient(base_url=told["base_url"], trust_env=False) as http:
+            assert (await http.get("models")).status_code == httpx.codes.OK
+    finally:
+        process.terminate()
+        async with asyncio.timeout(PATIENCE):
+            rest = await process.communicate()
+    assert (process.returncode, rest) == (0, (b"", b""))
 
 
 async def test_a_port_that_is_taken_is_named_in_a_sentence(tmp_path: Path, model: ModelServer) -> None:

@@ -14,14 +14,13 @@ from talaria.api.http import Receive, Reply, Request, Scope, Send, Stream, probl
 from talaria.api.idempotency import HEADER, KeptReply, Repetitions
 from talaria.api.keys import Keyring
 from talaria.api.limits import Limits
-from talaria.api.problems import ClientGone, Problem, problem_of, server_problem
+from talaria.api.problems import ClientGone, problem_of, server_ends, server_problem
 from talaria.api.router import Route, Router
 from talaria.core.errors import TalariaError
 from talaria.core.ids import new_id
 from talaria.sessions.company import accompanied
 
 _BEAT = b": still here\n\n"
-_ENDED = "The server ends; ask again in a moment."
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class Application:
 
     async def _serve(self, request: Request, route: Route, exchange: "_Exchange") -> None:
         if self.ending:
-            raise Problem(_ENDED, HTTPStatus.SERVICE_UNAVAILABLE, code="ending", headers={"retry-after": "2"})
+            raise server_ends()
         if route.scope is not None:
             authorization = request.headers.get("authorization", "")
             request.caller = await self._keyring.caller(authorization, route.scope)
@@ -131,6 +130,8 @@ class Application:
         if reply.stream is None:
             return KeptReply.of(reply)
         body = await exchange.stream(reply, reply.stream, request, to_the_end=True)
+        if not reply.stream.is_whole:  # it is no answer, and the request may be made again
+            raise server_ends()
         return KeptReply(reply.status, reply.content_type, reply.headers, body)
 
     def _preflight(self, request: Request) -> Reply:

@@ -101,6 +101,10 @@ class Stream(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the pieces."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has come to its own end, and was not cut off; asked behind the last piece."""
+
     async def close(self) -> None:
         """Let go of what is behind it; called in any case, also if nobody began to read."""
 

@@ -1,5 +1,6 @@
 """How often and for how much at once a key may ask."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -22,11 +23,17 @@ class Limits:
         self._at_once = at_once
         self._buckets: dict[str, tuple[float, float]] = {}
         self._running: dict[str, int] = {}
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
 
     @property
     def running(self) -> int:
         """How many requests are being answered."""
         return sum(self._running.values())
+
+    async def rest(self) -> None:
+        """Wait until no request is being answered."""
+        await self._at_rest.wait()
 
     def count(self, key: str) -> None:
         """Count a request, or raise a `Problem` where there were too many lately."""
@@ -51,9 +58,12 @@ class Limits:
                 code="concurrency_limit_exceeded",
             )
         self._running[key] = running + 1
+        self._at_rest.clear()
         try:
             yield
         finally:
             self._running[key] -= 1
             if not self._running[key]:
                 del self._running[key]
+            if not self._running:
+                self._at_rest.set()

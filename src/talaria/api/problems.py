@@ -85,6 +85,13 @@ def conflict(message: str, *, code: str = "conflict") -> Problem:
     return Problem(message, HTTPStatus.CONFLICT, kind="conflict_error", code=code, headers=headers)
 
 
+def server_ends() -> Problem:
+    """Return what is said to whoever asks a server that is about to end."""
+    headers = {"retry-after": str(_AGAIN_SOON)}
+    message = "The server ends; ask again in a moment."
+    return Problem(message, HTTPStatus.SERVICE_UNAVAILABLE, kind=SERVER, code="ending", headers=headers)
+
+
 def problem_of(error: TalariaError) -> Problem:
     """Return what a client is told of an error; the owner's own words where it is one of asking."""
     match error:

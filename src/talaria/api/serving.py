@@ -14,6 +14,7 @@ from talaria.core.errors import Refused
 _WAITING = 1024  # connections that the system accepts before we do
 _KEEP_ALIVE = 75  # seconds; longer than usual proxies, so that it is they who close
 _LONGEST_HEAD = 64 * 1024
+_LAST_WORDS = 5  # seconds in which clients take the end of what they are told
 
 
 class _Server(uvicorn.Server):
@@ -26,10 +27,8 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(
-    application: Application, host: str, port: int, jobs: asyncio.TaskGroup, *, patience: float
-) -> AsyncIterator[str]:
-    """Serve within the block, and give the address; at its end requests have ``patience`` seconds to be answered.
+async def served(application: Application, host: str, port: int, jobs: asyncio.TaskGroup) -> AsyncIterator[str]:
+    """Serve within the block, and give the address; what is not answered soon behind it is cut off.
 
     Raises `Refused` where there cannot be listened.
     """
@@ -46,7 +45,7 @@ async def served(
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE,
-        timeout_graceful_shutdown=round(patience),
+        timeout_graceful_shutdown=_LAST_WORDS,
         h11_max_incomplete_event_size=_LONGEST_HEAD,
     )
     server = _Server(config)

@@ -44,24 +44,40 @@ _OPEN_TO_ALL = (
     " 127.0.0.1."
 )
 
+_ENDING = "What is being worked on has {patience:g} s to come to its end; Ctrl-C again cuts it off."
+
 log = logging.getLogger(__name__)
 
+Tell = Callable[[str], None]
 
-async def serve_api(house: House, stop: Stop, *, host: str, port: int | None, tell: Callable[[str], None]) -> None:
-    """Serve the API alone until ``stop``; without ``host`` and ``port`` where the settings say."""
+
+async def serve_api(house: House, stop: Stop, *, host: str, port: int | None, listens: Tell, tell: Tell) -> None:
+    """Serve the API alone until ``stop``; without ``host`` and ``port`` where the settings say.
+
+    ``listens`` hears the address, ``tell`` what there is to know at the end.
+    """
     async with Shelter() as jobs, AsyncExitStack() as stack:
         house.processes.attend(jobs, stack, always=True)
         stack.callback(jobs.create_task(house.tend_background(jobs)).cancel)
-        address = await stack.enter_async_context(api_served(house, jobs, host=host, port=port))
-        tell(f"The API listens at {address}/v1; Ctrl-C ends it.")
+        serving = api_served(house, jobs, host=host, port=port, hurry=stop.hurry, tell=tell)
+        listens(await stack.enter_async_context(serving))
         await stop.wait()
 
 
 @asynccontextmanager
 async def api_served(
-    house: House, jobs: asyncio.TaskGroup, *, host: str = "", port: int | None = None
+    house: House,
+    jobs: asyncio.TaskGroup,
+    *,
+    host: str = "",
+    port: int | None = None,
+    hurry: asyncio.Event | None = None,
+    tell: Tell | None = None,
 ) -> AsyncIterator[str]:
-    """Serve the API within the block, and give its address; raises `Refused` where that would be open to all."""
+    """Serve the API within the block, and give its address; raises `Refused` where that would be open to all.
+
+    At the end of the block what is being worked on may come to its end, unless there is a ``hurry``.
+    """
     settings = house.settings.api
     host, port = host or settings.host, settings.port if port is None else port
     keyring = Keyring(house.store, house.secrets.get(ENVIRONMENT_KEY) or "")
@@ -69,12 +85,11 @@ async def api_served(
         raise Refused(_OPEN_TO_ALL.format(host=host))
     parts = _Parts(house, jobs)
     application = parts.application(keyring, host)
-    patience = house.settings.gateway.drain_seconds
     async with AsyncExitStack() as stack:
         stack.push_async_callback(parts.close)
         stack.callback(jobs.create_task(parts.serve()).cancel)
-        address = await stack.enter_async_context(served(application, host, port, jobs, patience=patience))
-        stack.push_async_callback(parts.drain, application, patience)
+        address = await stack.enter_async_context(served(application, host, port, jobs))
+        stack.push_async_callback(parts.drain, application, hurry or asyncio.Event(), tell)
         log.info("the API listens at %s", address)
         yield address
 
@@ -127,11 +142,26 @@ class _Parts:
             for conversations in (self._conversations, self._run_conversations):
                 conversations.sweep()
 
-    async def drain(self, application: Application, patience: float) -> None:
-        """Take nothing new, let runs come to an end for a while, and send away whoever follows one."""
+    async def drain(self, application: Application, hurry: asyncio.Event, tell: Tell | None) -> None:
+        """Take nothing new, and let what is being worked on come to its end for a while; cut off what does not.
+
+        A turn that is cut off goes on with its conversation; whoever waits for it is told.
+        """
         application.ending = True
-        await self._runner.drain(patience)
+        patience = self._house.settings.gateway.drain_seconds
+        if tell is not None and (self._limits.running or len(self._runner)):
+            tell(_ENDING.format(patience=patience))
+        waits = [self._jobs.create_task(self._rest(patience)), self._jobs.create_task(hurry.wait())]
+        await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
         self._audience.dismiss()
+        await self._conversations.close()
+
+    async def _rest(self, patience: float) -> None:
+        await self._runner.drain(patience)
+        self._audience.dismiss()  # whoever follows a run goes on elsewhere, or later
+        await self._limits.rest()
 
     async def close(self) -> None:
         """Let go of every conversation."""

@@ -114,9 +114,11 @@ class House(Struct, frozen=True, kw_only=True):
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
         await load("talaria.app.gateway").serve_gateway(self, stop, beside=beside)
 
-    async def serve_api(self, stop: Stop, *, host: str, port: int | None, tell: Callable[[str], None]) -> None:
-        """Serve the HTTP API until ``stop``, at this place or where the settings say; ``tell`` hears where that is."""
-        await load("talaria.app.api").serve_api(self, stop, host=host, port=port, tell=tell)
+    async def serve_api(
+        self, stop: Stop, *, host: str, port: int | None, listens: Callable[[str], None], tell: Callable[[str], None]
+    ) -> None:
+        """Serve the HTTP API until ``stop``, at this place or where the settings say."""
+        await load("talaria.app.api").serve_api(self, stop, host=host, port=port, listens=listens, tell=tell)
 
     def tend_background(self, jobs: TaskGroup, here: Here | None = None) -> Coroutine[Any, Any, None]:
         """Return what sees to the background until it is cancelled; with ``here`` to that of one conversation only."""

@@ -112,8 +112,13 @@ class Undertakings(Protocol):
     async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
 
-    async def serve_api(self, stop: Stop, *, host: str, port: int | None, tell: Callable[[str], None]) -> None:
-        """Serve the HTTP API until ``stop``, at this place or where the settings say; ``tell`` hears where that is."""
+    async def serve_api(
+        self, stop: Stop, *, host: str, port: int | None, listens: Callable[[str], None], tell: Callable[[str], None]
+    ) -> None:
+        """Serve the HTTP API until ``stop``, at this place or where the settings say; ``listens`` hears where that is.
+
+        ``tell`` hears what else there is to know.
+        """
 
 
 class House(ChatOpener, Undertakings, Protocol):

@@ -23,14 +23,20 @@ _MARKS = "gateway-*.running"
 class Stop(asyncio.Event):
     """Set when a process is to end; ``why`` is what was first said about the reason.
 
-    ``again`` says that it is to begin anew then.
+    ``again`` says that it is to begin anew then. Whoever asks twice is in a ``hurry``.
     """
 
     why = ""
     again = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.hurry = asyncio.Event()
+
     def because(self, why: str) -> None:
         """Ask for the end."""
+        if self.is_set():
+            self.hurry.set()
         self.why = self.why or why
         self.set()
 

@@ -128,6 +128,10 @@ class _CompletionStream:
             last = self._chunks.broken(problem_of(error))
         yield last
 
+    @property
+    def is_whole(self) -> bool:
+        return self._answer.end is not None
+
     async def close(self) -> None:
         await self._turn.leave()
 

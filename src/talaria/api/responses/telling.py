@@ -54,7 +54,7 @@ class Account:
     def __init__(self, response: Response, *, thoughts: bool) -> None:
         self._composition = Composition(response, thoughts=thoughts)
         self._telling = Telling()
-        self._over = False
+        self.is_over = False
         self.begun = self._composition.take(TurnStarted(""), 0.0)
 
     @property
@@ -67,12 +67,12 @@ class Account:
         told: list[RunEvent] = [one for one in self._telling.tell(event) if not isinstance(one, TurnStarted)]
         if isinstance(event, TurnEnd):
             told.append(ending_of(event))
-            self._over = True
+            self.is_over = True
         return self._told(told, at)
 
     def give_up(self, why: str) -> list[ResponseEvent]:
         """Return what there is to tell of a turn that comes to no end here; nothing if it did."""
-        return [] if self._over else self._told([RunFailed(why, "failed")], time.time())
+        return [] if self.is_over else self._told([RunFailed(why, "failed")], time.time())
 
     def _told(self, told: Sequence[RunEvent], at: float) -> list[ResponseEvent]:
         return [one for event in told for one in self._composition.take(event, at)]
@@ -99,6 +99,11 @@ class TurnStream:
         if rest:
             yield written(rest)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the turn has come to its end."""
+        return self._account.is_over
+
     async def close(self) -> None:
         """Stop the turn, if it is not over."""
         await self._turn.leave()
@@ -118,6 +123,11 @@ class RunStream:
             fresh = [one for one in told if one.sequence_number > self._after]
             if fresh:
                 yield written(fresh)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the run is over."""
+        return self._following.is_over
 
     async def close(self) -> None:
         """Stop listening."""

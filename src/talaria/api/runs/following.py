@@ -50,6 +50,7 @@ class Following:
         self._run_id = run_id
         self._after = after
         self._stack = AsyncExitStack()
+        self.is_over = False
 
     async def __aiter__(self) -> AsyncIterator[list[Event]]:
         store = self._audience.store
@@ -65,6 +66,7 @@ class Following:
                 self._after = page[-1].seq
                 yield page
             elif over:
+                self.is_over = True
                 return
             else:
                 await rung.wait()

@@ -126,6 +126,10 @@ class _RunStream:
         async for page in self._following:
             yield b"".join(map(_written, page))
 
+    @property
+    def is_whole(self) -> bool:
+        return self._following.is_over
+
     async def close(self) -> None:
         await self._following.close()
 
