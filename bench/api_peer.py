@@ -25,6 +25,7 @@ class _Measured:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._loads: defaultdict[int, list[Load]] = defaultdict(list)
+        self._worked: defaultdict[int, float] = defaultdict(float)
         self._warm = 0.0
 
     async def warm_up(self) -> None:
@@ -32,13 +33,19 @@ class _Measured:
         self._warm = self.memory()
 
     async def ask(self, in_flight: int, count: int) -> None:
+        before = self._server.processor_time()
         self._loads[in_flight].append(await self._server.load(in_flight, count))
+        self._worked[in_flight] += self._server.processor_time() - before
 
     def rate(self, in_flight: int) -> float:
         return len(self._times(in_flight)) / sum(load.seconds for load in self._loads[in_flight])
 
     def within(self, in_flight: int, percent: int) -> float:
         return within(self._times(in_flight), percent)
+
+    def work(self, in_flight: int) -> float:
+        """Return the processor time of an answer in milliseconds, which depends less than the clock on what else runs."""
+        return self._worked[in_flight] / len(self._times(in_flight)) * 1000
 
     def memory(self) -> float:
         return self._server.memory()
@@ -79,6 +86,7 @@ def _beside(ours: _Measured, peer: _Measured, in_flight: int) -> Iterator[Figure
         least = _LATENCY if (in_flight, percent) == (1, 50) else 1
         times = ours.within(in_flight, percent), peer.within(in_flight, percent)
         yield Figure(f"whole answer p{percent}, {where}", times[0], "ms", least, times[1])
+    yield Figure(f"whole answer CPU, {where}", ours.work(in_flight), "ms", 1, peer.work(in_flight))
 
 
 def _memory(ours: _Measured, peer: _Measured, asked: int) -> Iterator[Figure]:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from bench.api_load import Load
-from bench.measure import byte_code_environment, installed
+from bench.measure import byte_code_environment, cpu_seconds, installed
 from talaria.core.system_processes import tree_of
 
 CHAT = "/v1/chat/completions"
@@ -39,6 +39,10 @@ class Server:
     def memory(self) -> float:
         """Return what it holds in memory with all that it started, in MB."""
         return sum(map(_resident, tree_of(self.pid)))
+
+    def processor_time(self) -> float:
+        """Return how long the processors have worked for it and for all that it started, in seconds."""
+        return sum(map(cpu_seconds, tree_of(self.pid)))
 
 
 def within(times: Sequence[float], percent: int) -> float:
