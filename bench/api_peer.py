@@ -44,7 +44,7 @@ class _Measured:
         return within(self._times(in_flight), percent)
 
     def work(self, in_flight: int) -> float:
-        """Return the processor time of an answer in milliseconds, which depends less than the clock on what else runs."""
+        """Return the processor time of an answer in ms, which depends less than the clock on what else runs."""
         return self._worked[in_flight] / len(self._times(in_flight)) * 1000
 
     def memory(self) -> float:
