@@ -80,6 +80,15 @@ def test_many_messages_of_an_owned_conversation_do_not_hide_another(mine: Transa
     assert claimed(theirs).session_id == TWO
 
 
+def test_what_waits_without_an_owner_is_listed_longest_waiting_first(mine: Transaction, theirs: Transaction) -> None:
+    for number, session_id in enumerate((TWO, ONE, TWO, ONE)):
+        put(mine, str(number), session_id)
+    assert mine.inbox.unowned(9) == [TWO, ONE]
+    assert mine.inbox.unowned(1) == [TWO]
+    assert theirs.inbox.claim_session(MINUTE, TWO) is not None
+    assert mine.inbox.unowned(9) == [ONE]
+
+
 def test_an_empty_inbox_has_nothing_to_claim(mine: Transaction) -> None:
     assert mine.inbox.claim_session(MINUTE) is None
 

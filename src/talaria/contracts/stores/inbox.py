@@ -54,6 +54,9 @@ class Inbox(Protocol):
     def claim_session(self, duration: timedelta, session_id: SessionId | None = None) -> SessionClaim | None:
         """Take the lane of the conversation that has waited longest and has no owner, or of the one named."""
 
+    def unowned(self, most: int) -> list[SessionId]:
+        """Return conversations in which something waits and which have no owner, longest waiting first."""
+
     def take(self, claim: SessionClaim, turn_id: TurnId, count: int = 1) -> list[InboxItem]:
         """Hand out what is next in the claimed conversation, as part of a turn; raises `LeaseLost`."""
 

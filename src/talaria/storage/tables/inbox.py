@@ -38,11 +38,21 @@ class InboxTable:
 
     def claim_session(self, duration: timedelta, session_id: SessionId | None = None) -> SessionClaim | None:
         """Take the lane of the conversation that has waited longest and has no owner, or of the one named."""
-        for candidate in [session_id] if session_id else self._unowned():
+        for candidate in [session_id] if session_id else self.unowned(_CANDIDATES):
             lease = self._leases.acquire(f"session:{candidate}", duration)
             if lease:
                 return SessionClaim(candidate, lease)
         return None
+
+    def unowned(self, most: int) -> list[SessionId]:
+        """Return conversations in which something waits and which have no owner, longest waiting first."""
+        rows = self._sql.rows(
+            "SELECT session_id FROM inbox WHERE state = 'waiting' AND NOT EXISTS (SELECT 1 FROM leases"
+            " WHERE name = 'session:' || inbox.session_id AND expires_at > ?)"
+            " GROUP BY session_id ORDER BY min(id) LIMIT ?",
+            (self._sql.now, most),
+        )
+        return [row[0] for row in rows]
 
     def take(self, claim: SessionClaim, turn_id: TurnId, count: int = 1) -> list[InboxItem]:
         """Hand out what is next in the claimed conversation, as part of a turn; raises `LeaseLost`."""
@@ -70,15 +80,6 @@ class InboxTable:
         """Return what waits and what is being worked on in a conversation, or in all of them, in order."""
         where, values = (" AND session_id = ?", (session_id,)) if session_id else ("", ())
         return _in_order(self._sql.rows(f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done'{where}", values))
-
-    def _unowned(self) -> list[SessionId]:
-        rows = self._sql.rows(
-            "SELECT session_id FROM inbox WHERE state = 'waiting' AND NOT EXISTS (SELECT 1 FROM leases"
-            " WHERE name = 'session:' || inbox.session_id AND expires_at > ?) "
-            "ORDER BY id LIMIT ?",
-            (self._sql.now, _CANDIDATES),
-        )
-        return list(dict.fromkeys(row[0] for row in rows))
 
 
 def _in_order(rows: list[Row]) -> list[InboxItem]:
