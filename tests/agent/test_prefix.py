@@ -183,7 +183,7 @@ class History:
         wanted = Prefix(instructions(tiers), digest, self._model)
         found = await self._store.read(lambda tx: read_prefix(tx, self._session_id))
         kept = prefix_to_use(found, wanted, lambda: wanted.instructions)
-        await keep_prefix(self._store, self._session_id, kept)
+        await self._store.write(lambda tx: keep_prefix(tx, self._session_id, kept))
         info = ModelInfo(name=self._model, context_limit=3_000)
         window = Window(info, StoredSummaries(self._store, self._session_id), Auxiliary(self._calls(SCRIBE)))
         return Agent(

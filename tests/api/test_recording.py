@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -28,7 +28,7 @@ from talaria.core.events import (
 )
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Part, Text, ToolCall, ToolResult, Usage
-from talaria.sessions.lane import work_off
+from talaria.sessions.lane import Terms, work_off
 from talaria.sessions.turn_log import StoredTurn
 
 _CALL = ToolCall("call_1", "terminal", "{}")
@@ -81,7 +81,7 @@ async def _cut_off(store: Store, run: ApiRun, recorder: Recorder, *, told: bool)
         raise StoreUnavailable("cut off")
 
     with pytest.raises(StoreUnavailable):
-        await work_off(store, run.session_id, half, timedelta(seconds=15))
+        await work_off(store, run.session_id, half)
 
 
 async def _gone_on(store: Store, run: ApiRun, recorder: Recorder, *, while_it_runs: bool) -> None:
@@ -98,7 +98,7 @@ async def _gone_on(store: Store, run: ApiRun, recorder: Recorder, *, while_it_ru
         recorder.hear(end)
         return end
 
-    await work_off(store, run.session_id, rest, timedelta(seconds=15), recorder.take_note)
+    await work_off(store, run.session_id, rest, Terms(finishing=recorder.take_note))
     await recorder.catch_up()
 
 
@@ -141,7 +141,7 @@ async def test_whoever_was_left_behind_tells_nothing_more(store: Store) -> None:
         await turn.finish(end, _spoken(Text("Seen.")), _STEP)
         return end
 
-    await work_off(store, run.session_id, go_on, timedelta(seconds=15), following.take_note)
+    await work_off(store, run.session_id, go_on, Terms(finishing=following.take_note))
     assert "text.delta I am still here." not in _short(await _told(store))
 
 
@@ -157,7 +157,7 @@ async def test_nothing_is_told_behind_the_end(store: Store) -> None:
         await recorder.catch_up()
         return end
 
-    await work_off(store, run.session_id, turn_taken, timedelta(seconds=15), recorder.take_note)
+    await work_off(store, run.session_id, turn_taken, Terms(finishing=recorder.take_note))
     assert _short(await _told(store))[-1] == "run.completed Done."
 
 
@@ -174,7 +174,7 @@ async def test_words_that_come_faster_than_the_store_become_one_event(store: Sto
             keeping.cancel()
         return end
 
-    await work_off(store, run.session_id, turn_taken, timedelta(seconds=15), recorder.take_note)
+    await work_off(store, run.session_id, turn_taken, Terms(finishing=recorder.take_note))
     assert _short(await _told(store)).count(f"text.delta {'x' * 5000}") == 1
 
 
@@ -190,7 +190,7 @@ async def test_a_turn_of_somebody_else_in_the_same_conversation_is_not_told(stor
         recorder.hear(end)
         return end
 
-    await work_off(store, run.session_id, taken, timedelta(seconds=15), recorder.take_note)
+    await work_off(store, run.session_id, taken, Terms(finishing=recorder.take_note))
     before = await _told(store)
 
     def say(tx: Transaction) -> None:
@@ -198,7 +198,7 @@ async def test_a_turn_of_somebody_else_in_the_same_conversation_is_not_told(stor
 
     await store.write(say)
     await store.write(lambda tx: tx.runs.move("run_2", "stopped"))
-    await work_off(store, run.session_id, taken, timedelta(seconds=15), recorder.take_note)
+    await work_off(store, run.session_id, taken, Terms(finishing=recorder.take_note))
     assert await _told(store) == before
 
 

@@ -25,7 +25,7 @@ from talaria.goals.following import GoalFollower
 from talaria.goals.judge import AsksModel, Judge
 from talaria.goals.standing import GoalManager
 from talaria.providers.http import HttpPool
-from talaria.sessions.lane import work_off
+from talaria.sessions.lane import Terms, work_off
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, ModelServer, Received, Say
 
@@ -229,7 +229,7 @@ async def _turn(shop: Workshop, follower: GoalFollower) -> None:
     async def take_turn(turn: TurnLog) -> TurnEnd:
         return await agent.take_turn(turn, shop.around(), Limits())
 
-    await work_off(shop.store, shop.session_id, take_turn, finishing=follower.turn_ended)
+    await work_off(shop.store, shop.session_id, take_turn, Terms(finishing=follower.turn_ended))
 
 
 async def _is_as_it_should_be(shop: Workshop, verdicts: list[str]) -> None:

@@ -15,7 +15,7 @@ from talaria.core.errors import LeaseLost, Refused, StoreBusy
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
-from talaria.sessions.lane import admit, work_off
+from talaria.sessions.lane import Terms, admit, work_off
 from talaria.testing.clock import NOON, SettableClock
 
 LEASE = timedelta(seconds=15)
@@ -151,7 +151,7 @@ async def test_a_long_turn_keeps_its_lease(store: Store, clock: SettableClock, s
         return await agree(turn)
 
     await admit(store, session_id, "test", "1", said("one"))
-    assert await work_off(store, session_id, work_long, SHORT) == TurnAnswered("yes, one")
+    assert await work_off(store, session_id, work_long, Terms(SHORT)) == TurnAnswered("yes, one")
 
 
 async def test_losing_the_lease_ends_the_work(
@@ -172,7 +172,7 @@ async def test_losing_the_lease_ends_the_work(
 
     await admit(store, session_id, "test", "1", said("one"))
     with pytest.raises(LeaseLost):
-        await work_off(store, session_id, overslept, SHORT)
+        await work_off(store, session_id, overslept, Terms(SHORT))
     assert ended.is_set()
     await other.close()
 

@@ -20,7 +20,7 @@ async def use(store: Store, session_id: SessionId, wanted: Prefix) -> str:
     """Take a turn with this prefix, as the program does, and return the instructions that it was given."""
     kept = await store.read(lambda tx: read_prefix(tx, session_id))
     found = prefix_to_use(kept, wanted, lambda: wanted.instructions)
-    await keep_prefix(store, session_id, found)
+    await store.write(lambda tx: keep_prefix(tx, session_id, found))
     return found.instructions
 
 

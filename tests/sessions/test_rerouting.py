@@ -1,7 +1,6 @@
 """A turn whose conversation moves while it runs: one reply, at the new place, and nothing more is begun."""
 
 import asyncio
-from datetime import timedelta
 
 import pytest
 from tests.contracts.speech import said
@@ -90,7 +89,7 @@ async def test_whoever_goes_on_with_it_answers_at_the_new_place_and_then_what_wa
     with pytest.raises(asyncio.CancelledError):
         await work_off(store, session_id, dies)
     await admit(store, session_id, "test", "2", said("two"))
-    assert await work_off(store, session_id, goes_on, lease=timedelta(seconds=15)) == TurnAnswered("yes, two")
+    assert await work_off(store, session_id, goes_on) == TurnAnswered("yes, two")
     assert routes == [THERE, None]
     assert [address for address, _ in await store.read(lambda tx: replies(tx, session_id))] == [THERE.address]
 

@@ -16,7 +16,7 @@ from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Message, Text
 from talaria.sessions.admitted import Packed, Unpack, unpacked
-from talaria.sessions.lane import admit, arrival, work_off
+from talaria.sessions.lane import Terms, admit, arrival, work_off
 from talaria.sessions.waiting import waiting
 from talaria.testing.clock import NOON
 
@@ -55,7 +55,7 @@ async def parts(store: Store, session_id: SessionId) -> list[object]:
 async def test_a_turn_begins_with_what_was_fetched_and_in_order(store: Store, session_id: SessionId) -> None:
     await bring(store, session_id, "look")
     await admit(store, session_id, "test", "2", said("and?"))
-    assert await work_off(store, session_id, agree, unpack=fetch) == TurnAnswered("yes, and?")
+    assert await work_off(store, session_id, agree, Terms(unpack=fetch)) == TurnAnswered("yes, and?")
     assert await parts(store, session_id) == [(Text("look"), FILE), (Text("and?"),)]
     assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
 
@@ -70,12 +70,12 @@ async def test_where_nothing_can_be_fetched_from_the_file_is_named(store: Store,
 async def test_the_lane_is_held_while_files_are_fetched(store: Store, session_id: SessionId) -> None:
     async def interfere(packed: Packed) -> Message:
         with pytest.raises(Refused):
-            await work_off(store, session_id, agree, unpack=fetch)
+            await work_off(store, session_id, agree, Terms(unpack=fetch))
         assert await store.read(lambda tx: tx.turns.find(session_id)) == []
         return await fetch(packed)
 
     await bring(store, session_id, "look")
-    assert await work_off(store, session_id, agree, unpack=interfere) == TurnAnswered("yes, look")
+    assert await work_off(store, session_id, agree, Terms(unpack=interfere)) == TurnAnswered("yes, look")
 
 
 async def fail(packed: Packed) -> Message:
@@ -96,14 +96,14 @@ async def test_whoever_is_cut_off_leaves_it_for_the_next(store: Store, session_i
         begun.set()
         return await unpack(packed)
 
-    work = asyncio.ensure_future(work_off(store, session_id, agree, unpack=noticed))
+    work = asyncio.ensure_future(work_off(store, session_id, agree, Terms(unpack=noticed)))
     await begun.wait()
     if unpack is hang:
         work.cancel()
     await asyncio.wait([work])
     assert work.cancelled() or isinstance(work.exception(), StoreBusy)
     assert await store.read(lambda tx: tx.turns.find(session_id)) == []
-    assert await work_off(store, session_id, agree, unpack=fetch) == TurnAnswered("yes, look")
+    assert await work_off(store, session_id, agree, Terms(unpack=fetch)) == TurnAnswered("yes, look")
 
 
 async def test_what_is_more_urgent_goes_first_and_nothing_is_fetched_twice(store: Store, session_id: SessionId) -> None:
@@ -116,7 +116,7 @@ async def test_what_is_more_urgent_goes_first_and_nothing_is_fetched_twice(store
         return await fetch(packed)
 
     await bring(store, session_id, "look")
-    await work_off(store, session_id, agree, unpack=while_something_urgent_arrives)
+    await work_off(store, session_id, agree, Terms(unpack=while_something_urgent_arrives))
     assert fetched == ["look", "urgent"]
     assert await parts(store, session_id) == [(Text("urgent"), FILE), (Text("look"), FILE)]
 

@@ -17,7 +17,7 @@ from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext
 from talaria.sessions.admitted import read_admitted
-from talaria.sessions.lane import admit, work_off
+from talaria.sessions.lane import Terms, admit, work_off
 from talaria.sessions.listening import listen
 from talaria.sessions.transcripts import PROGRAM
 from talaria.sessions.waking import WAKE, Told, fold_in, fold_in_at_rest, origin_of, report, tell
@@ -118,7 +118,7 @@ async def test_what_is_reported_in_a_turn_waits_behind_it_and_is_one_turn(store:
         return TurnAnswered("ok")
 
     await admit(store, session_id, "test", "1", said("start it"))
-    await work_off(store, session_id, agree, finishing=Told().turn_ended)
+    await work_off(store, session_id, agree, Terms(finishing=Told().turn_ended))
     assert len(questions) == 2
     assert questions[1].endswith("one\n\n---\n\ntwo")
 
@@ -140,7 +140,7 @@ async def test_what_is_about_to_be_told_is_told_before_the_next_is_put_behind_it
         await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
         return TurnAnswered("ok")
 
-    await work_off(store, session_id, agree, finishing=Told().turn_ended)
+    await work_off(store, session_id, agree, Terms(finishing=Told().turn_ended))
     assert [text.partition("\n\n")[2] for text in asked] == ["one", "two\n\n---\n\nthree"]
 
 

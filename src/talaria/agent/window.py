@@ -71,7 +71,7 @@ class Window:
     async def open(self, transcript: Sequence[StoredMessage]) -> list[Message]:
         """Return what the model is shown of a transcript."""
         self._transcript = transcript
-        self._summary = await self._summaries.load()
+        self._summary = await self._summaries.load() if len(transcript) > 1 else None
         self._view = _view(transcript, self._summary)
         self._tokens = 0
         return list(self._view)

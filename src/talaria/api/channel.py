@@ -42,16 +42,18 @@ class Channel:
             self._closed, self._error = True, error
             self._wake()
 
-    async def next(self) -> TurnEvent | None:
-        """Return what is next; ``None`` at the end, where an error is raised if there was one."""
+    async def ready(self) -> bool:
+        """Wait until there is something; ``False`` at the end, where an error is raised if there was one."""
         while not self._events and not self._closed:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
-        if self._events:
-            return self._events.popleft()
-        if self._error is not None:
+        if not self._events and self._error is not None:
             raise self._error
-        return None
+        return bool(self._events)
+
+    async def next(self) -> TurnEvent | None:
+        """Return what is next; ``None`` at the end, where an error is raised if there was one."""
+        return self._events.popleft() if await self.ready() else None
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():

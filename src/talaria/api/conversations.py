@@ -160,12 +160,16 @@ class Conversations:
 
     @asynccontextmanager
     async def using(
-        self, session_id: SessionId, origin: Origin, model: str, caller: Caller, *, new: bool
+        self, session_id: SessionId, origin: Origin, model: str, caller: Caller, *, begins: bool = False
     ) -> AsyncIterator[Kept]:
-        """Lend the agent of a conversation: within the block nobody closes it."""
+        """Lend the agent of a conversation: within the block nobody closes it.
+
+        One that ``begins`` is not stored yet: that is done with its first turn.
+        """
         wish = self._wish(session_id, origin, model, caller)
-        if new:
-            self.house.hooks.fire(SESSION_START, session_facts(structs.replace(wish.context, session_id=session_id)))
+        if begins:
+            now = datetime.now(UTC)
+            wish = structs.replace(wish, begins=Session(id=session_id, source=SOURCE, created_at=now, updated_at=now))
         signature, found = None, self._cache.find(session_id)
         if found is not None:
             prospect = await self.house.prospect(structs.replace(found.wish, model=model))
@@ -175,6 +179,11 @@ class Conversations:
                 found.chat.conversation.ask_with(prospect.effort)
         async with self._cache.using(session_id, signature, lambda: self._opened(wish)) as kept:
             yield kept
+
+    def announce(self, kept: Kept) -> None:
+        """Tell hooks of a conversation that begins."""
+        session_id = kept.chat.conversation.session_id
+        self.house.hooks.fire(SESSION_START, session_facts(structs.replace(kept.wish.context, session_id=session_id)))
 
     async def close(self) -> None:
         """Let go of every conversation; turns that run are cut off, and go on when their conversation does."""

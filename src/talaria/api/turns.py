@@ -100,7 +100,10 @@ class Turn:
         try:
             await self._begin()
         except BaseException:
-            await self._let_go()
+            if not self._left:
+                await self._let_go()
+            if not self._wanted.session_id and self.turn_id is None:
+                self._conversations.forget(self.session_id)
             raise
 
     async def leave(self) -> None:
@@ -151,41 +154,44 @@ class Turn:
         return self._item is None or self._item in event.items
 
     async def _begin(self) -> None:
-        store, new = self._conversations.house.store, not self._wanted.session_id
+        new = not self._wanted.session_id
+        origin = self._origin if new else await self._conversations.house.store.read(self._found)
+        using = self._conversations.using(self.session_id, origin, self._wanted.model, self._caller, begins=new)
+        kept = self._kept = await self._stack.enter_async_context(using)
+        await kept.lock.acquire()
+        self._stack.callback(kept.lock.release)
         if new:
-            self._item = await unbroken(store.write(self._made), undo=self._unmade)
-            origin = self._origin
-        else:
-            origin = await store.read(self._found)
-        try:
-            using = self._conversations.using(self.session_id, origin, self._wanted.model, self._caller, new=new)
-            self._kept = await self._stack.enter_async_context(using)
-        except BaseException:
-            if new:
-                await asyncio.shield(self._unmade(self._item))
-            raise
-        await self._opened.lock.acquire()
-        self._stack.callback(self._opened.lock.release)
-        if not new and self._wanted.message is not None:
+            self._conversations.announce(kept)
+        elif self._wanted.message is not None:
             await self._admit()
-        self._opened.listener = self
-        self._opened.chat.conversation.wake()
-        self._conversations.jobs.create_task(self._watch(self._opened))
+        kept.listener = self
+        if new:
+            kept.chat.conversation.begin(self._make)
+        else:
+            kept.chat.conversation.wake()
+        self._conversations.jobs.create_task(self._watch(kept))
+        if new:
+            await self._made()
 
     @property
     def _origin(self) -> Origin:
         return Origin(self._caller.name, self._wanted.instructions)
 
-    def _made(self, tx: Transaction) -> int | None:
+    async def _made(self) -> None:
+        """Wait until the conversation is stored and its turn has begun; whoever is gone by then wants neither."""
+        try:
+            await self._channel.ready()
+        except asyncio.CancelledError:
+            await self.leave()
+            raise
+
+    def _make(self, tx: Transaction) -> None:
         """Begin a conversation with all that was said in it, and with what is said now."""
         session = tx.sessions.create(NewSession(source=SOURCE, id=self.session_id))
         keep_origin(tx, session.id, self._origin)
         if self._wanted.history:
             tx.messages.append(session.id, self._wanted.history)
-        return self._added(tx, session.id)
-
-    async def _unmade(self, _item: int | None) -> None:
-        await self._conversations.house.store.write(lambda tx: tx.sessions.delete(self.session_id))
+        self._added(tx, session.id)
 
     def _found(self, tx: Transaction) -> Origin:
         session = entered(tx, self._wanted.session_id, self._caller)

@@ -2,7 +2,7 @@
 
 import hashlib
 from asyncio import TaskGroup
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -74,7 +74,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     Only its workplace stays, if the chat was told to keep that.
     """
     store, models = house.store, house.models
-    found = await store.read(lambda tx: _found(tx, wish))
+    found = _Found(wish.begins) if wish.begins else await store.read(lambda tx: _found(tx, wish))
     kept = found.preferences
     settings = _with_choices(house.settings, kept, wish.model)
     chosen = await models.chosen(settings.model)
@@ -99,7 +99,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
     desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context)
-    desk = structs.replace(desk, beforehand=_keeping(bench, agent, prefix, kept.personality))
+    desk = structs.replace(desk, beforehand=_keeping(bench, prefix, kept.personality))
     named = not wish.titled or bool(session.title)
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=not named)
     stack.push_async_callback(conversation.close)
@@ -295,12 +295,12 @@ def _manner(settings: Settings, effort: Effort, personality: str) -> str:
     return f"{effort} {model.temperature} {model.max_output_tokens} {personality}".rstrip()
 
 
-def _keeping(bench: Workbench, agent: Agent, prefix: Prefix, personality: str) -> Callable[[], Awaitable[None]]:
+def _keeping(bench: Workbench, prefix: Prefix, personality: str) -> Callable[[Transaction, Effort], None]:
     """Return what keeps the prefix as it is used: the effort may have been changed since."""
 
-    async def keep() -> None:
-        manner = _manner(bench.settings, agent.manner.effort, personality)
-        await keep_prefix(bench.store, bench.session_id, structs.replace(prefix, manner=manner))
+    def keep(tx: Transaction, effort: Effort) -> None:
+        manner = _manner(bench.settings, effort, personality)
+        keep_prefix(tx, bench.session_id, structs.replace(prefix, manner=manner))
 
     return keep
 

@@ -9,6 +9,7 @@ from talaria.contracts.delegation import Delegator
 from talaria.contracts.follower import Follower, Witness
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.sessions import Session
 from talaria.contracts.tool import Tool, Workspace
 from talaria.core.session_context import SessionContext
 from talaria.sessions.admitted import Unpack, leave_packed
@@ -20,21 +21,23 @@ from talaria.sessions.questions import Questions
 class ChatWish(Struct, frozen=True, kw_only=True):
     """Which conversation, with which model: a new one with the usual model where nothing is said.
 
-    ``resume`` is an id, a title or a part of one; ``latest`` goes on with the last one of this source. Where nobody
-    attends, questions are answered with no at once. ``lasting`` says that the place stays open behind the reply, so
-    that a goal may go on there. ``owner`` and ``audience`` are those of a new conversation; ``followers`` and
-    ``witnesses`` hear of its turns as well. ``unpack`` fetches the files of messages; ``file_limit`` is how many bytes
-    a file may have that is sent here, ``None`` where this is no chat. ``held_up`` is called when a turn waits for a
-    store that cannot be used, which it does only where this is given. ``context`` is what the front door knows of the
-    place. Unless it is ``watchable``, nobody can follow its turns from elsewhere; ``moved`` is called when one was
-    taken to another place meanwhile. ``caps`` are what may be spent beside what counts for every conversation;
-    ``mandate`` is there where it works for another one.
+    ``resume`` is an id, a title or a part of one; ``latest`` goes on with the last one of this source. One that
+    ``begins`` is stored with its first turn, by whoever opens it. Where nobody attends, questions are answered with
+    no at once. ``lasting`` says that the place stays open behind the reply, so that a goal may go on there. ``owner``
+    and ``audience`` are those of a new conversation; ``followers`` and ``witnesses`` hear of its turns as well.
+    ``unpack`` fetches the files of messages; ``file_limit`` is how many bytes a file may have that is sent here,
+    ``None`` where this is no chat. ``held_up`` is called when a turn waits for a store that cannot be used, which it
+    does only where this is given. ``context`` is what the front door knows of the place. Unless it is ``watchable``,
+    nobody can follow its turns from elsewhere; ``moved`` is called when one was taken to another place meanwhile.
+    ``caps`` are what may be spent beside what counts for every conversation; ``mandate`` is there where it works for
+    another one.
     """
 
     source: str
     folder: Path
     resume: str = ""
     latest: bool = False
+    begins: Session | None = None
     model: str = ""
     surface: str = ""
     identity: str = ""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
@@ -25,7 +25,7 @@ from talaria.core.messages import Message
 from talaria.core.session_context import SessionContext, bound
 from talaria.sessions.admitted import Unpack, leave_packed
 from talaria.sessions.context import turn_context
-from talaria.sessions.lane import LEASE, admit, arrival, work_off
+from talaria.sessions.lane import LEASE, Terms, Within, admit, arrival, nothing_first, work_off
 from talaria.sessions.side_jobs import SideJobs
 from talaria.sessions.turn_log import STEERING, StoredTurn
 from talaria.sessions.unpacking import Unpacking
@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 class Desk(Struct, frozen=True, kw_only=True):
     """Where the turns of a conversation take place, and under which limits.
 
-    ``beforehand`` runs before the first turn, and before the first of another manner; ``witnesses`` and ``followers``
-    hear of each turn that ends. ``context`` is what is known of the place. With ``held_up`` turns wait for a store that
-    refuses to be written to; it is called when they do.
+    ``beforehand`` runs in the transaction that begins the first turn, or the first with another effort; ``witnesses``
+    and ``followers`` hear of each turn that ends. ``context`` is what is known of the place. With ``held_up`` turns
+    wait for a store that refuses to be written to; it is called when they do.
     """
 
     emit: Callable[[TurnEvent], None]
@@ -53,7 +53,7 @@ class Desk(Struct, frozen=True, kw_only=True):
     owner: str = ""
     audience: str = ""
     unpack: Unpack = leave_packed
-    beforehand: Callable[[], Awaitable[None]] | None = None
+    beforehand: Callable[[Transaction, Effort], None] | None = None
     witnesses: tuple[Witness, ...] = ()
     followers: tuple[Follower, ...] = ()
     mask: Callable[[str], str] = str
@@ -88,12 +88,15 @@ class Conversation:
         self._lane = Worker(self._work_off, jobs)
         self._unpacking = Unpacking(desk.unpack)
         self._beside = SideJobs(session_id, jobs)
-        self._begun = False
+        self._first: Within | None = None
+        self._begun_with: Effort | None = None  # in a transaction that may not have been carried out
+        self._asked_with: Effort | None = None
         self._steered = False
         self.turn: StoredTurn | None = None
         self._left = False
         self._hasty: int | None = None
         self._context = structs.replace(desk.context, session_id=session_id)
+        self._terms = Terms(desk.lease, self._finish, self._unpacking.unpack, desk.held_up, self._begin)
 
     @property
     def busy(self) -> bool:
@@ -109,7 +112,6 @@ class Conversation:
         """Let the model think this much from the next call on."""
         if effort != self._agent.manner.effort:
             self._agent.manner = structs.replace(self._agent.manner, effort=effort)
-            self._begun = False
 
     async def close(self, patience: float = _LAST_WORDS) -> None:
         """End the running turn, to go on at the next start; wait a little for what goes on behind the last reply."""
@@ -145,6 +147,11 @@ class Conversation:
     def wake(self) -> None:
         """See to it that what waits in the inbox is worked off, now or behind the running turn."""
         self._lane.wake()
+
+    def begin(self, first: Within) -> None:
+        """Work off what ``first`` puts there: it runs in the transaction that begins the turn, for one that rests."""
+        self._first = first
+        self.wake()
 
     async def settled(self) -> TurnEnd | None:
         """Wait until nothing is being worked on, and return how the last turn ended; raises what ended the work."""
@@ -192,17 +199,10 @@ class Conversation:
     async def _work_off(self) -> TurnEnd | None:
         if self._left:
             raise Refused("This conversation goes on at another place.")
+        first, self._first = self._first or nothing_first, None
         with bound(self._context):
             try:
-                return await work_off(
-                    self._store,
-                    self.session_id,
-                    self._take_turn,
-                    lease=self._desk.lease,
-                    finishing=self._finish,
-                    unpack=self._unpacking.unpack,
-                    held_up=self._desk.held_up,
-                )
+                return await work_off(self._store, self.session_id, self._take_turn, self._terms, first)
             except LeaseLost:
                 raise
             except StoreError as error:
@@ -210,6 +210,11 @@ class Conversation:
                 if self._desk.held_up is not None:
                     self._desk.held_up()
                 raise
+
+    def _begin(self, tx: Transaction) -> None:
+        effort = self._begun_with = self._agent.manner.effort
+        if self._desk.beforehand is not None and effort != self._asked_with:
+            self._desk.beforehand(tx, effort)
 
     def _finish(self, tx: Transaction, ending: Ending) -> None:
         for witness in (*self._desk.witnesses, *self._desk.followers):
@@ -226,9 +231,7 @@ class Conversation:
             self.turn, self._left = None, turn.left
 
     async def _worked_on(self, turn: StoredTurn, context: SessionContext) -> TurnEnd:
-        if self._desk.beforehand is not None and not self._begun:
-            await self._desk.beforehand()
-        self._begun = True
+        self._asked_with = self._begun_with
         self._desk.emit(TurnBegan(turn.turn_id, turn.route, turn.said, turn.items))
         if self._unpacking.was_stopped(turn.items):
             return await self._over_at_once(turn)

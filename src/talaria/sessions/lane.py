@@ -15,7 +15,7 @@ from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.core.addresses import Route
-from talaria.core.errors import Refused
+from talaria.core.errors import LeaseLost, Refused
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId, new_turn_id
 from talaria.core.messages import Message
@@ -32,6 +32,29 @@ LEASE = timedelta(seconds=15)
 MIRROR = "mirror"
 _AT_ONCE = 64
 TakeTurn = Callable[[StoredTurn], Coroutine[Any, Any, TurnEnd]]
+Within = Callable[[Transaction], None]
+
+
+def nothing_first(tx: Transaction) -> None:
+    """Do nothing before a turn."""
+
+
+class Terms(Struct, frozen=True):
+    """How a lane is worked off.
+
+    ``beginning`` runs in each transaction that begins a turn or goes on with one, ``finishing`` in that which ends it;
+    they may run again, so they have no effects but on the store. ``unpack`` fetches the files of a message before its
+    turn begins. With ``held_up`` a store that refuses a step is waited for, and that is called when it takes a while.
+    """
+
+    lease: timedelta = LEASE
+    finishing: Finishing = nothing_more
+    unpack: Unpack = leave_packed
+    held_up: Callable[[], None] | None = None
+    beginning: Within = nothing_first
+
+
+_USUAL = Terms()
 
 
 class Work(Struct, frozen=True):
@@ -102,38 +125,31 @@ def _record_mirrored(tx: Transaction, session_id: SessionId) -> None:
 
 
 async def work_off(
-    store: Store,
-    session_id: SessionId,
-    take_turn: TakeTurn,
-    lease: timedelta = LEASE,
-    finishing: Finishing = nothing_more,
-    unpack: Unpack = leave_packed,
-    held_up: Callable[[], None] | None = None,
+    store: Store, session_id: SessionId, take_turn: TakeTurn, terms: Terms = _USUAL, first: Within = nothing_first
 ) -> TurnEnd | None:
     """Own the lane of a conversation until nothing waits in it, and return how the last turn ended.
 
     There is a turn for each message that waits, oldest first; one that an earlier owner left unfinished goes on
-    before them. ``unpack`` fetches the files of a message before its turn begins. ``finishing`` runs in the transaction
-    that ends a turn. With ``held_up`` a store that refuses a step is waited for, and that is called when it takes a
-    while. Raises `Refused` while another worker owns the lane: that one works off what waits now. Raises `LeaseLost` as
-    soon as another has taken it over.
+    before them. ``first`` runs in the transaction that takes the lane. Raises `Refused` while another worker owns it:
+    that one works off what waits now. Raises `LeaseLost` as soon as another has taken it over.
     """
     ready: dict[int, Message] = {}
     moved = False
-    begun = store.write(lambda tx: _claim_and_begin(tx, session_id, lease))
+    begun = store.write(lambda tx: _claim_and_begin(tx, session_id, terms, first))
     claim, work = await unbroken(begun, undo=lambda begun: let_go(store, begun[0].lease))
     end = None
     try:
         while work is not None:
-            holding = hold(store, claim.lease, lease)
             if isinstance(work, Packed):
-                ready[work.item] = await accompanied(unpack(work), holding)
+                ready[work.item] = await accompanied(terms.unpack(work), hold(store, claim.lease, terms.lease))
             else:
-                turn = _log(store, claim, work, finishing)
-                turn.held_up = held_up
-                end = await accompanied(take_turn(turn), holding)
-            going_on = partial(store.write, partial(_go_on, claim=claim, work=work, ready=ready))
-            work, moved = await (insist(going_on, held_up) if held_up else going_on())
+                turn = _log(store, claim, work, terms.finishing)
+                turn.held_up = terms.held_up
+                end = await accompanied(take_turn(turn), _hold(store, claim, turn, terms.lease))
+                if turn.was_last:
+                    return end
+            going_on = partial(store.write, partial(_go_on, claim=claim, work=work, ready=ready, terms=terms))
+            work, moved = await (insist(going_on, terms.held_up) if terms.held_up else going_on())
     except BaseException:
         await asyncio.shield(let_go(store, claim.lease))
         raise
@@ -142,11 +158,20 @@ async def work_off(
     return end
 
 
-def _claim_and_begin(tx: Transaction, session_id: SessionId, lease: timedelta) -> tuple[SessionClaim, Next]:
-    claim = _claimed(tx, session_id, lease)
+async def _hold(store: Store, claim: SessionClaim, turn: StoredTurn, lease: timedelta) -> None:
+    try:
+        await hold(store, claim.lease, lease)
+    except LeaseLost:
+        if not turn.was_last:
+            raise
+
+
+def _claim_and_begin(tx: Transaction, session_id: SessionId, terms: Terms, first: Within) -> tuple[SessionClaim, Next]:
+    first(tx)
+    claim = _claimed(tx, session_id, terms.lease)
     if claim is None:
         raise Refused("This conversation is being worked on by another process. Wait for it, or stop it there.")
-    return claim, _begin_or_release(tx, claim, {})
+    return claim, _begin_or_release(tx, claim, {}, terms.beginning)
 
 
 def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> SessionClaim | None:
@@ -155,20 +180,22 @@ def _claimed(tx: Transaction, session_id: SessionId, lease: timedelta) -> Sessio
     return SessionClaim(session_id, taken) if taken else None
 
 
-def _go_on(tx: Transaction, claim: SessionClaim, work: Work | Packed, ready: Ready) -> tuple[Next, bool]:
+def _go_on(tx: Transaction, claim: SessionClaim, work: Work | Packed, ready: Ready, terms: Terms) -> tuple[Next, bool]:
     """Begin the next turn, unless the last one was moved: what waits behind that is for those at the new place."""
     moved = rerouted(tx, claim.session_id, work.turn_id) if isinstance(work, Work) else None
     if moved is not None and isinstance(work, Work) and moved.move != work.move:
         tx.leases.release(claim.lease)
         return None, True
-    return _begin_or_release(tx, claim, ready), False
+    return _begin_or_release(tx, claim, ready, terms.beginning), False
 
 
-def _begin_or_release(tx: Transaction, claim: SessionClaim, ready: Ready) -> Next:
+def _begin_or_release(tx: Transaction, claim: SessionClaim, ready: Ready, beginning: Within) -> Next:
     """Begin the next turn, or give the lane up: in one transaction, so that nothing arrives unseen in between."""
     work = _begin(tx, claim, ready)
     if work is None:
         tx.leases.release(claim.lease)
+    elif isinstance(work, Work):
+        beginning(tx)
     return work
 
 
@@ -215,13 +242,8 @@ def _home(tx: Transaction, session_id: SessionId) -> Route | None:
 
 def waiting_sessions(tx: Transaction, most: int = _AT_ONCE) -> list[SessionId]:
     """Return conversations that have something to be worked off and no owner, longest waiting first."""
-    claims: list[SessionClaim] = []
-    while len(claims) < most and (claim := tx.inbox.claim_session(LEASE)):
-        claims.append(claim)
-    for claim in claims:
-        tx.leases.release(claim.lease)
     cut_off = [turn.session_id for turn in tx.turns.find(running=True) if not is_held(tx, lane_of(turn.session_id))]
-    return list(dict.fromkeys([*cut_off, *(claim.session_id for claim in claims)]))
+    return list(dict.fromkeys([*cut_off, *tx.inbox.unowned(most)]))
 
 
 def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) -> StoredTurn:
@@ -233,6 +255,9 @@ def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) ->
         if moved is not None:  # whoever took the turn may know nothing of chats
             queue_end(tx, ending)
             turn.left = moved.move != work.move
+        turn.was_last = moved is None and not tx.inbox.unsettled(claim.session_id)
+        if turn.was_last:
+            tx.leases.release(claim.lease)
 
     turn = StoredTurn(store, claim, work.turn_id, finish, route=work.route, items=work.items)
     turn.said = work.said

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.contracts.store import Store, Transaction
+from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId
 
 BREAK = "prefix_break"
@@ -47,18 +47,14 @@ def prefix_to_use(kept: Prefix | None, wanted: Prefix, instructions: Callable[[]
     return structs.replace(wanted, instructions=instructions())
 
 
-async def keep_prefix(store: Store, session_id: SessionId, used: Prefix) -> None:
+def keep_prefix(tx: Transaction, session_id: SessionId, used: Prefix) -> None:
     """Keep the prefix that a turn is about to use, and record why it is another one than before, if it is."""
-
-    def work(tx: Transaction) -> None:
-        kept = read_prefix(tx, session_id)
-        if kept == used:
-            return
-        if kept is not None:
-            record_break(tx, session_id, f"{_difference(kept, used) or 'what the agent is told'} was changed")
-        tx.state.put(f"prefix:{session_id}", _encode(used).decode())
-
-    await store.write(work)
+    kept = read_prefix(tx, session_id)
+    if kept == used:
+        return
+    if kept is not None:
+        record_break(tx, session_id, f"{_difference(kept, used) or 'what the agent is told'} was changed")
+    tx.state.put(f"prefix:{session_id}", _encode(used).decode())
 
 
 def _difference(kept: Prefix, wanted: Prefix) -> str:

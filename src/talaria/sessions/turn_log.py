@@ -52,6 +52,7 @@ class StoredTurn:
     ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all. ``route`` is
     where its reply goes, ``items`` are what it works off of the inbox, and ``said`` is the text of those. ``move`` is
     the last move of its conversation that is reckoned with, and ``left`` says that it was moved since.
+    ``was_last`` says that nothing waited behind it when it ended, so that its lane was given up with it.
     With ``held_up`` a store that refuses a step is waited for, and that is called when it takes a while.
     """
 
@@ -71,7 +72,7 @@ class StoredTurn:
         self.route = route
         self.items = items
         self.said = self.move = ""
-        self.left = False
+        self.left = self.was_last = False
         self.held_up: Callable[[], None] | None = None
         self._store = store
         self._claim = claim
@@ -155,6 +156,8 @@ class StoredTurn:
         waiting, self._waiting = self._waiting, []
 
         def all_of_it(tx: Transaction) -> None:
+            if self.was_last and self._is_over(tx):
+                return
             tx.leases.check(self._claim.lease)
             for one in (*waiting, work):
                 one(tx)
@@ -163,6 +166,9 @@ class StoredTurn:
             await unbroken(self._store.write(all_of_it))
         else:
             await insist(lambda: unbroken(self._store.write(all_of_it)), self.held_up)
+
+    def _is_over(self, tx: Transaction) -> bool:
+        return all(turn.id != self.turn_id for turn in tx.turns.find(self.session_id, running=True))
 
     def _append(self, tx: Transaction, messages: Sequence[Message], step: ModelStep | None) -> None:
         if messages:

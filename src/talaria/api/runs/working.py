@@ -174,8 +174,10 @@ class Runner:
     async def _work_off(self, due: _Due) -> None:
         caller = Caller(due.origin.key)
         conversations = self._conversations[due.kind]
-        using = conversations.using(due.session_id, due.origin, due.model, caller, new=due.new)
+        using = conversations.using(due.session_id, due.origin, due.model, caller)
         async with using as kept, kept.lock:
+            if due.new:
+                conversations.announce(kept)
             cut = await self._store.read(lambda tx: find_cut(tx, due.session_id))
             recorder = Recorder(self._store, due.session_id, goes_on_behind, self._ended, cut)
             ear = _Ear(self._store, due.session_id, kept, recorder)
