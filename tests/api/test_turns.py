@@ -1,6 +1,7 @@
 """Turns that clients wait for: stopped when they go away, one after the other, and never woken later."""
 
 import asyncio
+import gc
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from tests.api.hosting import PATIENCE, Hosted, hosted
 
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
+from talaria.sessions.conversation import Conversation
 from talaria.sessions.lane import LEASE, arrival
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
@@ -59,6 +61,23 @@ async def test_a_conversation_whose_client_left_goes_on_when_it_comes_back(host:
                 break
     again = await host.http.post(CHAT, json=HI, headers=named)
     assert again.json()["choices"][0]["message"]["content"] == "ok"
+
+
+async def test_a_conversation_that_is_over_leaves_no_garbage_to_look_for(host: Hosted) -> None:
+    def is_left() -> bool:
+        return any(type(one) is Conversation for one in gc.get_objects())
+
+    named = (await host.http.post(CHAT, json=HI)).headers[SESSION]
+    gc.collect()
+    gc.disable()
+    try:
+        assert is_left()
+        await host.http.delete(f"/v1/sessions/{named}")
+        async with asyncio.timeout(PATIENCE):
+            while is_left():  # noqa: ASYNC110 (nothing tells of it)
+                await asyncio.sleep(0.02)
+    finally:
+        gc.enable()
 
 
 async def test_requests_in_one_conversation_are_answered_one_after_the_other(host: Hosted, model: ModelServer) -> None:

@@ -117,4 +117,4 @@ async def test_who_was_stopped_after_the_move_knows_that_it_is_gone(store: Store
     await admit(store, session_id, "test", "1", said("one"))
     with pytest.raises(asyncio.CancelledError):
         await work_off(store, session_id, stopped)
-    assert turns[0].left
+    assert turns[0].fate.left

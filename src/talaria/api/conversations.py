@@ -116,11 +116,12 @@ class Kept:
     async def release_clients(self) -> None:
         """Let go of the agent; folder and processes of the conversation stay."""
         self.chat.keep_workplace()
-        await self.stack.aclose()
+        await self.close()
 
     async def close(self) -> None:
         """Let go of all of it."""
         await self.stack.aclose()
+        self._opened = None  # which holds on to this one in turn
 
     def emit(self, event: TurnEvent) -> None:
         """Hand an event to whoever asked for the turn."""

@@ -57,6 +57,7 @@ class Overheard:
         (self._emit if self._feed is None else self._feed.event)(event)
 
     async def close(self) -> None:
-        """Tell what is still to be told."""
+        """Tell what is still to be told, and let go of the conversation."""
+        self.chat = None
         if self._feed is not None:
             await self._feed.close()

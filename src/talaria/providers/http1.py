@@ -27,10 +27,11 @@ class Reply:
         self.pieces: list[bytes] = []
         self.waiting = 0
         self._between = 0
-        self._parser = HttpResponseParser(self)
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
         """Take what came in, or raise `NotHttp`."""
+        assert self._parser is not None
         self.has_begun = True
         self._between += len(data)
         try:
@@ -41,7 +42,9 @@ class Reply:
             if not self.is_complete:
                 raise NotHttp(str(error) or type(error).__name__) from error
             self.keeps_alive = False
-        if self._between > MAX_HEAD and not self.is_complete:
+        if self.is_complete:
+            self._parser = None  # the two hold on to each other
+        elif self._between > MAX_HEAD:
             raise NotHttp(f"more than {MAX_HEAD} bytes of headers")
 
     def end(self) -> bool:
@@ -68,7 +71,7 @@ class Reply:
 
     def on_headers_complete(self) -> None:
         """Keep the status, unless this is only word that the reply is to come."""
-        if self.is_complete:
+        if self.is_complete or self._parser is None:
             return
         self.status = self._parser.get_status_code()
         self.keeps_alive = self._parser.should_keep_alive()

@@ -85,7 +85,7 @@ class Conversation:
         self._desk = desk
         self._auxiliary = auxiliary
         self._titled = titled
-        self._lane = Worker(self._work_off, jobs)
+        self._lane = Worker(jobs)
         self._unpacking = Unpacking(desk.unpack)
         self._beside = SideJobs(session_id, jobs)
         self._first: Within | None = None
@@ -96,7 +96,6 @@ class Conversation:
         self._left = False
         self._hasty: int | None = None
         self._context = structs.replace(desk.context, session_id=session_id)
-        self._terms = Terms(desk.lease, self._finish, self._unpacking.unpack, desk.held_up, self._begin)
 
     @property
     def busy(self) -> bool:
@@ -146,7 +145,7 @@ class Conversation:
 
     def wake(self) -> None:
         """See to it that what waits in the inbox is worked off, now or behind the running turn."""
-        self._lane.wake()
+        self._lane.wake(self._work_off)
 
     def begin(self, first: Within) -> None:
         """Work off what ``first`` puts there: it runs in the transaction that begins the turn, for one that rests."""
@@ -200,9 +199,11 @@ class Conversation:
         if self._left:
             raise Refused("This conversation goes on at another place.")
         first, self._first = self._first or nothing_first, None
+        desk, unpack = self._desk, self._unpacking.unpack
+        terms = Terms(desk.lease, self._finish, unpack, desk.held_up, self._begin)
         with bound(self._context):
             try:
-                return await work_off(self._store, self.session_id, self._take_turn, self._terms, first)
+                return await work_off(self._store, self.session_id, self._take_turn, terms, first)
             except LeaseLost:
                 raise
             except StoreError as error:
@@ -228,7 +229,7 @@ class Conversation:
             with bound(context):
                 return await self._worked_on(turn, context)
         finally:
-            self.turn, self._left = None, turn.left
+            self.turn, self._left = None, turn.fate.left
 
     async def _worked_on(self, turn: StoredTurn, context: SessionContext) -> TurnEnd:
         self._asked_with = self._begun_with

@@ -25,7 +25,7 @@ from talaria.sessions.holding import hold, is_held, lane_of, let_go, take
 from talaria.sessions.insisting import insist
 from talaria.sessions.outgoing import OUTBOX, queue_end
 from talaria.sessions.rerouting import rerouted
-from talaria.sessions.turn_log import Finishing, StoredTurn, nothing_more
+from talaria.sessions.turn_log import Fate, Finishing, StoredTurn, nothing_more
 from talaria.sessions.unbroken import unbroken
 
 LEASE = timedelta(seconds=15)
@@ -146,7 +146,7 @@ async def work_off(
                 turn = _log(store, claim, work, terms.finishing)
                 turn.held_up = terms.held_up
                 end = await accompanied(take_turn(turn), _hold(store, claim, turn, terms.lease))
-                if turn.was_last:
+                if turn.fate.was_last:
                     return end
             going_on = partial(store.write, partial(_go_on, claim=claim, work=work, ready=ready, terms=terms))
             work, moved = await (insist(going_on, terms.held_up) if terms.held_up else going_on())
@@ -162,7 +162,7 @@ async def _hold(store: Store, claim: SessionClaim, turn: StoredTurn, lease: time
     try:
         await hold(store, claim.lease, lease)
     except LeaseLost:
-        if not turn.was_last:
+        if not turn.fate.was_last:
             raise
 
 
@@ -247,6 +247,8 @@ def waiting_sessions(tx: Transaction, most: int = _AT_ONCE) -> list[SessionId]:
 
 
 def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) -> StoredTurn:
+    fate = Fate()
+
     def finish(tx: Transaction, ending: Ending) -> None:
         tx.inbox.settle(work.items)
         moved = rerouted(tx, claim.session_id, work.turn_id)
@@ -254,12 +256,13 @@ def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) ->
         finishing(tx, ending)
         if moved is not None:  # whoever took the turn may know nothing of chats
             queue_end(tx, ending)
-            turn.left = moved.move != work.move
-        turn.was_last = moved is None and not tx.inbox.unsettled(claim.session_id)
-        if turn.was_last:
+            fate.left = moved.move != work.move
+        fate.was_last = moved is None and not tx.inbox.unsettled(claim.session_id)
+        if fate.was_last:
             tx.leases.release(claim.lease)
 
     turn = StoredTurn(store, claim, work.turn_id, finish, route=work.route, items=work.items)
+    turn.fate = fate
     turn.said = work.said
     turn.move = work.move
     return turn

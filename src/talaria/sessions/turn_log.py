@@ -33,6 +33,13 @@ def nothing_more(tx: Transaction, ending: Ending) -> None:
     """Do nothing more with the end of a turn."""
 
 
+class Fate(Struct):
+    """What became of a turn: it was taken elsewhere, or it was the last one, so that its lane was given up with it."""
+
+    left: bool = False
+    was_last: bool = False
+
+
 class CallRecord(Struct, frozen=True):
     """What is kept of a tool call before it starts."""
 
@@ -51,8 +58,7 @@ class StoredTurn:
 
     ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all. ``route`` is
     where its reply goes, ``items`` are what it works off of the inbox, and ``said`` is the text of those. ``move`` is
-    the last move of its conversation that is reckoned with, and ``left`` says that it was moved since.
-    ``was_last`` says that nothing waited behind it when it ended, so that its lane was given up with it.
+    the last move of its conversation that is reckoned with, ``fate`` what ``finishing`` found out at its end.
     With ``held_up`` a store that refuses a step is waited for, and that is called when it takes a while.
     """
 
@@ -72,7 +78,7 @@ class StoredTurn:
         self.route = route
         self.items = items
         self.said = self.move = ""
-        self.left = self.was_last = False
+        self.fate = Fate()
         self.held_up: Callable[[], None] | None = None
         self._store = store
         self._claim = claim
@@ -156,7 +162,7 @@ class StoredTurn:
         waiting, self._waiting = self._waiting, []
 
         def all_of_it(tx: Transaction) -> None:
-            if self.was_last and self._is_over(tx):
+            if self.fate.was_last and self._is_over(tx):
                 return
             tx.leases.check(self._claim.lease)
             for one in (*waiting, work):
