@@ -165,10 +165,7 @@ class Turn:
         elif self._wanted.message is not None:
             await self._admit()
         kept.listener = self
-        if new:
-            kept.chat.conversation.begin(self._make)
-        else:
-            kept.chat.conversation.wake()
+        kept.chat.conversation.wake(self._make if new else None)
         self._conversations.jobs.create_task(self._watch(kept))
         if new:
             await self._made()

@@ -143,14 +143,14 @@ class Conversation:
             await self._lane.close()
             raise
 
-    def wake(self) -> None:
-        """See to it that what waits in the inbox is worked off, now or behind the running turn."""
-        self._lane.wake(self._work_off)
+    def wake(self, first: Within | None = None) -> None:
+        """See to it that what waits in the inbox is worked off, now or behind the running turn.
 
-    def begin(self, first: Within) -> None:
-        """Work off what ``first`` puts there: it runs in the transaction that begins the turn, for one that rests."""
-        self._first = first
-        self.wake()
+        In a conversation that rests ``first`` runs in the transaction that begins the turn, and may put there what that
+        is to be about.
+        """
+        self._first = first or self._first
+        self._lane.wake(self._work_off)
 
     async def settled(self) -> TurnEnd | None:
         """Wait until nothing is being worked on, and return how the last turn ended; raises what ended the work."""
