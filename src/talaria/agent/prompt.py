@@ -1,5 +1,6 @@
 """The instructions an agent is given, in tiers from the most lasting to the most passing."""
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,11 +58,11 @@ def project_context(folder: Path) -> str:
     Looks up to the root of the repository. A file that tries to give orders behind the person's back is named
     and left out.
     """
-    found: dict[Path, str] = {}
+    found: dict[str, str] = {}
     left = _CONTEXT_LIMIT
-    for file in (place / name for place in _upwards(folder) for name in CONTEXT_FILES):
+    for file in (f"{place.rstrip('/')}/{name}" for place in _upwards(str(folder)) for name in CONTEXT_FILES):
         text = _read(file, min(left, _FILE_LIMIT))
-        if text and (real := file.resolve()) not in found:
+        if text and (real := os.path.realpath(file)) not in found:
             found[real] = f"## {file}\n{text}"
             left = max(left - len(text), 0)
     return "\n\n".join(reversed(found.values()))
@@ -74,17 +75,20 @@ def checked(text: str) -> str | None:
     return text
 
 
-def _upwards(folder: Path) -> Sequence[Path]:
-    places = [folder, *folder.parents]
-    for count, place in enumerate(places, 1):
-        if (place / ".git").exists():
-            return places[:count]
-    return places[:1]
+def _upwards(folder: str) -> Sequence[str]:
+    """Return the folders up to the root of the repository; in bare strings, as every conversation begins with this."""
+    places = [folder]
+    while not os.path.lexists(f"{places[-1]}/.git"):
+        above = os.path.dirname(places[-1])  # noqa: PTH120
+        if above == places[-1]:
+            return places[:1]
+        places.append(above)
+    return places
 
 
-def _read(file: Path, limit: int) -> str:
+def _read(file: str, limit: int) -> str:
     try:
-        with file.open(encoding="utf-8", errors="replace") as stream:
+        with open(file, encoding="utf-8", errors="replace") as stream:  # noqa: PTH123
             text = stream.read(limit + 1)
     except OSError:
         return ""

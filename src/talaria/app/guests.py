@@ -54,12 +54,12 @@ def rules_for(bench: Workbench, policy: ApprovalPolicy) -> Callable[[], Approval
     A conversation of the owner that was brought to a place where several people speak is the owner's only in the
     turns that the owner has begun.
     """
+    if not bench.guest and not bench.viewer.owner:
+        return lambda: policy
     places = (bench.folder, *bench.output_places)
     confined = structs.replace(policy, confined=Confinement(places, partial(for_guests, bench.settings)))
     if bench.guest:
         return lambda: confined
-    if not bench.viewer.owner:
-        return lambda: policy
     return lambda: policy if _is_owners_turn(bench.settings) else confined
 
 

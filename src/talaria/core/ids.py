@@ -56,4 +56,4 @@ def _machine() -> str:
 
 
 def _base32(number: int, length: int) -> str:
-    return "".join(_ALPHABET[(number >> (5 * place)) & 31] for place in range(length - 1, -1, -1))
+    return "".join([_ALPHABET[number >> shift & 31] for shift in range(5 * length - 5, -1, -5)])
