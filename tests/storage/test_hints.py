@@ -1,6 +1,7 @@
 """How hints travel on each engine, and what becomes of them when the way is cut off."""
 
 import asyncio
+import queue
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
@@ -17,8 +18,12 @@ from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock
 from talaria.core.ids import new_id
+from talaria.storage.database import ConnectionDatabase
 from talaria.storage.postgres.hints import channel_of
-from talaria.storage.sqlite.hints import FileChanges
+from talaria.storage.sqlite.file_bell import FileBell
+from talaria.storage.sqlite.hints import CommitCourier, FileChanges
+from talaria.storage.sqlite.opening import open_sqlite
+from talaria.storage.sqlite.vigil import Vigil
 from talaria.storage.threaded import ThreadedStore
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
@@ -82,6 +87,107 @@ def test_work_that_writes_nothing_is_no_reason_to_look_again(sqlite_place: Place
         database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
         database.read(lambda tx: tx.state.get("key"))
         assert not changes.look()
+    database.close()
+
+
+def put(database: ConnectionDatabase, value: str) -> None:
+    database.write(lambda tx: tx.state.put("key", value))
+
+
+def test_a_bell_rings_when_the_log_is_written_to_and_for_nothing_else(sqlite_place: Place) -> None:
+    database = open_sqlite(Path(sqlite_place.address))
+    put(database, "")
+    with closing(FileBell(Path(f"{sqlite_place.address}-wal"))) as bell:
+        database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
+        database.read(lambda tx: tx.state.get("key"))
+        assert not bell.has_rung()
+        put(database, "one")
+        assert bell.wait(20)
+        assert not bell.has_rung()
+        bell.silence()
+        assert not bell.wait(NEVER)
+    database.close()
+
+
+def test_there_is_no_bell_for_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        FileBell(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("log", ["talaria.db-wal", "deaf", "missing"])
+def test_commits_are_noticed_whether_the_system_tells_of_them_or_not(tmp_path: Path, log: str) -> None:
+    path, heard = tmp_path / "talaria.db", queue.SimpleQueue[str | None]()
+    (tmp_path / "deaf").touch()
+    database = open_sqlite(path)
+    courier = CommitCourier(path, listens_after=0, log=tmp_path / log)
+    courier.attend(heard.put)
+    assert heard.get(timeout=20) is None
+    for number in range(8):
+        put(database, str(number))
+        assert heard.get(timeout=20) is None
+    courier.leave()
+    courier.attend(heard.put)
+    assert heard.get(timeout=20) is None
+    courier.close()
+    database.close()
+
+
+def test_behind_the_bell_there_are_looks_until_the_commit_is_there_and_a_moment_longer() -> None:
+    vigil, now, looks = Vigil(0.04, 0.0), 10.0, 1
+    assert vigil.is_asleep(now)
+    vigil.looked(now, rung=True, found=False)
+    while now < 10.03:
+        assert not vigil.is_asleep(now)
+        now, looks = now + vigil.pause, looks + 1
+        vigil.looked(now, rung=False, found=False)
+    assert looks < 10
+    assert not vigil.is_asleep(now)
+    vigil.looked(now, rung=True, found=True)
+    assert vigil.pause == 0.04
+    assert not vigil.is_asleep(now + 0.09)
+    assert vigil.is_asleep(now + 0.2)
+
+
+def test_a_bell_for_what_was_undone_keeps_nobody_awake_for_ever() -> None:
+    vigil = Vigil(0.04, 0.0)
+    assert vigil.is_asleep(10.0)
+    vigil.looked(10.0, rung=True, found=False)
+    assert not vigil.is_asleep(14.9)
+    assert vigil.is_asleep(15.1)
+
+
+def test_a_bell_that_has_missed_several_commits_is_not_trusted_any_more() -> None:
+    vigil = Vigil(0.04, 0.0)
+    for number, rung in enumerate((False, False, True, False, False, False)):
+        assert vigil.trusts_bell
+        assert vigil.is_asleep(10.0 + number)
+        vigil.looked(10.0 + number, rung=rung, found=True)
+        assert not vigil.is_asleep(10.05 + number)
+        vigil.looked(10.05 + number, rung=False, found=True)
+    assert not vigil.trusts_bell
+
+
+async def test_all_who_heed_are_reminded_together(place: Place) -> None:
+    async with (
+        opened(place, look_seconds=0.05) as store,
+        store.heeding("inbox") as first,
+        store.heeding("outbox") as second,
+    ):
+        for _ in range(5):
+            await once(first)
+            assert second.is_set()
+            second.clear()
+
+
+def test_upkeep_is_needed_where_something_was_written(sqlite_place: Place) -> None:
+    database = open_sqlite(Path(sqlite_place.address))
+    assert not database.is_tended
+    assert not database.tend()
+    assert database.is_tended
+    database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
+    assert database.is_tended
+    put(database, "one")
+    assert not database.is_tended
     database.close()
 
 

@@ -89,7 +89,8 @@ class Crew:
                 with self._lock:
                     self._unfinished -= len(jobs)
                 _deliver(jobs, outcomes)
-                upkeep.needed()
+                if database is not None and not database.is_tended:
+                    upkeep.needed()
             if database is not None and (not jobs or upkeep.overdue):
                 upkeep.do_some(database)
         if database is not None:

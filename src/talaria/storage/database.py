@@ -28,6 +28,10 @@ class Connection(Protocol):
     def rollback(self) -> None:
         """Undo it."""
 
+    @property
+    def is_tended(self) -> bool:
+        """Whether nothing was written here since the upkeep was done."""
+
     def tend(self) -> bool:
         """Do a little upkeep that can wait; tell whether there is more."""
 
@@ -92,6 +96,11 @@ class ConnectionDatabase:
             except Exception:  # noqa: BLE001, S110 (every work is run again alone, and raises there for its owner)
                 pass
         return [self._alone(work) for work in works]
+
+    @property
+    def is_tended(self) -> bool:
+        """Whether nothing was written here since the upkeep was done."""
+        return self.connection.is_tended
 
     def tend(self) -> bool:
         """Do a little upkeep that can wait; tell whether there is more."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
@@ -32,12 +33,17 @@ class _Heed(Struct, frozen=True, eq=False):
 
 
 class Hints:
-    """Who heeds which topic in this process; an event is set every ``at_least_every`` seconds, whatever gets lost."""
+    """Who heeds which topic in this process; an event is set every ``at_least_every`` seconds, whatever gets lost.
+
+    All who heed in one loop are reminded together: they look at the store in one go.
+    """
 
     def __init__(self, courier: Courier, *, at_least_every: float) -> None:
         self._courier = courier
         self._at_least_every = at_least_every
-        self._heeds: dict[_Heed, asyncio.TimerHandle] = {}
+        self._heeds: set[_Heed] = set()
+        self._reminders: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle] = {}
+        self._all_heard_at = 0.0
         self._lock = threading.Lock()
         self._closed = False
 
@@ -66,7 +72,9 @@ class Hints:
 
     def _join(self, heed: _Heed) -> None:
         with self._lock:
-            self._heeds[heed] = heed.loop.call_later(self._at_least_every, self._remind, heed)
+            self._heeds.add(heed)
+            if heed.loop not in self._reminders:
+                self._remind_later(heed.loop, self._at_least_every)
             if len(self._heeds) == 1 and not self._closed:
                 self._courier.attend(self._heard)
             else:
@@ -74,18 +82,29 @@ class Hints:
 
     def _part(self, heed: _Heed) -> None:
         with self._lock:
-            self._heeds.pop(heed).cancel()
+            self._heeds.remove(heed)
+            if all(other.loop is not heed.loop for other in self._heeds):
+                self._reminders.pop(heed.loop).cancel()
             if not self._heeds and not self._closed:
                 self._courier.leave()
 
-    def _remind(self, heed: _Heed) -> None:
-        heed.event.set()
-        if not self._closed:
-            self._heeds[heed] = heed.loop.call_later(self._at_least_every, self._remind, heed)
+    def _remind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Set all events of a loop, unless they were set together a short while ago."""
+        with self._lock:
+            left = self._all_heard_at + self._at_least_every - time.monotonic()
+            if left <= 0:
+                _set([heed.event for heed in self._heeds if heed.loop is loop])
+            if not self._closed:
+                self._remind_later(loop, left if left > 0 else self._at_least_every)
+
+    def _remind_later(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._reminders[loop] = loop.call_later(seconds, self._remind, loop)
 
     def _heard(self, topic: str | None) -> None:
         with self._lock:
             concerned = [heed for heed in self._heeds if topic is None or heed.topic == topic]
+            if topic is None:
+                self._all_heard_at = time.monotonic()
         by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
         for heed in concerned:
             by_loop.setdefault(heed.loop, []).append(heed.event)

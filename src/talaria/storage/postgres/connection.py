@@ -79,6 +79,11 @@ class PostgresConnection:
             if not self.raw.broken:
                 self.raw.rollback()
 
+    @property
+    def is_tended(self) -> bool:
+        """Always: the server tends itself."""
+        return True
+
     def tend(self) -> bool:
         """Do nothing: the server tends itself."""
         return False

@@ -45,6 +45,7 @@ class SqliteConnection:
         self._closing = closing
         self._original = original
         self._writing = True
+        self._tended_at = -1
         arrivals = SqliteArrivals(self, raw.last_insert_rowid)
         archive = ArchiveTable(self, arrivals, columns="SELECT name FROM pragma_table_info(?)")
         self.tables = Tables(self, arrivals, SqliteSearch(self), archive)
@@ -68,6 +69,11 @@ class SqliteConnection:
         if self.raw.in_transaction:
             self.run("ROLLBACK")
 
+    @property
+    def is_tended(self) -> bool:
+        """Whether nothing was written here since all messages were indexed."""
+        return self.raw.total_changes() == self._tended_at
+
     def tend(self) -> bool:
         """Index a few messages; tell whether there are more."""
         self.begin(write=True)
@@ -77,7 +83,9 @@ class SqliteConnection:
             self.rollback()
             raise
         self.commit()
-        return count == _INDEXED_AT_ONCE
+        more = count == _INDEXED_AT_ONCE
+        self._tended_at = -1 if more else self.raw.total_changes()
+        return more
 
     def close(self) -> None:
         """Let go of the file."""

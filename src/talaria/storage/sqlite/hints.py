@@ -1,10 +1,13 @@
-"""Hints between processes on one file: a commit is the hint, and a look every few hundredths of a second notices it."""
+"""Hints between processes on one file: a commit is the hint, and a look that costs next to nothing notices it."""
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -14,11 +17,17 @@ from talaria.storage.sqlite.errors import translated
 from talaria.storage.sqlite.opening import SqliteOptions
 from talaria.storage.sqlite.original import Original
 from talaria.storage.sqlite.presence import Presence
+from talaria.storage.sqlite.vigil import Vigil
+
+if TYPE_CHECKING:  # loaded by those who attend for longer
+    from talaria.storage.sqlite.file_bell import FileBell
 
 log = logging.getLogger(__name__)
 
 _EVERY = 0.04
 _PAUSE = 1.0
+_A_WHILE = 2.0
+_SELDOM = 1.0  # seconds between looks while the bell is silent
 
 
 def open_hints(path: Path, options: SqliteOptions) -> Hints:
@@ -61,12 +70,26 @@ class FileChanges:
 
 
 class CommitCourier:
-    """Implements `Courier`: carries nothing, since every commit is seen; looks only while somebody attends."""
+    """Implements `Courier`: carries nothing, since every commit is seen; looks only while somebody attends.
 
-    def __init__(self, path: Path, *, every: float = _EVERY, original: Original | None = None) -> None:
+    It looks ``every`` so many seconds at first. After ``listens_after`` seconds it listens to the system, which tells
+    when the ``log`` beside the file is written to, and looks then.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        every: float = _EVERY,
+        listens_after: float = _A_WHILE,
+        log: Path | None = None,
+        original: Original | None = None,
+    ) -> None:
         self._path = path
         self._original = original
         self._every = every
+        self._listens_after = listens_after
+        self._log = log or Path(f"{path}-wal")
         self._attended: _Attendance | None = None
         self._threads: list[threading.Thread] = []
 
@@ -99,13 +122,56 @@ class CommitCourier:
                 if self._original is not None:
                     self._original.check()
                 with closing(FileChanges(self._path)) as changes:
-                    while attended.lasts:
-                        if changes.look():
-                            heard(None)
-                        attended.wait(self._every)
+                    watch = _Watch(changes, lambda: heard(None), attended, self._every)
+                    watch.look_for(self._listens_after)
+                    watch.listen(self._log)
+                    watch.look_for(None)
             except StoreError as error:
                 log.debug("commits of other processes are not noticed: %s", error)
                 attended.wait(_PAUSE)
+
+
+class _Watch:
+    """Looks at a file while somebody attends, and calls ``changed`` when there was a commit."""
+
+    def __init__(
+        self, changes: FileChanges, changed: Callable[[], None], attended: "_Attendance", every: float
+    ) -> None:
+        self._changes = changes
+        self._changed = changed
+        self._attended = attended
+        self._every = every
+
+    def look_for(self, seconds: float | None) -> None:
+        """Look at a steady pace for so long, or until the end."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while self._attended.lasts and (until is None or time.monotonic() < until):
+            self._look()
+            self._attended.wait(self._every)
+
+    def listen(self, path: Path) -> None:
+        """Look when this file is written to, until the end, or until commits come without that being told."""
+        try:
+            bell: FileBell = import_module("talaria.storage.sqlite.file_bell").FileBell(path)
+        except (ImportError, OSError) as error:
+            log.debug("the system does not tell of commits: %s", error)
+            return
+        vigil = Vigil(self._every, time.monotonic())
+        with self._attended.listening(bell):
+            while self._attended.lasts and vigil.trusts_bell:
+                if vigil.is_asleep(time.monotonic()):
+                    rung = bell.wait(_SELDOM)
+                else:
+                    self._attended.wait(vigil.pause)
+                    rung = bell.has_rung()
+                found = self._look()
+                vigil.looked(time.monotonic(), rung=rung or (found and bell.has_rung()), found=found)
+
+    def _look(self) -> bool:
+        found = self._changes.look()
+        if found:
+            self._changed()
+        return found
 
 
 class _Attendance:
@@ -115,6 +181,19 @@ class _Attendance:
         self.lasts = True
         self._lock = threading.Lock()
         self._lock.acquire()
+        self._listening = threading.Lock()
+        self._bell: FileBell | None = None
+
+    @contextmanager
+    def listening(self, bell: "FileBell") -> Iterator[None]:
+        """Silence a bell at the end, and close it behind the block."""
+        with closing(bell):
+            self._bell = bell
+            try:
+                yield
+            finally:
+                with self._listening:
+                    self._bell = None
 
     def wait(self, seconds: float) -> None:
         """Return when the time is up, or at the end."""
@@ -124,3 +203,6 @@ class _Attendance:
     def end(self) -> None:
         self.lasts = False
         self._lock.release()
+        with self._listening:
+            if self._bell is not None:
+                self._bell.silence()
