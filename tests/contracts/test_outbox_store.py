@@ -180,6 +180,20 @@ def test_what_is_undelivered_is_listed_oldest_first_for_all_or_for_one_session(m
     assert [item.key for item in mine.outbox.find(OutboxFilter(session_id=ONE))] == ["b", "c"]
 
 
+def test_what_is_still_to_go_out_to_a_network_is_found_for_it_alone(mine: Transaction) -> None:
+    for key in ("a", "b", "c"):
+        queue(mine, key)
+    for key in ("a", "b"):
+        [item] = mine.outbox.claim("telegram", MINUTE)
+        assert item.key == key
+        mine.outbox.fail(item.id, "no") if key == "a" else mine.outbox.sent(item.id, "1")
+    [item] = mine.outbox.claim("telegram", MINUTE)
+    assert [item.key for item in mine.outbox.find(OutboxFilter(platform="telegram"))] == ["c"]
+    assert mine.outbox.find(OutboxFilter(platform="matrix")) == []
+    queue(mine, "d")
+    assert [item.key for item in mine.outbox.find(OutboxFilter(platform="telegram", limit=1))] == ["c"]
+
+
 def test_what_is_out_is_found_when_asked_for(mine: Transaction) -> None:
     queue(mine, "a")
     queue(mine, "b", session=TWO)

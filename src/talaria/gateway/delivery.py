@@ -12,7 +12,7 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.platform import Platform
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.outbox import OutboxItem
+from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, StoreError, Unreachable
 from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.pacing import Gate, Pace
@@ -109,10 +109,14 @@ class Delivery:
             while True:
                 await rung.wait()
                 rung.clear()
-                self.wake()
+                try:
+                    if await self._store.read(self._undelivered):
+                        self.wake()
+                except StoreError as error:
+                    log.debug("%s: the outbox is looked at later: %s", self._platform.name, error)
 
     def _undelivered(self, tx: Transaction) -> bool:
-        return any(item.address.platform == self._platform.name and item.state != "failed" for item in tx.outbox.find())
+        return bool(tx.outbox.find(OutboxFilter(platform=self._platform.name, limit=1)))
 
     async def _pause(self) -> None:
         """Wait until woken, or until something is due, or for the next look."""

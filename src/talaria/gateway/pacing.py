@@ -20,7 +20,7 @@ class Pace(Struct, frozen=True, kw_only=True):
 
     call: timedelta = timedelta(seconds=20)
     claim: timedelta = timedelta(seconds=120)
-    poll: timedelta = timedelta(seconds=2)
+    poll: timedelta = timedelta(seconds=10)
     first_pause: timedelta = timedelta(seconds=1)
     longest_pause: timedelta = timedelta(minutes=5)
     grace: timedelta = timedelta(seconds=5)

@@ -20,7 +20,8 @@ from talaria.sessions.agent_cache import CAP, IDLE, AgentCache
 from talaria.sessions.lane import waiting_sessions
 from talaria.sessions.prospect import Prospect
 
-_LOOK_AGAIN, _LONGEST_PAUSE = 1.0, 60.0
+_TOPIC = "rooms"  # of which nobody gives hints: who heeds it looks now and then, together with all others
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _OPENING_AT_ONCE = 12  # each holds up the others for about a millisecond
 
 log = logging.getLogger(__name__)
@@ -110,20 +111,26 @@ class Rooms:
 
     async def serve(self) -> None:
         """Take up whatever waits and has no owner, until cancelled: left by a crash, or by another worker."""
-        told = ""
-        while True:
-            try:
-                await self.take_up()
-                self.sweep()
-                told = ""
-            except TalariaError as error:
-                if told != str(error):
-                    log.warning("what waits is not taken up: %s", error)
-                told = str(error)
-            await asyncio.sleep(_LOOK_AGAIN)
+        told, now = "", asyncio.get_running_loop().time
+        async with self._store.heeding(_TOPIC) as rung:
+            while True:
+                try:
+                    await self.take_up()
+                    self.sweep()
+                    told = ""
+                except TalariaError as error:
+                    if told != str(error):
+                        log.warning("what waits is not taken up: %s", error)
+                    told = str(error)
+                looked = now()
+                while now() < looked + _SHORTEST_PAUSE:  # on SQLite whatever is written anywhere is a hint
+                    rung.clear()
+                    await rung.wait()
 
     async def take_up(self) -> int:
         """Go on with the conversations that wait for somebody, and return how many those are."""
+        if not await self._store.read(_may_wait):
+            return 0
         now = asyncio.get_running_loop().time()
         waiting = await self._store.write(self._places_that_wait)
         found = [place for place in waiting if self._failed.get(place[0], (0, 0.0))[1] <= now]
@@ -175,6 +182,11 @@ class Rooms:
             if bindings and keep(tx, bindings[0].key, self.worker):
                 found.append((session_id, bindings[0].key, bindings[0].address))
         return found
+
+
+def _may_wait(tx: Transaction) -> bool:
+    """Tell whether it is worth the while to look for what has no owner."""
+    return bool(tx.turns.find(running=True, limit=1) or tx.inbox.unsettled())
 
 
 async def _closed(room: Room) -> None:

@@ -29,16 +29,19 @@ class Waking:
             while True:
                 rung.clear()
                 try:
-                    await self.look()
+                    await self.look(GATHERING)
                 except StoreError as error:
                     log.warning("what was reported waits: %s", error)
                 await rung.wait()
-                await asyncio.sleep(GATHERING)
 
-    async def look(self) -> int:
-        """Wake all conversations that have something to be told and rest here; return how many those are."""
+    async def look(self, gathering: float = 0.0) -> int:
+        """Wake all conversations that have something to be told and rest here; return how many those are.
+
+        What is reported ``gathering`` seconds behind that is told with it.
+        """
         if not await self._store.read(lambda tx: tx.completions.waiting()):
             return 0
+        await asyncio.sleep(gathering)
         told = await self._store.write(self._told)
         for session_id, key, address in told:
             self._rooms.start(self._rooms.wake(session_id, key, address))

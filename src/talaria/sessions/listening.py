@@ -5,7 +5,7 @@ import logging
 
 from talaria.core.errors import StoreError
 from talaria.sessions.seat import Seat
-from talaria.sessions.waking import GATHERING, WAKE, tell
+from talaria.sessions.waking import GATHERING, WAKE, has_reports, tell
 
 log = logging.getLogger(__name__)
 
@@ -20,10 +20,12 @@ async def listen(seat: Seat) -> None:
             except StoreError as error:
                 log.warning("what was reported waits: %s", error)
             await rung.wait()
-            await asyncio.sleep(GATHERING)
 
 
 async def _look(seat: Seat) -> None:
+    if not seat.is_open or not await has_reports(seat.store, seat.session_id):
+        return
+    await asyncio.sleep(GATHERING)
     if seat.is_open:
         conversation = seat.chat.conversation
         if await tell(seat.store, conversation.session_id, seat.key):

@@ -136,12 +136,17 @@ def is_told_at(tx: Transaction, session_id: SessionId, key: str) -> bool:
     return not bindings or bindings[0].key == key
 
 
+async def has_reports(store: Store, session_id: SessionId) -> bool:
+    """Tell whether there is something to be told to a conversation."""
+    return session_id in await store.read(lambda tx: tx.completions.waiting())
+
+
 async def tell(store: Store, session_id: SessionId, key: str = "") -> bool:
     """Put what was reported into the inbox of a conversation that rests and is told here; tell whether there was any.
 
     Whoever calls this wakes the conversation then.
     """
-    if session_id not in await store.read(lambda tx: tx.completions.waiting()):
+    if not await has_reports(store, session_id):
         return False
 
     def work(tx: Transaction) -> bool:

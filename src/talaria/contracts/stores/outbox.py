@@ -39,11 +39,16 @@ class OutboxItem(Struct, frozen=True, kw_only=True):
 
 
 class OutboxFilter(Struct, frozen=True, kw_only=True):
-    """Which items: of a conversation, or the one of a key; ``sent`` lets those be found too that are out."""
+    """Which items: of a conversation, or the one of a key; ``sent`` lets those be found too that are out.
+
+    With a ``platform`` only those that are still to go out there; ``limit`` is how many at most.
+    """
 
     session_id: SessionId | None = None
     key: str = ""
+    platform: str = ""
     sent: bool = False
+    limit: int | None = None
 
 
 UNDELIVERED = OutboxFilter()

@@ -78,8 +78,13 @@ class OutboxTable:
             values["session_id = ?"] = wanted.session_id
         if wanted.key:
             values["key = ?"] = wanted.key
+        if wanted.platform:
+            values["state IN ('waiting', 'sending') AND platform = ?"] = wanted.platform
         conditions = " AND ".join([*values, "TRUE" if wanted.sent else "state <> 'sent'"])
-        rows = self._sql.rows(f"SELECT {_COLUMNS} FROM outbox WHERE {conditions} ORDER BY id", tuple(values.values()))
+        limit = "" if wanted.limit is None else f" LIMIT {wanted.limit:d}"
+        rows = self._sql.rows(
+            f"SELECT {_COLUMNS} FROM outbox WHERE {conditions} ORDER BY id{limit}", tuple(values.values())
+        )
         return [_item(row) for row in rows]
 
     def _gone_senders(self, platform: str) -> list[WorkerId]:
