@@ -9,6 +9,7 @@ import pytest
 from tests.api.hosting import Hosted, hosted
 from tests.api.program import client, eventually, serving
 from tests.app.scripted import scripted_program
+from tests.contracts.lanes import lane
 
 from talaria.contracts.stores.inbox import SessionClaim
 from talaria.core.ids import SessionId
@@ -87,7 +88,7 @@ async def test_an_answer_that_says_to_come_again_does_not_use_up_the_key(host: H
     session_id = SessionId(named["x-talaria-session-id"])
 
     async def take() -> SessionClaim | None:
-        return await host.house.store.write(lambda tx: tx.inbox.claim_session(LEASE * 10, session_id))
+        return await host.house.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
 
     claim = await eventually(take)
     busy = await host.http.post(CHAT, json=HI, headers=KEY | named)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 from tests.api.hosting import PATIENCE, Hosted, hosted
+from tests.contracts.lanes import lane
 
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
@@ -105,7 +106,7 @@ async def test_a_conversation_that_others_work_on_is_left_to_them(host: Hosted) 
     session_id = SessionId(named[SESSION])
 
     async def take() -> bool:
-        claim = await host.house.store.write(lambda tx: tx.inbox.claim_session(LEASE * 10, session_id))
+        claim = await host.house.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
         return claim is not None
 
     async with asyncio.timeout(PATIENCE):

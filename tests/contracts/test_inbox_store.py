@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from tests.contracts.lanes import lane
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
@@ -25,7 +26,7 @@ def put(tx: Transaction, external_id: str, session: SessionId = ONE, priority: i
 
 
 def claimed(tx: Transaction) -> SessionClaim:
-    claim = tx.inbox.claim_session(MINUTE)
+    claim = lane(tx, MINUTE)
     assert claim is not None
     return claim
 
@@ -63,21 +64,12 @@ def test_higher_priority_goes_first_then_first_come_first_served(mine: Transacti
     assert mine.inbox.take(claim, turn) == []
 
 
-def test_the_conversation_that_has_waited_longest_is_claimed_first(mine: Transaction, theirs: Transaction) -> None:
-    put(mine, "1", TWO)
-    put(mine, "2", ONE)
-    put(mine, "3", TWO)
-    assert claimed(mine).session_id == TWO
-    assert claimed(theirs).session_id == ONE
-    assert mine.inbox.claim_session(MINUTE) is None
-
-
 def test_many_messages_of_an_owned_conversation_do_not_hide_another(mine: Transaction, theirs: Transaction) -> None:
     for number in range(50):
         put(mine, str(number), ONE)
     put(mine, "last", TWO)
     assert claimed(mine).session_id == ONE
-    assert claimed(theirs).session_id == TWO
+    assert theirs.inbox.unowned(1) == [TWO]
 
 
 def test_what_waits_without_an_owner_is_listed_longest_waiting_first(mine: Transaction, theirs: Transaction) -> None:
@@ -85,27 +77,23 @@ def test_what_waits_without_an_owner_is_listed_longest_waiting_first(mine: Trans
         put(mine, str(number), session_id)
     assert mine.inbox.unowned(9) == [TWO, ONE]
     assert mine.inbox.unowned(1) == [TWO]
-    assert theirs.inbox.claim_session(MINUTE, TWO) is not None
+    assert claimed(theirs).session_id == TWO
     assert mine.inbox.unowned(9) == [ONE]
+    assert claimed(mine).session_id == ONE
+    assert mine.inbox.unowned(9) == []
 
 
-def test_an_empty_inbox_has_nothing_to_claim(mine: Transaction) -> None:
-    assert mine.inbox.claim_session(MINUTE) is None
+def test_in_an_empty_inbox_nobody_waits(mine: Transaction) -> None:
+    assert mine.inbox.unowned(9) == []
 
 
-def test_a_conversation_with_nothing_waiting_is_not_claimed_unless_named(mine: Transaction) -> None:
+def test_a_conversation_with_nothing_waiting_is_not_listed_but_can_be_worked_on(mine: Transaction) -> None:
     item = put(mine, "1")
     mine.inbox.settle([item.id])
-    assert mine.inbox.claim_session(MINUTE) is None
-    claim = mine.inbox.claim_session(MINUTE, ONE)
+    assert mine.inbox.unowned(9) == []
+    claim = lane(mine, MINUTE, ONE)
     assert claim is not None
-    assert claim.session_id == ONE
-
-
-def test_a_named_conversation_with_an_owner_is_not_given_to_another(mine: Transaction, theirs: Transaction) -> None:
-    put(mine, "1")
-    claimed(mine)
-    assert theirs.inbox.claim_session(MINUTE, ONE) is None
+    assert mine.inbox.take(claim, new_turn_id()) == []
 
 
 def test_a_lane_is_free_again_when_its_lease_is_released_or_lapses(

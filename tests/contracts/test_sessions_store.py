@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from tests.contracts.lanes import lane
 from tests.contracts.speech import said, texts
 
 from talaria.contracts.store import Database, Transaction
@@ -140,7 +141,7 @@ def test_a_deleted_session_is_gone_with_all_that_hung_on_it(mine: Transaction) -
     mine.messages.append(session, [said("a")])
     mine.bindings.bind("key", session, Address("telegram", "1"))
     mine.inbox.add(Arrival(session_id=session, source="telegram", external_id="1", payload=""))
-    claim = mine.inbox.claim_session(MINUTE)
+    claim = lane(mine, MINUTE)
     mine.turns.begin(session, turn)
     mine.turns.begin_step(turn, "tool", "read", "{}")
     mine.outbox.add(Outgoing(key="k", session_id=session, address=Address("telegram", "1"), payload=""))

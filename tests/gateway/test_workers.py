@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bench.chaos import EXCLUSIVE, PLAIN, Storm, ride_out
+from tests.contracts.lanes import lane
 from tests.gateway.small_gateway import served
 from tests.gateway.workers import LEASE, worker, workplace
 from tests.storage.engines import Place
@@ -106,12 +107,12 @@ async def test_a_worker_that_looks_for_work_holds_up_no_other_lane(postgres_plac
         return sessions
 
     def look(tx: Transaction) -> bool:
-        tx.inbox.claim_session(moment)
+        assert lane(tx, moment) is not None
         looked.set()
         return done.wait(SLACK)
 
     def take(tx: Transaction) -> int:
-        claim = tx.inbox.claim_session(moment, second)
+        claim = lane(tx, moment, second)
         assert claim is not None
         return len(tx.inbox.take(claim, new_turn_id()))
 

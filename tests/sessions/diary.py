@@ -5,6 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Self, TypeVar
 
+from tests.contracts.lanes import lane
+
 from talaria.contracts.clock import Clock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import SessionClaim
@@ -35,7 +37,7 @@ class Diary:
 
     async def __aenter__(self) -> Self:
         self.session: Session = await self.write(lambda tx: tx.sessions.create(self._new))
-        claim = await self.write(lambda tx: tx.inbox.claim_session(timedelta(days=1), self.session.id))
+        claim = await self.write(lambda tx: lane(tx, timedelta(days=1), self.session.id))
         assert claim is not None
         self._claim: SessionClaim = claim
         return self

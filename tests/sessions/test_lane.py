@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
+from tests.contracts.lanes import lane
 from tests.contracts.speech import said
 from tests.storage.engines import Place
 
@@ -163,7 +164,7 @@ async def test_losing_the_lease_ends_the_work(
     async def overslept(turn: TurnLog) -> TurnEnd:
         try:
             clock.advance(LEASE)
-            while await other.write(lambda tx: tx.inbox.claim_session(LEASE, session_id)) is None:
+            while await other.write(lambda tx: lane(tx, LEASE, session_id)) is None:
                 clock.advance(LEASE)  # it was renewed in between
             await asyncio.Event().wait()
         finally:

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from tests.contracts.lanes import lane
 from tests.contracts.speech import said
 
 from talaria.contracts.store import Store, Transaction
@@ -41,7 +42,7 @@ async def turn(store: Store, ends: Ends) -> StoredTurn:
 
     def begin(tx: Transaction) -> StoredTurn:
         session = tx.sessions.create(NewSession(source="test")).id
-        claim = tx.inbox.claim_session(timedelta(minutes=1), session)
+        claim = lane(tx, timedelta(minutes=1), session)
         assert claim is not None
         tx.turns.begin(session, turn_id)
         return StoredTurn(store, claim, turn_id, ends.finishing)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from tests.contracts.lanes import lane
 from tests.contracts.speech import said
 from tests.storage.engines import Place, place_of
 
@@ -87,7 +88,7 @@ def acquired_leases(database: Database) -> list[str]:
 
 
 def taken_from_inbox(tx: Transaction) -> list[str]:
-    claim = tx.inbox.claim_session(MINUTE)
+    claim = lane(tx, MINUTE)
     return [item.payload for item in tx.inbox.take(claim, new_turn_id(), count=99)] if claim else []
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
+from tests.contracts.lanes import lane
 from tests.contracts.speech import said
 from tests.storage.engines import Place, one_by_one
 
@@ -54,7 +55,7 @@ def test_new_rows_follow_behind_loaded_ones(database: Database, mine: Transactio
     mine.sessions.create(NewSession(source="cli"))
     mine.messages.append(session, [said("three")])
     assert mine.inbox.add(Arrival(session_id=session, source="telegram", external_id="2", payload="{}")) is not None
-    assert mine.inbox.claim_session(timedelta(seconds=5)) is not None
+    assert lane(mine, timedelta(seconds=5)) is not None
 
 
 def test_a_load_that_fails_changes_nothing(database: Database, mine: Transaction) -> None:

@@ -1,7 +1,7 @@
 """The inbox: what arrived for a conversation and is not worked off yet."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -50,9 +50,6 @@ class Inbox(Protocol):
 
     def add(self, arrival: Arrival) -> InboxItem | None:
         """Put something in, or return ``None`` for what came before."""
-
-    def claim_session(self, duration: timedelta, session_id: SessionId | None = None) -> SessionClaim | None:
-        """Take the lane of the conversation that has waited longest and has no owner, or of the one named."""
 
     def unowned(self, most: int) -> list[SessionId]:
         """Return conversations in which something waits and which have no owner, longest waiting first."""

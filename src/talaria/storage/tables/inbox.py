@@ -1,7 +1,6 @@
 """The waiting lines of arrivals, one for each conversation."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.contracts.stores.leases import Leases
@@ -9,7 +8,6 @@ from talaria.core.ids import SessionId, TurnId
 from talaria.storage.sql import Row, Sql, from_stamp
 
 _COLUMNS = "id, session_id, source, external_id, payload, kind, priority, state, received_at, turn_id"
-_CANDIDATES = 16
 
 
 class InboxTable:
@@ -35,14 +33,6 @@ class InboxTable:
             ),
         )
         return _item(row) if row else None
-
-    def claim_session(self, duration: timedelta, session_id: SessionId | None = None) -> SessionClaim | None:
-        """Take the lane of the conversation that has waited longest and has no owner, or of the one named."""
-        for candidate in [session_id] if session_id else self.unowned(_CANDIDATES):
-            lease = self._leases.acquire(f"session:{candidate}", duration)
-            if lease:
-                return SessionClaim(candidate, lease)
-        return None
 
     def unowned(self, most: int) -> list[SessionId]:
         """Return conversations in which something waits and which have no owner, longest waiting first."""
