@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import msgspec
-from tests.api.program import PATIENCE, Server, client, follow, serving
+from tests.api.program import PATIENCE, Server, client, eventually, follow, serving
 from tests.app.scripted import scripted_program
 
 from talaria.testing.model_server import ModelServer, Received, Say
@@ -40,6 +40,12 @@ async def _end(server: Server) -> list[str]:
         said = await server.process.stderr.read()
         assert await server.process.wait() == 0
     return said.decode().splitlines()
+
+
+async def _are_running(http: httpx.AsyncClient, number: int) -> bool:
+    """Tell whether so many requests are being answered beside this one."""
+    figures = (await http.get("/metrics")).text.splitlines()
+    return f"talaria_api_requests_running {number + 1}" in figures
 
 
 async def test_whoever_is_cut_off_is_told_in_the_manner_of_what_was_asked(tmp_path: Path, model: ModelServer) -> None:
@@ -90,6 +96,27 @@ async def test_who_asks_twice_for_the_end_does_not_wait_for_it(tmp_path: Path, m
             assert await _end(server) == []
         assert asked.result().json()["error"]["code"] == "ending"
         assert "run.completed" not in [one.name for one in following.result()]
+
+
+async def test_who_waits_behind_a_turn_that_is_cut_off_is_told_to_come_again(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    async with serving(scripted_program(tmp_path, model, _AT_ONCE)) as server, client(server) as http:
+        first = await http.post(CHAT, json=_asking(CHAT, stream=False))
+        named = {SESSION: first.headers[SESSION]}
+        model.otherwise(_SLOW)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(http.post(CHAT, json=_asking(CHAT, stream=True), headers=named))]
+            await model.arrived(2)
+            tasks += [
+                group.create_task(http.post(CHAT, json=_asking(CHAT, stream=stream), headers=named))
+                for stream in (True, False)
+            ]
+            await eventually(lambda: _are_running(http, len(tasks)))
+            await _end(server)
+        assert [task.result().status_code for task in tasks] == [200, 503, 503]
+        assert {task.result().json()["error"]["code"] for task in tasks[1:]} == {"ending"}
+        assert len(model.received) == 2
 
 
 async def test_a_stream_that_was_cut_off_is_no_answer_to_be_kept(tmp_path: Path, model: ModelServer) -> None:

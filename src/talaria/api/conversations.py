@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.api.keys import Caller
-from talaria.api.problems import missing
+from talaria.api.problems import missing, server_ends
 from talaria.commands.house import House
 from talaria.contracts.follower import Ending
 from talaria.contracts.hooks import SESSION_START, session_facts
@@ -152,6 +152,7 @@ class Conversations:
         self.house = house
         self.jobs = jobs
         self.running = 0
+        self._closed = False
         self._folder = folder
         self._cache: AgentCache[Kept] = AgentCache(jobs, cap=cap, idle=idle)
         self._doorway = asyncio.Semaphore(_OPENING_AT_ONCE)
@@ -167,6 +168,7 @@ class Conversations:
 
         One that ``begins`` is not stored yet: that is done with its first turn.
         """
+        self.check_open()
         wish = self._wish(session_id, origin, model, caller)
         if begins:
             now = datetime.now(UTC)
@@ -186,8 +188,14 @@ class Conversations:
         session_id = kept.chat.conversation.session_id
         self.house.hooks.fire(SESSION_START, session_facts(structs.replace(kept.wish.context, session_id=session_id)))
 
+    def check_open(self) -> None:
+        """Raise a `Problem` where no turn may begin any more, since the server ends."""
+        if self._closed:
+            raise server_ends()
+
     async def close(self) -> None:
         """Let go of every conversation; turns that run are cut off, and go on when their conversation does."""
+        self._closed = True
         async with asyncio.TaskGroup() as group:
             for kept in self._cache.drain():
                 group.create_task(kept.close())

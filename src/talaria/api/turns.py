@@ -160,6 +160,7 @@ class Turn:
         kept = self._kept = await self._stack.enter_async_context(using)
         await kept.lock.acquire()
         self._stack.callback(kept.lock.release)
+        self._conversations.check_open()
         if new:
             self._conversations.announce(kept)
         elif self._wanted.message is not None:
