@@ -17,12 +17,8 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import TextAdded, TurnAnswered, TurnBegan, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, new_id, new_session_id
 from talaria.core.messages import Message
-from talaria.sessions.holding import is_held, lane_of
 from talaria.sessions.lane import arrival
 from talaria.sessions.questions import Questions
-from talaria.sessions.unbroken import unbroken
-
-_BUSY = "This conversation is being worked on elsewhere. Wait for it, or stop it there."
 
 Begun = Callable[[Transaction, SessionId], None]
 Ended = Callable[[Transaction, Ending], None]
@@ -53,7 +49,7 @@ class Turn:
     """Begins when it is entered, yields its events when iterated over, and is stopped when it is left before its end.
 
     A reply that is streamed enters it with `begin` and leaves it with `leave`. Turns of one conversation come one after
-    the other. Raises `Problem` for a conversation that is not there, `Refused` while another process works on it.
+    the other. Raises `Problem` for a conversation that is not there, `Busy` while another process works on it.
     """
 
     def __init__(self, conversations: Conversations, wanted: Wanted, caller: Caller) -> None:
@@ -65,6 +61,7 @@ class Turn:
         self._over = asyncio.Event()
         self._kept: Kept | None = None
         self._item: int | None = None
+        self._message_id = new_id()
         self._following = self._unwanted = self._left = False
         self.session_id = SessionId(wanted.session_id) or wanted.new_id or new_session_id()
         self.turn_id: TurnId | None = None
@@ -163,20 +160,19 @@ class Turn:
         self._conversations.check_open()
         if new:
             self._conversations.announce(kept)
-        elif self._wanted.message is not None:
-            await self._admit()
+        else:
+            await self._finish_before()
         kept.listener = self
-        kept.chat.conversation.wake(self._make if new else None)
+        kept.chat.conversation.wake(self._make if new else self._admit)
         self._conversations.jobs.create_task(self._watch(kept))
-        if new:
-            await self._made()
+        await self._made()
 
     @property
     def _origin(self) -> Origin:
         return Origin(self._caller.name, self._wanted.instructions)
 
     async def _made(self) -> None:
-        """Wait until the conversation is stored and its turn has begun; whoever is gone by then wants neither."""
+        """Wait until the message is stored and its turn has begun; whoever is gone by then wants neither."""
         try:
             await self._channel.ready()
         except asyncio.CancelledError:
@@ -200,26 +196,21 @@ class Turn:
             self._wanted.begun(tx, session_id)
         if self._wanted.message is None:
             return None
-        item = tx.inbox.add(arrival(session_id, SOURCE, new_id(), self._wanted.message))
+        item = tx.inbox.add(arrival(session_id, SOURCE, self._message_id, self._wanted.message))
         return item.id if item else None
 
-    async def _admit(self) -> None:
-        """Take the message, behind what an earlier turn left unfinished."""
-        store, conversation = self._conversations.house.store, self._opened.chat.conversation
-        if not conversation.busy:
-            self._item = await unbroken(store.write(self._admitted_at_rest), undo=self._withdraw)
-        if self._item is None:
+    async def _finish_before(self) -> None:
+        """Finish what an earlier turn left unfinished: what is said now comes behind it."""
+        conversation = self._opened.chat.conversation
+        if conversation.busy or await self._conversations.house.store.read(self._is_unfinished):
             await conversation.work_off()
-            adding = store.write(lambda tx: self._added(tx, self.session_id))
-            self._item = await unbroken(adding, undo=self._withdraw)
 
-    def _admitted_at_rest(self, tx: Transaction) -> int | None:
-        """Return what the message is in the inbox; ``None`` where something is to be finished before."""
-        if is_held(tx, lane_of(self.session_id)):
-            raise Refused(_BUSY)
-        if tx.inbox.unsettled(self.session_id) or tx.turns.find(self.session_id, running=True, limit=1):
-            return None
-        return self._added(tx, self.session_id)
+    def _is_unfinished(self, tx: Transaction) -> bool:
+        return bool(tx.inbox.unsettled(self.session_id) or tx.turns.find(self.session_id, running=True, limit=1))
+
+    def _admit(self, tx: Transaction) -> None:
+        """Take the message, and the lane with it: nobody else can come between."""
+        self._item = self._added(tx, self.session_id)
 
     async def _watch(self, kept: Kept) -> None:
         """See to it that nobody waits for events of a lane that came to rest without them."""
@@ -227,7 +218,7 @@ class Turn:
             await kept.chat.conversation.settled()
         except TalariaError as error:
             self._end(error)
-            await self._withdraw(self._item)
+            await self._withdraw()
         else:
             self._end()
 
@@ -241,15 +232,19 @@ class Turn:
         self._unwanted = True
         try:
             if not self.stop():
-                await self._withdraw(self._item)
+                await self._withdraw()
             await self._over.wait()
         finally:
             await self._let_go()
 
-    async def _withdraw(self, item: int | None) -> None:
+    async def _withdraw(self) -> None:
         """Take the message back, unless its turn has begun."""
-        if item is not None:
-            await self._conversations.house.store.write(lambda tx: _settle_waiting(tx, self.session_id, item))
+        if self._item is not None:
+            await self._conversations.house.store.write(self._settle_waiting)
+
+    def _settle_waiting(self, tx: Transaction) -> None:
+        unsettled = tx.inbox.unsettled(self.session_id)
+        tx.inbox.settle([one.id for one in unsettled if one.state == "waiting" and one.external_id == self._message_id])
 
     async def _let_go(self) -> None:
         self._left = True
@@ -257,9 +252,3 @@ class Turn:
         if self._kept is not None and self._kept.listener is self:
             self._kept.listener = None
         await self._stack.aclose()
-
-
-def _settle_waiting(tx: Transaction, session_id: SessionId, item: int) -> None:
-    waiting = [one.id for one in tx.inbox.unsettled(session_id) if one.state == "waiting"]
-    if item in waiting:
-        tx.inbox.settle([item])

@@ -28,6 +28,10 @@ class Refused(TalariaError):
     public = "That is not possible right now."
 
 
+class Busy(Refused):
+    """Somebody else works on it; it may be asked for again when they are done."""
+
+
 class StoreError(TalariaError):
     """The store could not do what was asked."""
 

@@ -15,7 +15,7 @@ from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.core.addresses import Route
-from talaria.core.errors import LeaseLost, Refused
+from talaria.core.errors import Busy, LeaseLost
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId, new_turn_id
 from talaria.core.messages import Message
@@ -130,7 +130,7 @@ async def work_off(
     """Own the lane of a conversation until nothing waits in it, and return how the last turn ended.
 
     There is a turn for each message that waits, oldest first; one that an earlier owner left unfinished goes on
-    before them. ``first`` runs in the transaction that takes the lane. Raises `Refused` while another worker owns it:
+    before them. ``first`` runs in the transaction that takes the lane. Raises `Busy` while another worker owns it:
     that one works off what waits now. Raises `LeaseLost` as soon as another has taken it over.
     """
     ready: dict[int, Message] = {}
@@ -170,7 +170,7 @@ def _claim_and_begin(tx: Transaction, session_id: SessionId, terms: Terms, first
     first(tx)
     claim = _claimed(tx, session_id, terms.lease)
     if claim is None:
-        raise Refused("This conversation is being worked on by another process. Wait for it, or stop it there.")
+        raise Busy("This conversation is being worked on by another process. Wait for it, or stop it there.")
     return claim, _begin_or_release(tx, claim, {}, terms.beginning)
 
 
