@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from typing import Literal
+from urllib.parse import quote
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from talaria.api.conversations import Origin, entered, keep_origin, read_origin
 from talaria.api.keys import Caller
@@ -12,10 +13,13 @@ from talaria.api.problems import Problem, missing
 from talaria.api.responses.wire import InputItems, Response
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import StoredResponse
+from talaria.contracts.stores.state import Entry
+from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_id
 from talaria.sessions.branching import branch
 
 _GONE_ON = "api-gone-on:"
+_NAMED = "api-conversation:"
 _MINE = ("msg", "mcp", "rs")
 
 
@@ -26,6 +30,10 @@ class Kept(Struct, frozen=True, kw_only=True):
     items: tuple[Raw, ...] = ()
     instructions: str = ""
     upto: int = 0
+
+
+class NameTaken(TalariaError):
+    """Somebody else has begun a conversation of this name meanwhile: that one is to be gone on with."""
 
 
 class Continued(Struct, frozen=True):
@@ -46,7 +54,7 @@ def new_response_id() -> str:
 
 def conversation_key(name: str, caller: Caller) -> str:
     """Return under which name a conversation is kept: each key has its own."""
-    return f"{caller.name}/{name}"
+    return f"{quote(caller.name, safe='')}/{name}"
 
 
 def put(tx: Transaction, session_id: SessionId, kept: Kept, conversation: str = "") -> None:
@@ -98,11 +106,22 @@ def go_on_from(tx: Transaction, response_id: str, caller: Caller) -> Continued:
 
 def named(tx: Transaction, name: str, caller: Caller) -> Continued | None:
     """Return the conversation of this name, or with this id; ``None`` where there is none."""
-    stored = tx.responses.newest_in(conversation_key(name, caller))
-    if stored is not None and tx.sessions.get(stored.session_id) is not None:
-        entered(tx, stored.session_id, caller)
-        return Continued(stored.session_id, _decode(stored.body).instructions)
+    conversation = conversation_key(name, caller)
+    entry = _bearer(tx, conversation)
+    if entry is not None:
+        stored = tx.responses.newest_in(conversation)
+        continued = of_session(tx, entry.value, caller)
+        return structs.replace(continued, instructions=_decode(stored.body).instructions) if stored else continued
     return of_session(tx, name, caller) if tx.sessions.get(SessionId(name)) is not None else None
+
+
+def give_name(tx: Transaction, conversation: str, session_id: SessionId) -> None:
+    """Let a name stand for a conversation that begins in this transaction; raises `NameTaken` where it has one."""
+    if _bearer(tx, conversation) is not None:
+        raise NameTaken(f"There is a conversation {conversation} already.")
+    former = tx.state.get(_NAMED + conversation)
+    if not tx.state.replace(_NAMED + conversation, session_id, version=former.version if former else 0):
+        raise NameTaken(f"There is a conversation {conversation} since this moment.")
 
 
 def of_session(tx: Transaction, session_id: str, caller: Caller) -> Continued:
@@ -147,6 +166,12 @@ def page(items: Sequence[Raw], order: Literal["asc", "desc"], after: str, limit:
 
 class _Named(Struct):
     id: str
+
+
+def _bearer(tx: Transaction, conversation: str) -> Entry | None:
+    """Return what a name stands for, unless that was deleted."""
+    entry = tx.state.get(_NAMED + conversation)
+    return entry if entry is not None and tx.sessions.get(SessionId(entry.value)) is not None else None
 
 
 def _branched(tx: Transaction, session_id: SessionId, upto: int, caller: Caller) -> SessionId:

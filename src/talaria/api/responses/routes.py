@@ -1,7 +1,8 @@
 """The routes about responses: ask for one, wait for it or not, look at it again, go on from it."""
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Literal
 
@@ -34,10 +35,14 @@ from talaria.api.runs.routes import stop
 from talaria.api.turns import Turn, Wanted
 from talaria.contracts.follower import Ending
 from talaria.contracts.store import Transaction
+from talaria.core.errors import Busy
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message
+from talaria.sessions.holding import is_held, lane_of
 
 _TAG = "responses"
+_LOOK_AGAIN = 0.05
+_LONGEST_NAME = 512
 _BAD_GATEWAY, _UNAVAILABLE = 502, 503
 _TOOLS = "The agent has tools of its own and does not call those of a client: leave `tools` away."
 
@@ -103,6 +108,23 @@ class ResponseRoutes:
     async def _create(self, request: Request) -> Reply:
         body = request.read(ResponseRequest)
         _check(body)
+        while True:
+            try:
+                return await self._made(body, request)
+            except keeping.NameTaken:  # which was begun in this very moment, and is found now
+                continue
+            except Busy:
+                if not (name := _conversation(body)):
+                    raise
+                await self._until_free(name, request.caller)
+
+    async def _until_free(self, name: str, caller: Caller) -> None:
+        """Wait until no other server works on a conversation: its turns come one after the other, wherever that is."""
+        while await self._store.read(lambda tx: _is_busy(tx, name, caller)):
+            await asyncio.sleep(_LOOK_AGAIN)
+            self._conversations.check_open()
+
+    async def _made(self, body: ResponseRequest, request: Request) -> Reply:
         task = await self._task(body, request.headers.get(SESSION_HEADER, ""), request.caller)
         headers = {SESSION_HEADER: task.session_id}
         if body.background:
@@ -162,7 +184,7 @@ class ResponseRoutes:
             instructions=task.kept.instructions,
             history=task.history if task.new else (),
             model=task.model,
-            begun=None if task.new else partial(_put_before, name=task.kept.response.id, history=task.history),
+            begun=partial(_begin, task=task),
             ended=partial(_keep, task=task, scribe=scribe) if task.kept.response.store else None,
             heard=scribe.hear,
         )
@@ -186,6 +208,7 @@ class ResponseRoutes:
 
         def begin(tx: Transaction) -> None:
             run = begin_run(tx, response.id, start, caller)
+            _name(tx, run.session_id, task)
             keeping.put(tx, run.session_id, structs.replace(task.kept, response=response), task.conversation)
 
         await self._store.write(begin)
@@ -237,8 +260,21 @@ class ResponseRoutes:
         return json_reply(keeping.page(kept.items, asked.order, asked.after, asked.limit))
 
 
-def _put_before(tx: Transaction, session_id: SessionId, *, name: str, history: Sequence[Message]) -> None:
-    put_before(tx, session_id, name, history)
+def _begin(tx: Transaction, session_id: SessionId, *, task: _Task) -> None:
+    """Do what belongs to the transaction that takes the message."""
+    if not task.new:
+        put_before(tx, session_id, task.kept.response.id, task.history)
+    _name(tx, session_id, task)
+
+
+def _name(tx: Transaction, session_id: SessionId, task: _Task) -> None:
+    if task.new and task.conversation:
+        keeping.give_name(tx, task.conversation, session_id)
+
+
+def _is_busy(tx: Transaction, name: str, caller: Caller) -> bool:
+    found = keeping.named(tx, name, caller)
+    return found is not None and is_held(tx, lane_of(found.session_id))
 
 
 def _keep(tx: Transaction, ending: Ending, *, task: _Task, scribe: Scribe) -> None:
@@ -295,6 +331,9 @@ def _check(body: ResponseRequest) -> None:
         raise unsupported("prompt", "Prompts are not kept here: say it in `instructions` and `input`.")
     if "\0" in _conversation(body):
         raise Problem(NO_WORDS, param="conversation", code="invalid_value")
+    if len(_conversation(body)) > _LONGEST_NAME:
+        words = f"The name of a conversation has {_LONGEST_NAME} characters at most."
+        raise Problem(words, param="conversation", code="invalid_value")
     if body.previous_response_id and _conversation(body):
         words = "`previous_response_id` and `conversation` cannot both say where to go on."
         raise Problem(words, param="conversation", code="invalid_value")
