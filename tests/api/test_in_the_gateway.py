@@ -15,7 +15,7 @@ from tests.gateway.workers import worker, workplace
 
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform import LoopbackNetwork
-from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
 
 def _free_port() -> int:
@@ -80,6 +80,56 @@ async def test_a_conversation_moves_from_the_api_to_a_chat(
         assert "Remember the number 7." in str(model.received[-1].json["messages"])
         unknown = await http.post(f"/v1/sessions/{session}/move", json={"to": "telegram"})
         assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "to")
+
+
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/chat/completions", "/v1/responses"])
+async def test_a_conversation_moves_in_the_middle_of_a_turn(
+    tmp_path: Path, model: ModelServer, network: LoopbackNetwork, path: str
+) -> None:
+    port, going_on, asked = _free_port(), asyncio.Event(), asyncio.Event()
+
+    async def answer(received: Received) -> Say:
+        if received.question == "Go.":
+            asked.set()
+            await going_on.wait()
+        return Say(f"re: {received.question}")
+
+    model.answering(answer)
+    async with _gateway(_program(tmp_path, model, network, port), network, port) as http, asyncio.TaskGroup() as group:
+        network.say("chat-1", "Hello")
+        await network.until(lambda: len(network.shown("chat-1")) >= 1, seconds=PATIENCE)
+        body = {"input": "Go.", "messages": [{"role": "user", "content": "Go."}]}
+        asking = group.create_task(http.post(path, json=body))
+        await asked.wait()
+        (session,) = (await http.get("/v1/sessions", params={"source": "api"})).json()["data"]
+        where = f"/v1/sessions/{session['id']}/move"
+        busy = await http.post(where, json={"to": "loopback:chat-1"})
+        assert (busy.status_code, busy.json()["error"]["code"]) == (409, "busy")
+        moved = (await http.post(where, json={"to": "loopback:chat-1", "now": True})).json()
+        assert (moved["handoff"], moved["running"]) == ("completed", True)
+        _, chat, *thread = moved["place"].split(":")
+        there = Address("loopback", chat, "private", *thread)
+        going_on.set()
+        await network.until(lambda: "re: Go." in network.shown(chat, *thread), seconds=PATIENCE)
+        answered = await asking
+        assert answered.is_success
+        if path == "/v1/runs":
+            heard = await follow(http, f"/v1/runs/{answered.json()['id']}/events")
+            assert heard[-1].data == {"type": "run.completed", "text": "re: Go."}
+        else:
+            assert "re: Go." in answered.text
+        network.say(there, "And now?")
+        await network.until(lambda: network.shown(chat, *thread)[-1] == "re: And now?", seconds=PATIENCE)
+        assert network.shown(chat, *thread).count("re: Go.") == 1
+        named = {"x-talaria-session-id": session["id"]}
+
+        async def goes_on_here() -> bool:
+            again = await http.post("/v1/responses", json={"input": "Here too."}, headers=named)
+            return again.is_success  # else the gateway has not given it up yet
+
+        await eventually(goes_on_here)
+    said = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "user"]
+    assert said == ["Go.", "And now?", "Here too."]
 
 
 async def test_runs_and_chats_go_on_beside_each_other(

@@ -174,7 +174,9 @@ class Conversations:
             now = datetime.now(UTC)
             wish = structs.replace(wish, begins=Session(id=session_id, source=SOURCE, created_at=now, updated_at=now))
         signature, found = None, self._cache.find(session_id)
-        if found is not None:
+        if found is not None and found.chat.conversation.left:  # but whoever asks here is answered here
+            self._cache.evict(session_id)
+        elif found is not None:
             prospect = await self.house.prospect(structs.replace(found.wish, model=model))
             # What is at work goes on with the agent that it has; another one is built when it rests.
             signature = found.signature if found.is_busy else prospect.signature

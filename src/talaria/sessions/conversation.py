@@ -65,7 +65,8 @@ class Desk(Struct, frozen=True, kw_only=True):
 class Conversation:
     """The turns of one conversation, and its side jobs, as tasks of ``jobs``: whoever made that group owns them.
 
-    ``turn`` is the one that this process takes now, if it does.
+    ``turn`` is the one that this process takes now, if it does. ``left`` says that the conversation was moved away in the
+    middle of the last one: what is said then is for those at the new place.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Conversation:
         self._asked_with: Effort | None = None
         self._steered = False
         self.turn: StoredTurn | None = None
-        self._left = False
+        self.left = False
         self._hasty: int | None = None
         self._context = structs.replace(desk.context, session_id=session_id)
 
@@ -196,7 +197,7 @@ class Conversation:
         return await window.shrink(self._desk.emit)
 
     async def _work_off(self) -> TurnEnd | None:
-        if self._left:
+        if self.left:
             raise Refused("This conversation goes on at another place.")
         first, self._first = self._first or nothing_first, None
         desk, unpack = self._desk, self._unpacking.unpack
@@ -229,7 +230,7 @@ class Conversation:
             with bound(context):
                 return await self._worked_on(turn, context)
         finally:
-            self.turn, self._left = None, turn.fate.left
+            self.turn, self.left = None, turn.fate.left
 
     async def _worked_on(self, turn: StoredTurn, context: SessionContext) -> TurnEnd:
         self._asked_with = self._begun_with

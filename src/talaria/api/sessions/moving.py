@@ -18,7 +18,7 @@ _GOES_ON = ("pending", "running")
 
 async def move(store: Store, session_id: SessionId, wanted: MoveRequest, networks: Collection[str]) -> None:
     """Ask a gateway for it and wait until it is done; raises a `Problem` where it is not, or not in time."""
-    await store.write(lambda tx: _request(tx, session_id, wanted.to, networks))
+    await store.write(lambda tx: _request(tx, session_id, wanted, networks))
     await store.hint(HANDOFFS)
     try:
         async with asyncio.timeout(wanted.timeout_seconds):
@@ -33,18 +33,19 @@ async def move(store: Store, session_id: SessionId, wanted: MoveRequest, network
         raise conflict(f"The session stays where it is: {why}.", code="not_moved")
 
 
-def _request(tx: Transaction, session_id: SessionId, target: str, networks: Collection[str]) -> None:
+def _request(tx: Transaction, session_id: SessionId, wanted: MoveRequest, networks: Collection[str]) -> None:
     if not networks:
         raise conflict("No chat network is set up.", code="no_network")
     try:
-        to = find_target(tx, target, networks)
+        to = find_target(tx, wanted.to, networks)
     except (NotFound, Ambiguous, Refused) as error:
         raise Problem(str(error), param="to", code="unknown_target") from error
     if not gateway_alive(tx):
         raise conflict("No gateway is running that could take it.", code="no_gateway")
-    if tx.turns.find(session_id, running=True, limit=1):
-        raise conflict("A turn is running there: wait for its end or stop it, then move it.", code="busy")
-    request_move(tx, session_id, to)
+    if not wanted.now and tx.turns.find(session_id, running=True, limit=1):
+        words = "A turn is running there: wait for its end or stop it, then move it; with `now` it goes along."
+        raise conflict(words, code="busy")
+    request_move(tx, session_id, to, at_once=wanted.now)
 
 
 async def _state(store: Store, session_id: SessionId) -> str | None:

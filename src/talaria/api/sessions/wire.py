@@ -119,9 +119,13 @@ class ForkRequest(Struct, frozen=True):
 
 
 class MoveRequest(Struct, frozen=True):
-    """Where a conversation is to go on: ``platform``, or ``platform:chat``; at most this long is waited for it."""
+    """Where a conversation is to go on: ``platform``, or ``platform:chat``; at most this long is waited for it.
+
+    With ``now`` it goes as it is, in the middle of a turn if one is running, and the agent is told nothing of it.
+    """
 
     to: Annotated[str, Meta(min_length=1, max_length=500)]
+    now: bool = False
     timeout_seconds: Annotated[float, Meta(ge=0, le=120)] = 60.0
 
 
