@@ -257,6 +257,7 @@ async def test_what_is_not_there_is_said_to_be_missing(http: httpx.AsyncClient) 
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "session_not_found")
     assert (await http.post("/v1/runs", json={"input": "x", "model": "nobody:nothing"})).status_code == 404
     assert (await http.post("/v1/runs", json={})).status_code == 400
+    assert (await http.post("/v1/runs", json={"input": " "})).status_code == 400
 
 
 async def test_the_same_key_starts_one_run(http: httpx.AsyncClient, model: ModelServer) -> None:

@@ -106,7 +106,7 @@ def read_input(given: str | Sequence[Raw] | None, fetch: Fetch, param: str = "in
             f"`{param}` is missing: there is nothing to answer.", param=param, code="missing_required_parameter"
         )
     if isinstance(given, str):
-        return Said(_message("user", (Text(given),)), items=(_shown_text(given),))
+        return Said(_message("user", _not_empty([Text(given)], param)), items=(_shown_text(given),))
     if len(given) > _MOST_ITEMS:
         raise Problem(f"`{param}` may have {_MOST_ITEMS:,} items at most.", param=param, code="invalid_value")
     return _said([_read(item, f"{param}[{number}]", fetch) for number, item in enumerate(given)], given, param)
@@ -122,7 +122,15 @@ def _said(read: list[Sequence[Message]], given: Sequence[Raw], param: str) -> Sa
     if not last:
         raise Problem(f"The last item of `{param}` is no message of a user.", param=param, code="invalid_value")
     shown = tuple(_with_id(item) for item in given)
-    return Said(_message("user", last), tuple(spoken), instructions, shown)
+    return Said(_message("user", _not_empty(last, param)), tuple(spoken), instructions, shown)
+
+
+def _not_empty(parts: list[Part], param: str) -> list[Part]:
+    if not any(
+        isinstance(part, Image) or (isinstance(part, Text) and part.text.replace("\0", "").strip()) for part in parts
+    ):
+        raise Problem(f"`{param}` is empty: there is nothing to answer.", param=param, code="invalid_value")
+    return parts
 
 
 def _read(item: Raw, place: str, fetch: Fetch) -> Sequence[Message]:
