@@ -93,3 +93,25 @@ async def test_health_needs_nothing_and_capabilities_name_the_routes(host: Hoste
     assert "POST /v1/chat/completions" in able["endpoints"]
     assert (able["streaming"], able["client_tools"]) == (True, False)
     assert "/v1/chat/completions" not in able["async_delivery"]
+
+
+async def test_a_provider_that_does_not_answer_is_not_taken_for_a_model_that_is_missing(
+    tmp_path: Path, host: Hosted
+) -> None:
+    chat = "/v1/chat/completions"
+    unknown = await host.http.post(chat, json={**HI, "model": "mine:nobody"})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+    assert "`/v1/models` lists" in unknown.json()["error"]["message"]
+    async with ModelServer() as model:
+        pass  # nobody listens there any more
+    async with hosted(tmp_path / "gone", model) as other:
+        named = await other.http.post(chat, json={**HI, "model": "mine:test-model"})
+        usual = await other.http.post(chat, json=HI)
+    assert [(one.status_code, one.json()["error"]["code"]) for one in (named, usual)] == [
+        (502, "model"),
+        (502, "turn_failed"),
+    ]
+    for answer in (named, usual):
+        assert answer.json()["error"]["type"] == "server_error"
+        assert answer.headers["x-should-retry"] == "false"
+        assert "127.0.0.1" not in answer.text

@@ -1,12 +1,14 @@
 """`/v1/models`: by which names the agent can be asked, and what is meant by them."""
 
 import asyncio
+import logging
 from datetime import datetime, timedelta
+from http import HTTPStatus
 
 from msgspec import Struct
 
 from talaria.api.http import Reply, Request, json_reply
-from talaria.api.problems import missing
+from talaria.api.problems import missing, server_problem
 from talaria.api.router import Route
 from talaria.commands.house import ModelRack
 from talaria.contracts.clock import SystemClock
@@ -17,6 +19,8 @@ _PATIENCE = 3.0
 _GOOD_FOR = timedelta(minutes=5)
 _MOST = 256
 _LONGEST_NAME = 200
+
+log = logging.getLogger(__name__)
 
 
 class ModelEntry(Struct, frozen=True, kw_only=True):
@@ -54,10 +58,15 @@ class ModelNames:
             return found
         try:
             chosen = await self._models.find(name)
-        except (NotFound, Refused, Ambiguous) as error:
-            raise missing(
-                f"There is no model `{name[:100]}` here: {error}", param="model", code="model_not_found"
-            ) from error
+        except Ambiguous as error:
+            raise missing(str(error), param="model", code="model_not_found") from error
+        except NotFound as error:
+            words = f"There is no model `{name[:100]}` here: `/v1/models` lists those there are."
+            raise missing(words, param="model", code="model_not_found") from error
+        except Refused as error:  # which may tell more than a client should know
+            log.warning("the model %s cannot be used: %s", name, error)
+            words = f"The provider of `{name[:100]}` cannot be asked at the moment."
+            raise server_problem(words, HTTPStatus.BAD_GATEWAY, code="model") from error
         if len(self._found) >= _MOST:
             self._found.clear()
         self._found[name] = now, f"{chosen.provider}:{chosen.model}"
