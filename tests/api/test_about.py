@@ -35,6 +35,10 @@ async def test_the_description_names_every_route_once_and_all_it_refers_to(host:
         for one in methods.values():
             declared = {each["name"] for each in one["parameters"] if each["in"] == "path"}
             assert declared == set(re.findall(r"{(\w+)}", path))
+    heeded = {each["name"] for each in paths["/v1/chat/completions"]["post"]["parameters"] if each["in"] == "header"}
+    assert heeded == {"idempotency-key", "x-talaria-events", "x-talaria-session-id"}
+    (last,) = (one for one in paths["/v1/runs/{run_id}/events"]["get"]["parameters"] if one["in"] == "header")
+    assert (last["name"], last["required"]) == ("last-event-id", False)
 
 
 async def test_answers_are_what_the_description_says(host: Hosted) -> None:

@@ -7,12 +7,25 @@ from typing import Any
 
 import msgspec
 
+from talaria.api.idempotency import HEADER
 from talaria.api.problems import ErrorAnswer
 from talaria.api.router import Route
 
 _REFERENCE = "#/components/schemas/{name}"
 _PART = re.compile(r"{(\w+)\*?}")
 _SCHEME = "key"
+_HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "idempotency-key": (
+        "Lets the same request be answered once, for a day.",
+        {"type": "string", "minLength": 1, "maxLength": 255},
+    ),
+    "last-event-id": ("The number of the event that was heard last.", {"type": "string", "pattern": r"^\d{1,18}$"}),
+    "x-talaria-events": (
+        "Whether news of tools come as events of their own, or not at all.",
+        {"type": "string", "enum": ["tools", "none"]},
+    ),
+    "x-talaria-session-id": ("The conversation to go on with.", {"type": "string"}),
+}
 
 
 def describe(routes: Sequence[Route], version: str) -> Mapping[str, Any]:
@@ -45,7 +58,11 @@ def _operation(route: Route, schemas: Mapping[type, Any], components: Mapping[st
         "summary": route.summary,
         "tags": [route.tag],
         "security": [{_SCHEME: []}, {}] if route.scope is not None else [],
-        "parameters": [*_path_parameters(route), *_query_parameters(route, schemas, components)],
+        "parameters": [
+            *_path_parameters(route),
+            *_query_parameters(route, schemas, components),
+            *_header_parameters(route),
+        ],
         "responses": _responses(route, schemas),
     }
     if route.scope is not None:
@@ -84,6 +101,15 @@ def _query_parameters(
     return [
         {"name": name, "in": "query", "required": name in required, "schema": schema}
         for name, schema in described.get("properties", {}).items()
+    ]
+
+
+def _header_parameters(route: Route) -> list[Mapping[str, Any]]:
+    names = sorted({*route.heeds, *([HEADER] if route.repeatable else ())})
+    return [
+        {"name": name, "in": "header", "required": False, "description": words, "schema": schema}
+        for name in names
+        for words, schema in (_HEADERS[name],)
     ]
 
 

@@ -26,7 +26,7 @@ class Route(Struct, frozen=True, kw_only=True):
     Without a ``scope`` no key is needed. ``takes``, ``asks`` and ``gives`` are the structs of body, query and reply;
     ``streams`` says that the reply may come as events.
     ``repeatable`` lets an ``Idempotency-Key`` stand for the answer; ``lasting`` says that a client that goes away ends
-    nothing.
+    nothing. ``heeds`` are headers that mean something to this route alone.
     """
 
     method: str
@@ -41,6 +41,7 @@ class Route(Struct, frozen=True, kw_only=True):
     streams: bool = False
     repeatable: bool = False
     lasting: bool = False
+    heeds: tuple[str, ...] = ()
     tag: str = "talaria"
 
 

@@ -45,6 +45,7 @@ class Completions:
                 gives=Completion,
                 streams=True,
                 repeatable=True,
+                heeds=(SESSION_HEADER, EVENTS_HEADER),
                 tag="chat completions",
             ),
         )

@@ -94,7 +94,8 @@ class ResponseRoutes:
         one = "/v1/responses/{response_id}"
         return (
             Route(method="POST", path="/v1/responses", handler=self._create, summary="Ask for a response",
-                  takes=ResponseRequest, gives=Response, streams=True, repeatable=True, tag=_TAG),
+                  takes=ResponseRequest, gives=Response, streams=True, repeatable=True, heeds=(SESSION_HEADER,),
+                  tag=_TAG),
             Route(method="GET", path=one, handler=self._show, summary="Look at a response again",
                   asks=ResponseQuery, gives=Response, streams=True, tag=_TAG),
             Route(method="DELETE", path=one, handler=self._delete, summary="Forget a response",

@@ -22,6 +22,7 @@ from talaria.core.ids import SessionId, new_session_id
 
 _TAG = "runs"
 _STOPPING = 5.0
+_LAST_EVENT = "last-event-id"
 _ANSWERS = {"approve": "once", "approve_session": "session", "approve_always": "always"}
 
 
@@ -39,10 +40,10 @@ class RunRoutes:
         one = "/v1/runs/{run_id}"
         return (
             Route(method="POST", path="/v1/runs", handler=self._create, summary="Start a run", takes=RunRequest,
-                  gives=Run, status=202, repeatable=True, lasting=True, tag=_TAG),
+                  gives=Run, status=202, repeatable=True, lasting=True, heeds=(SESSION_HEADER,), tag=_TAG),
             Route(method="GET", path=one, handler=self._show, summary="How far a run has come", gives=Run, tag=_TAG),
             Route(method="GET", path=f"{one}/events", handler=self._events, summary="Follow a run", asks=EventsQuery,
-                  streams=True, lasting=True, tag=_TAG),
+                  streams=True, lasting=True, heeds=(_LAST_EVENT,), tag=_TAG),
             Route(method="POST", path=f"{one}/approval", handler=self._decide, summary="Answer what a run asks",
                   takes=Decision, gives=Run, repeatable=True, tag=_TAG),
             Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop a run", gives=Run,
@@ -79,7 +80,7 @@ class RunRoutes:
 
     async def _events(self, request: Request) -> Reply:
         run = await self._store.read(lambda tx: self._found(tx, request))
-        after = _last_heard(request.headers.get("last-event-id"), request.asked(EventsQuery).after)
+        after = _last_heard(request.headers.get(_LAST_EVENT), request.asked(EventsQuery).after)
         following = self._audience.follow(run.id, after)
         return event_reply(_RunStream(following), headers={SESSION_HEADER: run.session_id})
 
