@@ -1,7 +1,7 @@
 """Who may ask, from where, how often and how much; and what those are told who ask for nonsense."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,37 @@ async def test_a_key_that_is_revoked_is_good_for_nothing(host: Hosted) -> None:
     await _known(host, key, 200)
     await host.house.store.write(lambda tx: revoke_key(tx, "mine"))
     await _known(host, key, 401)
+
+
+async def test_streams_end_when_their_key_is_revoked_and_runs_go_on(tmp_path: Path, model: ModelServer) -> None:
+    model.otherwise(Say("and so on " * 1000, pause=0.05))
+    async with hosted(tmp_path, model, "[api]\nheartbeat_seconds = 0.05\n") as host:
+        key, admin = await _key(host, "mine", "chat"), await _key(host, "other", "admin")
+        await _known(host, key, 200)
+        run = (await host.http.post("/v1/runs", json={"input": "Go."}, headers=key)).json()
+
+        async def follow() -> None:
+            await host.http.get(f"/v1/runs/{run['id']}/events", headers=key)
+
+        async def ask() -> None:
+            await host.http.post(CHAT, json={**HI, "stream": True}, headers=key)
+
+        async with asyncio.TaskGroup() as group:
+            ended = [group.create_task(_broken(one)) for one in (follow(), ask())]
+            await model.arrived(2)
+            await host.house.store.write(lambda tx: revoke_key(tx, "mine"))
+        assert all(one.result() for one in ended)
+        await model.gone()
+        assert (await host.http.get(f"/v1/runs/{run['id']}", headers=admin)).json()["status"] == "running"
+
+
+async def _broken(asking: Coroutine[Any, Any, None]) -> bool:
+    """Tell whether a connection is closed before the answer is whole."""
+    try:
+        await asking
+    except httpx.RemoteProtocolError:
+        return True
+    return False
 
 
 async def test_a_key_is_good_for_its_scopes_alone(host: Hosted) -> None:

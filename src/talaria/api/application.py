@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from time import perf_counter
 
@@ -14,10 +16,11 @@ from talaria.api.http import Receive, Reply, Request, Scope, Send, Stream, probl
 from talaria.api.idempotency import HEADER, KeptReply, Repetitions
 from talaria.api.keys import Keyring
 from talaria.api.limits import Limits
-from talaria.api.problems import ClientGone, problem_of, server_ends, server_problem
+from talaria.api.problems import ClientGone, Problem, problem_of, server_ends, server_problem
 from talaria.api.router import Route, Router
-from talaria.core.errors import TalariaError
+from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import new_id
+from talaria.sessions.api_keys import KeyScope
 from talaria.sessions.company import accompanied
 
 _BEAT = b": still here\n\n"
@@ -88,6 +91,8 @@ class Application:
         if route.scope is not None:
             authorization = request.headers.get("authorization", "")
             request.caller = await self._keyring.caller(authorization, route.scope)
+            if request.caller.name:
+                exchange.welcome = partial(self._is_welcome, authorization, route.scope)
             self._limits.count(request.caller.name)
         with self._limits.held(request.caller.name):
             await request.load(self._manner.body_limit, self._manner.stall)
@@ -96,6 +101,11 @@ class Application:
                 await self._once(request, route, exchange, key)
             else:
                 await self._answer(request, route, exchange)
+
+    async def _is_welcome(self, authorization: str, scope: KeyScope) -> None:
+        """Raise a `Problem` for a key that was revoked, as far as that can be known."""
+        with suppress(StoreError):
+            await self._keyring.caller(authorization, scope)
 
     async def _answer(self, request: Request, route: Route, exchange: "_Exchange") -> None:
         """Answer as long as somebody listens: what the handler does is cancelled when they do not."""
@@ -149,6 +159,7 @@ class _Exchange:
         self._headers = headers
         self._manner = manner
         self._sent = 0
+        self.welcome: Callable[[], Awaitable[None]] | None = None
 
     async def write(self, reply: Reply) -> None:
         """Send a reply that is there as a whole, unless another has begun."""
@@ -189,18 +200,20 @@ class _Exchange:
     async def _beside(self, request: Request, *, to_the_end: bool) -> None:
         try:
             await self._beat(request)
-        except ClientGone:
+        except (ClientGone, Problem):
             if not to_the_end:
                 raise
 
     async def _beat(self, request: Request) -> None:
-        """Notice that the client is gone, and let proxies see that something goes on."""
+        """Notice that the client is gone, or its key revoked, and let proxies see that something goes on."""
         seen = self._sent
         while True:
             try:
                 async with asyncio.timeout(self._manner.heartbeat):
                     await request.gone()
             except TimeoutError:
+                if self.welcome is not None:
+                    await self.welcome()
                 if seen == self._sent:
                     await self._body(_BEAT, more=True)
                 seen = self._sent
