@@ -65,8 +65,8 @@ class Desk(Struct, frozen=True, kw_only=True):
 class Conversation:
     """The turns of one conversation, and its side jobs, as tasks of ``jobs``: whoever made that group owns them.
 
-    ``turn`` is the one that this process takes now, if it does. ``left`` says that the conversation was moved away in the
-    middle of the last one: what is said then is for those at the new place.
+    ``turn`` is the one that this process takes now, if it does. ``left`` says that the conversation was moved away in
+    the middle of the last one: what is said then is for those at the new place.
     """
 
     def __init__(
