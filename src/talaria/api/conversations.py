@@ -72,24 +72,50 @@ class Listener(Protocol):
         """Take note of the end of a turn, in its transaction."""
 
 
-class Kept:
-    """The agent of one conversation, ready for its next turn; implements `CachedAgent` and `Witness`.
+class _Ear:
+    """Hears a conversation for whoever asked for its turn; implements `Witness`.
 
-    Whoever holds ``lock`` may set ``listener`` and take a turn.
+    The conversation knows nothing else of those who keep it, so that it is gone as soon as they let go of it.
+    """
+
+    def __init__(self) -> None:
+        self.listener: Listener | None = None
+        self.active_at: datetime | None = None
+
+    def emit(self, event: TurnEvent) -> None:
+        """Hand an event on."""
+        if self.listener is not None:
+            self.listener.hear(event)
+
+    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
+        """Let whoever asked for the turn take note of its end."""
+        self.active_at = datetime.now(UTC)
+        if self.listener is not None:
+            self.listener.take_note(tx, ending)
+
+
+class Kept:
+    """The agent of one conversation, ready for its next turn; implements `CachedAgent`.
+
+    Whoever holds ``lock`` may set what listens to its ``ear``, and take a turn.
     """
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.listener: Listener | None = None
-        self.active_at: datetime | None = None
+        self.ear = _Ear()
         self.stack = AsyncExitStack()
         self._opened: tuple[ChatWish, Chat] | None = None
 
     async def open(self, house: House, wish: ChatWish, jobs: asyncio.TaskGroup) -> None:
         """Open the conversation."""
-        wish = structs.replace(wish, witnesses=(self,))
-        self._opened = wish, await house.open_chat(wish, self.emit, self.stack, jobs)
-        self.active_at = datetime.now(UTC)
+        wish = structs.replace(wish, witnesses=(self.ear,))
+        self._opened = wish, await house.open_chat(wish, self.ear.emit, self.stack, jobs)
+        self.ear.active_at = datetime.now(UTC)
+
+    @property
+    def active_at(self) -> datetime | None:
+        """When something last went on."""
+        return self.ear.active_at
 
     @property
     def wish(self) -> ChatWish:
@@ -116,23 +142,11 @@ class Kept:
     async def release_clients(self) -> None:
         """Let go of the agent; folder and processes of the conversation stay."""
         self.chat.keep_workplace()
-        await self.close()
+        await self.stack.aclose()
 
     async def close(self) -> None:
         """Let go of all of it."""
         await self.stack.aclose()
-        self._opened = None  # which holds on to this one in turn
-
-    def emit(self, event: TurnEvent) -> None:
-        """Hand an event to whoever asked for the turn."""
-        if self.listener is not None:
-            self.listener.hear(event)
-
-    def turn_ended(self, tx: Transaction, ending: Ending) -> None:
-        """Let whoever asked for the turn take note of its end."""
-        self.active_at = datetime.now(UTC)
-        if self.listener is not None:
-            self.listener.take_note(tx, ending)
 
 
 class Conversations:

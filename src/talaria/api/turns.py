@@ -162,7 +162,7 @@ class Turn:
             self._conversations.announce(kept)
         else:
             await self._finish_before()
-        kept.listener = self
+        kept.ear.listener = self
         kept.chat.conversation.wake(self._make if new else self._admit)
         self._conversations.jobs.create_task(self._watch(kept))
         await self._made()
@@ -249,6 +249,6 @@ class Turn:
     async def _let_go(self) -> None:
         self._left = True
         self._conversations.running -= 1
-        if self._kept is not None and self._kept.listener is self:
-            self._kept.listener = None
+        if self._kept is not None and self._kept.ear.listener is self:
+            self._kept.ear.listener = None
         await self._stack.aclose()

@@ -181,14 +181,14 @@ class Runner:
             cut = await self._store.read(lambda tx: find_cut(tx, due.session_id))
             recorder = Recorder(self._store, due.session_id, goes_on_behind, self._ended, cut)
             ear = _Ear(self._store, due.session_id, kept, recorder)
-            kept.listener, self._at_work[due.session_id] = ear, kept
+            kept.ear.listener, self._at_work[due.session_id] = ear, kept
             conversations.running += 1
             try:
                 await accompanied(kept.chat.conversation.work_off(), ear.serve())
                 await ear.recorder.catch_up()
             finally:
                 conversations.running -= 1
-                kept.listener = None
+                kept.ear.listener = None
 
     async def _give_up(self, session_id: SessionId, error: TalariaError) -> None:
         """Let the runs of a conversation fail that cannot be opened: with other settings they may be asked for anew."""
