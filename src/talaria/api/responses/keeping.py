@@ -13,7 +13,6 @@ from talaria.api.problems import Problem, missing
 from talaria.api.responses.wire import InputItems, Response
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import StoredResponse
-from talaria.contracts.stores.state import Entry
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_id
 from talaria.sessions.branching import branch
@@ -107,8 +106,8 @@ def go_on_from(tx: Transaction, response_id: str, caller: Caller) -> Continued:
 def named(tx: Transaction, name: str, caller: Caller) -> Continued | None:
     """Return the conversation of this name, or with this id; ``None`` where there is none."""
     conversation = conversation_key(name, caller)
-    entry = _bearer(tx, conversation)
-    if entry is not None:
+    entry = tx.state.get(_NAMED + conversation)
+    if entry is not None and tx.sessions.get(SessionId(entry.value)) is not None:
         stored = tx.responses.newest_in(conversation)
         continued = of_session(tx, entry.value, caller)
         return structs.replace(continued, instructions=_decode(stored.body).instructions) if stored else continued
@@ -117,9 +116,9 @@ def named(tx: Transaction, name: str, caller: Caller) -> Continued | None:
 
 def give_name(tx: Transaction, conversation: str, session_id: SessionId) -> None:
     """Let a name stand for a conversation that begins in this transaction; raises `NameTaken` where it has one."""
-    if _bearer(tx, conversation) is not None:
+    former = tx.state.get(_NAMED + conversation)  # asked once: between two looks somebody may give it
+    if former is not None and tx.sessions.get(SessionId(former.value)) is not None:
         raise NameTaken(f"There is a conversation {conversation} already.")
-    former = tx.state.get(_NAMED + conversation)
     if not tx.state.replace(_NAMED + conversation, session_id, version=former.version if former else 0):
         raise NameTaken(f"There is a conversation {conversation} since this moment.")
 
@@ -166,12 +165,6 @@ def page(items: Sequence[Raw], order: Literal["asc", "desc"], after: str, limit:
 
 class _Named(Struct):
     id: str
-
-
-def _bearer(tx: Transaction, conversation: str) -> Entry | None:
-    """Return what a name stands for, unless that was deleted."""
-    entry = tx.state.get(_NAMED + conversation)
-    return entry if entry is not None and tx.sessions.get(SessionId(entry.value)) is not None else None
 
 
 def _branched(tx: Transaction, session_id: SessionId, upto: int, caller: Caller) -> SessionId:
