@@ -16,7 +16,7 @@ from talaria.api.http import Receive, Reply, Request, Scope, Send, Stream, probl
 from talaria.api.idempotency import HEADER, KeptReply, Repetitions
 from talaria.api.keys import Keyring
 from talaria.api.limits import Limits
-from talaria.api.problems import ClientGone, Problem, problem_of, server_ends, server_problem
+from talaria.api.problems import ClientGone, Problem, ServerEnds, problem_of, server_problem
 from talaria.api.router import Route, Router
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import new_id
@@ -87,7 +87,7 @@ class Application:
 
     async def _serve(self, request: Request, route: Route, exchange: "_Exchange") -> None:
         if self.ending:
-            raise server_ends()
+            raise ServerEnds
         if route.scope is not None:
             authorization = request.headers.get("authorization", "")
             request.caller = await self._keyring.caller(authorization, route.scope)
@@ -141,7 +141,7 @@ class Application:
             return KeptReply.of(reply)
         body = await exchange.stream(reply, reply.stream, request, to_the_end=True)
         if not reply.stream.is_whole:  # it is no answer, and the request may be made again
-            raise server_ends()
+            raise ServerEnds
         return KeptReply(reply.status, reply.content_type, reply.headers, body)
 
     def _preflight(self, request: Request) -> Reply:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.api.keys import Caller
-from talaria.api.problems import missing, server_ends
+from talaria.api.problems import ServerEnds, missing
 from talaria.commands.house import House
 from talaria.contracts.follower import Ending
 from talaria.contracts.hooks import SESSION_START, session_facts
@@ -205,9 +205,9 @@ class Conversations:
         self.house.hooks.fire(SESSION_START, session_facts(structs.replace(kept.wish.context, session_id=session_id)))
 
     def check_open(self) -> None:
-        """Raise a `Problem` where no turn may begin any more, since the server ends."""
+        """Raise `ServerEnds` where no turn may begin any more."""
         if self._closed:
-            raise server_ends()
+            raise ServerEnds
 
     async def close(self) -> None:
         """Let go of every conversation; turns that run are cut off, and go on when their conversation does."""

@@ -58,6 +58,10 @@ class ClientGone(TalariaError):
     """Whoever asked does not listen any more."""
 
 
+class ServerEnds(Refused):
+    """The server is about to end, and begins nothing any more."""
+
+
 def missing(message: str, *, param: str | None = None, code: str = "not_found") -> Problem:
     """Return what is said of something that is not there."""
     return Problem(message, HTTPStatus.NOT_FOUND, param=param, code=code)
@@ -85,8 +89,7 @@ def conflict(message: str, *, code: str = "conflict") -> Problem:
     return Problem(message, HTTPStatus.CONFLICT, kind="conflict_error", code=code, headers=headers)
 
 
-def server_ends() -> Problem:
-    """Return what is said to whoever asks a server that is about to end."""
+def _server_ends() -> Problem:
     headers = {"retry-after": str(_AGAIN_SOON)}
     message = "The server ends; ask again in a moment."
     return Problem(message, HTTPStatus.SERVICE_UNAVAILABLE, kind=SERVER, code="ending", headers=headers)
@@ -101,6 +104,8 @@ def problem_of(error: TalariaError) -> Problem:
             return missing(str(error))
         case Ambiguous():
             return Problem(str(error), HTTPStatus.CONFLICT, code="ambiguous")
+        case ServerEnds():
+            return _server_ends()
         case Refused():
             return conflict(str(error))
         case StoreError():

@@ -157,11 +157,11 @@ class Turn:
         kept = self._kept = await self._stack.enter_async_context(using)
         await kept.lock.acquire()
         self._stack.callback(kept.lock.release)
+        if not new:
+            await self._finish_before()
         self._conversations.check_open()
         if new:
             self._conversations.announce(kept)
-        else:
-            await self._finish_before()
         kept.ear.listener = self
         kept.chat.conversation.wake(self._make if new else self._admit)
         self._conversations.jobs.create_task(self._watch(kept))
@@ -202,7 +202,9 @@ class Turn:
     async def _finish_before(self) -> None:
         """Finish what an earlier turn left unfinished: what is said now comes behind it."""
         conversation = self._opened.chat.conversation
-        if conversation.busy or await self._conversations.house.store.read(self._is_unfinished):
+        unfinished = conversation.busy or await self._conversations.house.store.read(self._is_unfinished)
+        self._conversations.check_open()
+        if unfinished:
             await conversation.work_off()
 
     def _is_unfinished(self, tx: Transaction) -> bool:
