@@ -15,7 +15,7 @@ class Migration(Struct, frozen=True):
     statements: str
 
 
-LATEST = 5
+LATEST = 6
 
 
 def migrations_in(folder: Path) -> list[Migration]:

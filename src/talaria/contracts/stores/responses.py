@@ -57,7 +57,7 @@ class Responses(Protocol):
     def begin_request(
         self, key: str, fingerprint: str, life: timedelta, *, instead_of: str = ""
     ) -> RepeatedAnswer | None:
-        """Reserve a key for a first request, or return what is known of the earlier one.
+        """Reserve a key for a first request, or return what is known of the earlier one; one whose life is over is not.
 
         ``instead_of`` is the fingerprint of a reservation that nobody will answer any more: it may be replaced.
         """

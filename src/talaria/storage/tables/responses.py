@@ -8,6 +8,7 @@ from talaria.storage.sql import Row, Sql, from_stamp, to_span
 _RESPONSE = "id, session_id, body, conversation, previous_id"
 _RUN = "id, session_id, request, state, error, created_at, updated_at"
 _OPEN = "('queued', 'running', 'waiting')"
+_AT_ONCE = 16  # more than come anew, so that there is an end of them
 
 
 class ResponsesTable:
@@ -61,6 +62,7 @@ class ResponsesTable:
             (key, fingerprint, self._sql.now + to_span(life), self._sql.now, instead_of),
         )
         if reserved:
+            self._forget_those_that_are_over()
             return None
         row = self._sql.row("SELECT fingerprint, answer FROM requests WHERE key = ?", (key,))
         return RepeatedAnswer(*row) if row else None
@@ -68,6 +70,14 @@ class ResponsesTable:
     def end_request(self, key: str, answer: str) -> None:
         """Keep the answer for repetitions."""
         self._sql.run("UPDATE requests SET answer = ? WHERE key = ?", (answer, key))
+
+    def _forget_those_that_are_over(self) -> None:
+        over = self._sql.rows(
+            f"SELECT key FROM requests WHERE expires_at <= ? ORDER BY expires_at LIMIT ?{self._sql.skip_locked}",
+            (self._sql.now, _AT_ONCE),
+        )
+        if over:
+            self._sql.run_many("DELETE FROM requests WHERE key = ?", [(key,) for (key,) in over])
 
 
 class ApiRunsTable:
