@@ -223,7 +223,18 @@ async def test_a_body_may_be_only_so_large(tmp_path: Path, model: ModelServer) -
 
         answer = await host.http.post(CHAT, content=pieces())
         assert (answer.status_code, _error(answer)["code"]) == (413, "body_too_large")
+        answer = await host.http.post(CHAT, content=b"x" * 30_000_000)  # more than lies between two sockets
+        assert (answer.status_code, _error(answer)["code"]) == (413, "body_too_large")
         assert (await host.http.post(CHAT, json=HI)).status_code == 200
+
+
+async def test_who_asks_before_it_sends_too_much_need_not_send_it(host: Hosted) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 999999999\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
+    writer.write(head.encode())
+    async with asyncio.timeout(PATIENCE):
+        assert (await reader.read()).startswith(b"HTTP/1.1 413")
+    writer.close()
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, model: ModelServer) -> None:
@@ -241,6 +252,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, model
         (b"", "invalid_value"),
         (b"{", "invalid_json"),
         (b"nonsense", "invalid_json"),
+        (b"input=x", "invalid_json"),
         (b'{"messages": [{"role": "user", "content": "\xff"}]}', "invalid_json"),
         (b'{"audio": ' + b"[" * 100_000, "invalid_json"),
         (b"[]", "invalid_value"),

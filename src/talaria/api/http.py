@@ -15,6 +15,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+_DROPPED = 100_000_000  # bytes of a body that is too large which are taken in for the answer to be heard
 JSON, EVENTS = "application/json", "text/event-stream; charset=utf-8"
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
@@ -69,24 +70,28 @@ class Request:
             raise Problem(message, 408, code="body_timeout", headers={"connection": "close"}) from error
 
     async def _load(self, limit: int) -> None:
-        pieces, size = [], 0
         declared = self.headers.get("content-length", "0")
-        while True:
-            if size > limit or (declared.isdecimal() and int(declared) > limit):
-                headers = {"connection": "close"}
-                raise Problem(
-                    f"The body may have {limit:,} bytes at most.", 413, code="body_too_large", headers=headers
-                )
+        if self._waits_to_send and declared.isdecimal() and int(declared) > limit:
+            raise _too_large(limit, headers={"connection": "close"})
+        pieces, size, more = [], 0, True
+        while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise ClientGone
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
-            if not message.get("more_body"):
-                break
+            piece, more = message.get("body", b""), message.get("more_body", False)
+            size += len(piece)
+            if size <= limit:
+                pieces.append(piece)
+            elif more and size > limit + _DROPPED:
+                raise _too_large(limit, headers={"connection": "close"})
         if size > limit:
-            raise Problem(f"The body may have {limit:,} bytes at most.", 413, code="body_too_large")
+            raise _too_large(limit)
         self.body = b"".join(pieces)
+
+    @property
+    def _waits_to_send(self) -> bool:
+        """Whether the client asks before it sends its body. Another one does not listen until it has sent all of it."""
+        return "100-continue" in self.headers.get("expect", "").lower()
 
     async def gone(self) -> None:
         """Raise `ClientGone` when whoever asked does not listen any more."""
@@ -142,6 +147,10 @@ def sse(data: bytes, *, event: str = "", number: int | str = "") -> bytes:
 def problem_reply(problem: Problem) -> Reply:
     """Return an error as a reply."""
     return json_reply(problem.answer, status=problem.status, headers=problem.headers)
+
+
+def _too_large(limit: int, headers: Mapping[str, str] | None = None) -> Problem:
+    return Problem(f"The body may have {limit:,} bytes at most.", 413, code="body_too_large", headers=headers)
 
 
 def _headers(pairs: list[tuple[bytes, bytes]]) -> dict[str, str]:

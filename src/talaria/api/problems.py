@@ -131,4 +131,6 @@ def bad_json(error: Exception) -> Problem:
 
 
 def _lowered(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:].rstrip(".")
+    """Return a sentence to stand behind a colon; an abbreviation at its beginning stays one."""
+    first = sentence[:1] if sentence[1:2].isupper() else sentence[:1].lower()
+    return first + sentence[1:].rstrip(".")
