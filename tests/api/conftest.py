@@ -1,6 +1,6 @@
 """What the tests of the API ask: the program or the application itself, with a scripted model behind it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import httpx
@@ -9,6 +9,7 @@ from openai import AsyncOpenAI
 from tests.api.hosting import Hosted, hosted
 from tests.api.program import PATIENCE, Server, client, serving
 from tests.app.scripted import scripted_program
+from tests.storage.engines import Place
 
 from talaria.testing.model_server import ModelServer
 
@@ -39,6 +40,23 @@ async def http(server: Server) -> AsyncIterator[httpx.AsyncClient]:
     """A plain client, asking it."""
     async with client(server) as one:
         yield one
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_settings(request: pytest.FixtureRequest) -> str:
+    """Settings for an empty store, on each engine in turn."""
+    if request.param == "sqlite":
+        return ""
+    place: Place = request.getfixturevalue("postgres_place")
+    return f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+
+
+@pytest.fixture
+async def pair(tmp_path: Path, model: ModelServer, store_settings: str) -> AsyncIterator[Sequence[httpx.AsyncClient]]:
+    """Clients of two servers that share a store."""
+    program = scripted_program(tmp_path, model, store_settings)
+    async with serving(program) as one, serving(program) as other, client(one) as first, client(other) as second:
+        yield first, second
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from tests.api.hosting import Hosted, hosted
-from tests.storage.engines import Place
 
 from talaria.testing.model_server import ModelServer
 
@@ -16,13 +15,9 @@ def _asking(text: str, *, stream: bool = False) -> dict[str, object]:
     return {"messages": [{"role": "user", "content": text}], "stream": stream}
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def host(request: pytest.FixtureRequest, tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
-    settings = ""
-    if request.param == "postgres":
-        place: Place = request.getfixturevalue("postgres_place")
-        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
-    async with hosted(tmp_path, model, settings) as served:
+@pytest.fixture
+async def host(tmp_path: Path, model: ModelServer, store_settings: str) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, model, store_settings) as served:
         yield served
 
 

@@ -1,6 +1,7 @@
 """A request that comes again gets the first answer: from the same server, from another, after a kill."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -54,6 +55,23 @@ async def test_the_same_request_is_answered_once(host: Hosted, model: ModelServe
     assert again.headers["content-type"] == first.headers["content-type"]
     assert again.headers["x-talaria-session-id"] == first.headers["x-talaria-session-id"]
     assert ("idempotent-replayed" in first.headers, again.headers["idempotent-replayed"]) == (False, "true")
+    assert len(model.received) == 1
+
+
+async def test_of_many_at_once_one_is_answered_whichever_server_they_ask(
+    pair: Sequence[httpx.AsyncClient], model: ModelServer
+) -> None:
+    held = await _held(model)
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(pair[number % 2].post(CHAT, json=HI, headers=KEY)) for number in range(6)]
+        while sum(task.done() for task in asked) < 5:
+            await asyncio.wait([task for task in asked if not task.done()], return_when=asyncio.FIRST_COMPLETED)
+        held.set()
+    (first,) = (task.result() for task in asked if task.result().status_code == 200)
+    codes = {task.result().json()["error"]["code"] for task in asked if task.result() is not first}
+    assert (codes, len(model.received)) == ({"in_progress"}, 1)
+    for http in pair:
+        assert (await http.post(CHAT, json=HI, headers=KEY)).content == first.content
     assert len(model.received) == 1
 
 

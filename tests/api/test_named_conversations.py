@@ -1,36 +1,17 @@
 """Conversations that clients name: begun once, however many ask for them at once, and of whichever server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from tests.api.program import client, eventually, serving
 from tests.app.scripted import scripted_program
-from tests.storage.engines import Place
 
 from talaria.testing.model_server import ModelServer, Received, Say
 
 SESSION = "x-talaria-session-id"
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def settings(request: pytest.FixtureRequest) -> str:
-    if request.param == "sqlite":
-        return ""
-    place: Place = request.getfixturevalue("postgres_place")
-    return f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
-
-
-@asynccontextmanager
-async def _servers(home: Path, model: ModelServer, settings: str) -> AsyncIterator[list[httpx.AsyncClient]]:
-    """Serve one store at two ports, and give a client of each."""
-    program = scripted_program(home, model, settings)
-    async with serving(program) as one, serving(program) as other, client(one) as first, client(other) as second:
-        yield [first, second]
 
 
 def _echo(received: Received) -> Say:
@@ -55,32 +36,31 @@ def _check(messages: list[str], words: Sequence[str]) -> None:
 
 
 async def test_all_who_name_a_new_conversation_at_once_are_in_the_same(
-    tmp_path: Path, model: ModelServer, settings: str
+    pair: Sequence[httpx.AsyncClient], model: ModelServer
 ) -> None:
     model.answering(_echo)
     words = [f"w{number}" for number in range(8)]
-    async with _servers(tmp_path, model, settings) as https:
-        asking = [_ask(https[number % 2], word, stream=number % 4 > 1) for number, word in enumerate(words)]
-        answers = await asyncio.gather(*asking)
-        assert [answer.status_code for answer in answers] == [200] * 8, [answer.text for answer in answers]
-        _check(await _messages(https[0], answers), words)
-        for word, answer in zip(words, answers, strict=True):
-            assert f"You said {word}." in answer.text
+    asking = [_ask(pair[number % 2], word, stream=number % 4 > 1) for number, word in enumerate(words)]
+    answers = await asyncio.gather(*asking)
+    assert [answer.status_code for answer in answers] == [200] * 8, [answer.text for answer in answers]
+    _check(await _messages(pair[0], answers), words)
+    for word, answer in zip(words, answers, strict=True):
+        assert f"You said {word}." in answer.text
 
 
-async def test_those_in_the_background_are_in_it_as_well(tmp_path: Path, model: ModelServer, settings: str) -> None:
+async def test_those_in_the_background_are_in_it_as_well(pair: Sequence[httpx.AsyncClient], model: ModelServer) -> None:
     model.answering(_echo)
     words = [f"w{number}" for number in range(8)]
-    async with _servers(tmp_path, model, settings) as https:
-        asking = [_ask(https[number % 2], word, background=True) for number, word in enumerate(words)]
-        answers = await asyncio.gather(*asking)
-        assert [answer.status_code for answer in answers] == [200] * 8, [answer.text for answer in answers]
+    answers = await asyncio.gather(
+        *(_ask(pair[number % 2], word, background=True) for number, word in enumerate(words))
+    )
+    assert [answer.status_code for answer in answers] == [200] * 8, [answer.text for answer in answers]
 
-        async def all_are_done() -> list[str]:
-            said = await _messages(https[0], answers)
-            return said if len(said) == 2 * len(words) else []
+    async def all_are_done() -> list[str]:
+        said = await _messages(pair[0], answers)
+        return said if len(said) == 2 * len(words) else []
 
-        _check(await eventually(all_are_done), words)
+    _check(await eventually(all_are_done), words)
 
 
 async def test_a_name_is_free_again_when_its_conversation_is_deleted(
@@ -106,10 +86,10 @@ async def test_a_long_name_is_refused(http: httpx.AsyncClient) -> None:
 
 
 async def test_what_a_server_works_on_is_not_waited_for_once_another_is_to_end(
-    tmp_path: Path, model: ModelServer, settings: str
+    tmp_path: Path, model: ModelServer, store_settings: str
 ) -> None:
     model.script(Say("and so on " * 1000, pause=0.05))
-    program = scripted_program(tmp_path, model, f"{settings}[gateway]\ndrain_seconds = 0.0\n")
+    program = scripted_program(tmp_path, model, f"{store_settings}[gateway]\ndrain_seconds = 0.0\n")
     async with serving(program) as one, serving(program) as other, client(one) as first, client(other) as second:
         async with asyncio.TaskGroup() as group:
             at_work = group.create_task(_ask(first, "One"))
