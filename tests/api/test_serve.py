@@ -6,7 +6,10 @@ import os
 import shutil
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -84,15 +87,18 @@ async def test_it_does_not_listen_for_others_without_a_key(tmp_path: Path, model
         await process.wait()
 
 
-async def test_a_script_is_told_where_it_listens(tmp_path: Path, model: ModelServer) -> None:
+@asynccontextmanager
+async def _listening(program: Program, *words: str) -> AsyncIterator[Any]:
+    """Serve at a free port for the length of a block, and give what a script is told; nothing else may be said."""
     process = await asyncio.create_subprocess_exec(
         TALARIA,
         "serve",
         "--port",
         "0",
         "--json",
-        env=scripted_program(tmp_path, model).environment(),
-        cwd=tmp_path / "work",
+        *words,
+        env=program.environment(),
+        cwd=program.home / "work",
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -100,14 +106,41 @@ async def test_a_script_is_told_where_it_listens(tmp_path: Path, model: ModelSer
     try:
         async with asyncio.timeout(PATIENCE):
             told = json.loads(await process.stdout.readline())
-        assert (told["base_url"], told["pid"]) == (f"{told['url']}/v1", process.pid)
-        async with httpx.AsyncClient(base_url=told["base_url"], trust_env=False) as http:
-            assert (await http.get("models")).status_code == httpx.codes.OK
+        assert told["pid"] == process.pid
+        yield told
     finally:
         process.terminate()
         async with asyncio.timeout(PATIENCE):
             rest = await process.communicate()
     assert (process.returncode, rest) == (0, (b"", b""))
+
+
+async def test_a_script_is_told_where_it_listens(tmp_path: Path, model: ModelServer) -> None:
+    async with _listening(scripted_program(tmp_path, model)) as told:
+        assert told["base_url"] == f"{told['url']}/v1"
+        async with httpx.AsyncClient(base_url=told["base_url"], trust_env=False) as http:
+            assert (await http.get("models")).status_code == httpx.codes.OK
+
+
+async def test_it_listens_at_an_address_of_six_as_well(tmp_path: Path, model: ModelServer) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("There is no IPv6 here.")
+    async with _listening(scripted_program(tmp_path, model), "--host", "::1") as told:
+        assert told["url"].startswith("http://[::1]:")
+        async with httpx.AsyncClient(base_url=told["url"], trust_env=False) as http:
+            asked = {
+                name: (await http.post(CHAT, json=HI, headers=headers)).status_code
+                for name, headers in {
+                    "by its address": {},
+                    "by its own page": {"origin": told["url"]},
+                    "by its name": {"host": "localhost"},
+                    "by another name": {"host": "evil.example.org"},
+                    "by a page elsewhere": {"origin": "http://[::2]"},
+                }.items()
+            }
+    assert list(asked.values()) == [200, 200, 200, 421, 403], asked
 
 
 async def test_a_port_that_is_taken_is_named_in_a_sentence(tmp_path: Path, model: ModelServer) -> None:
