@@ -61,6 +61,7 @@ async def test_a_run_tells_all_that_happens_and_ends(http: httpx.AsyncClient, mo
     assert "".join(one.data["text"] for one in heard if one.name == "text.delta") == "Let me look.Seen."
     over = await _state(http, run)
     assert (over["status"], over["output"], over["metadata"]) == ("completed", "Seen.", {"ticket": "7"})
+    assert (await http.get(f"/v1/sessions/{run['session_id']}")).json()["model"] == "scripted"
     assert over["usage"]["calls"] == 2
 
 

@@ -21,6 +21,7 @@ from talaria.api.runs.recording import Closed, Happened, Recorder
 from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun
+from talaria.contracts.stores.sessions import SessionChanges
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked
 from talaria.core.ids import SessionId
@@ -180,7 +181,7 @@ class Runner:
                 conversations.announce(kept)
             cut = await self._store.read(lambda tx: find_cut(tx, due.session_id))
             recorder = Recorder(self._store, due.session_id, goes_on_behind, self._ended, cut)
-            ear = _Ear(self._store, due.session_id, kept, recorder)
+            ear = _Ear(self._store, due.session_id, kept, recorder, new=due.new)
             kept.ear.listener, self._at_work[due.session_id] = ear, kept
             conversations.running += 1
             try:
@@ -210,8 +211,9 @@ class Runner:
 class _Ear:
     """Hears a conversation while its runs are worked on, and lets it hear what clients want; implements `Listener`."""
 
-    def __init__(self, store: Store, session_id: SessionId, kept: Kept, recorder: Recorder) -> None:
+    def __init__(self, store: Store, session_id: SessionId, kept: Kept, recorder: Recorder, *, new: bool) -> None:
         self.recorder = recorder
+        self._new = new
         self._store = store
         self._session_id = session_id
         self._kept = kept
@@ -226,6 +228,8 @@ class _Ear:
 
     def take_note(self, tx: Transaction, ending: Ending) -> None:
         """Take note of the end of a turn, in its transaction."""
+        if self._new:
+            tx.sessions.update(self._session_id, SessionChanges(model=self._kept.chat.model))
         self.recorder.take_note(tx, ending)
 
     async def serve(self) -> None:
