@@ -193,6 +193,20 @@ async def test_a_key_may_ask_only_so_often(tmp_path: Path, model: ModelServer) -
         assert (await host.http.get("/health")).status_code == 200
 
 
+async def test_what_one_key_asks_is_not_counted_against_another(tmp_path: Path, model: ModelServer) -> None:
+    settings = "[api]\nrequests_per_minute = 6\nrequests_at_once = 1\n"
+    async with hosted(tmp_path, model, settings) as host:
+        keys = [await _key(host, name, "chat") for name in ("one", "other")]
+        model.otherwise(Say("and so on " * 1000, pause=0.05))
+        async with asyncio.TaskGroup() as group:
+            asking = [group.create_task(host.http.post(CHAT, json=HI, headers=key)) for key in keys]
+            await model.arrived(2)
+            again = [await host.http.post(CHAT, json=HI, headers=key) for key in keys]
+            for one in asking:
+                one.cancel()
+        assert {_error(answer)["code"] for answer in again} == {"rate_limit_exceeded"}
+
+
 async def test_a_key_may_ask_only_so_much_at_once(tmp_path: Path, model: ModelServer) -> None:
     held = asyncio.Event()
 
