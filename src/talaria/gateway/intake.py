@@ -5,7 +5,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import timedelta
-from weakref import WeakValueDictionary
 
 from msgspec import Struct, structs
 
@@ -78,7 +77,6 @@ class Intake:
         self._busy = busy
         self._end = end
         self._hooks = hooks
-        self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._guests: OrderedDict[tuple[Address, str], Guest] = OrderedDict()
 
     async def take(self, incoming: Incoming) -> str:
@@ -193,10 +191,7 @@ class Intake:
                 await self._answered(incoming, admission.guest)
                 return
             key, session_id = admission.guest.key, admission.session_id
-            async with (
-                self._order.setdefault(key, asyncio.Lock()),
-                self._rooms.using(key, incoming.address, session_id) as room,
-            ):
+            async with self._rooms.in_turn(key, incoming.address, session_id) as room:
                 await self._stir(room, incoming, admission)
         except StoreError as error:
             self._warn(admission, error)

@@ -33,6 +33,7 @@ from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.streaming import Stage
 from talaria.gateway.view import Sight, View
 from talaria.sessions.chat import ChatWish
+from talaria.sessions.conversation import Conversation
 from talaria.sessions.insisting import HELD_UP, insist
 from talaria.sessions.outgoing import queue_notice
 from talaria.sessions.seat import Seat
@@ -103,6 +104,7 @@ class Room:
         replies = ReplyFollower(door.wake_delivery, self._dressed)
         wish = structs.replace(wish, followers=(replies, *wish.followers), held_up=self._held_up, moved=self._moved)
         self.seat = Seat(door.house, wish, self._event, jobs, key=key, address=address)
+        self.seat.go_on = self._go_on
 
     @property
     def display(self) -> Display:
@@ -171,6 +173,16 @@ class Room:
             asked = asyncio.ensure_future(self.asking.asked.wait())
             await asyncio.wait({command, asked}, timeout=_COMMAND_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             asked.cancel()
+
+    def _go_on(self, conversation: Conversation) -> None:
+        """Go on with what waits in a conversation, behind the commands that were given before it came here."""
+
+        async def behind_commands() -> None:
+            await self.used()
+            if self.seat.is_open and self.seat.chat.conversation is conversation:
+                conversation.wake()
+
+        self._jobs.create_task(behind_commands())
 
     async def _use(
         self,

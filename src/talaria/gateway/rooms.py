@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
+from weakref import WeakValueDictionary
 
 from msgspec import structs
 
@@ -53,6 +54,7 @@ class Rooms:
         self._cache: AgentCache[Room] = AgentCache(jobs, cap=cap, idle=idle)
         self._doorway = asyncio.Semaphore(_OPENING_AT_ONCE)
         self._failed: dict[SessionId, tuple[int, float]] = {}
+        self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.closed = False
 
     def __len__(self) -> int:
@@ -70,6 +72,12 @@ class Rooms:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin something that ends with the gateway at the latest."""
         self._jobs.create_task(work)
+
+    @asynccontextmanager
+    async def in_turn(self, key: str, address: Address, session_id: SessionId) -> AsyncIterator[Room]:
+        """Lend the room of a place to one after the other, in the order in which they come."""
+        async with self._order.setdefault(key, asyncio.Lock()), self.using(key, address, session_id) as room:
+            yield room
 
     @asynccontextmanager
     async def using(self, key: str, address: Address, session_id: SessionId) -> AsyncIterator[Room]:
@@ -141,7 +149,8 @@ class Rooms:
     async def wake(self, session_id: SessionId, key: str, address: Address) -> None:
         """See to it that what waits in a conversation is worked off."""
         try:
-            async with self.using(key, address, session_id) as room:
+            async with self.in_turn(key, address, session_id) as room:
+                await room.used()
                 room.seat.chat.conversation.wake()
             self._failed.pop(session_id, None)
         except StoreError as error:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec import structs
@@ -17,6 +18,7 @@ from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Part
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.context import place_context, set_current_session_id
+from talaria.sessions.conversation import Conversation
 from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.prospect import Prospect
 from talaria.sessions.questions import OpenQuestions
@@ -46,6 +48,7 @@ class Seat:
 
     ``key`` and ``address`` are those of a place that is bound to its conversation, so that it is found again. A place
     without an address is the only one of its process, a terminal: the environment tells which conversation is open.
+    ``go_on`` begins with what was left unfinished in a conversation, or was brought along.
     ``departing`` says that somebody here has asked for the conversation to be taken elsewhere; ``distant`` is what a
     turn has asked that another process runs for this place.
     """
@@ -61,6 +64,7 @@ class Seat:
         address: Address | None = None,
     ) -> None:
         self.opener = opener
+        self.go_on: Callable[[Conversation], None] = Conversation.wake
         self.wish = wish
         self.jobs = jobs
         self.key = key
@@ -197,11 +201,12 @@ class Seat:
         async with self._changing, AsyncExitStack() as stack:
             chat = await self._opened(wish, stack)
             left = self.session_id if self._chat is not None else None
-            await self.store.write(lambda tx: self._changed(tx, left, chat.conversation.session_id, leaving))
+            changed = partial(self._changed, left=left, session_id=chat.conversation.session_id, leaving=leaving)
+            unfinished = await self.store.write(changed)
             await self.store.hint(OUTBOX)
             await self._close()
             self._stack = stack.pop_all()
-            return await self._begin(chat)
+            return await self._begin(chat, unfinished=unfinished)
 
     async def _part_from(self, session_id: SessionId, wish: ChatWish) -> Chat:
         async with self._changing, AsyncExitStack() as stack:
@@ -212,20 +217,24 @@ class Seat:
                 return self.chat
             await self._close()
             self._stack = stack.pop_all()
-            return await self._begin(chat)
+            return await self._begin(chat, unfinished=False)
 
-    async def _begin(self, chat: Chat) -> Chat:
+    async def _begin(self, chat: Chat, *, unfinished: bool | None = None) -> Chat:
+        """Go on with what was left unfinished; what is said while this one comes is seen to by whoever takes it in."""
         self._chat = chat
         session_id = chat.conversation.session_id
         if self._address is None:
             set_current_session_id(session_id)
         reported = self.wish.lasting and await tell(self.store, session_id, self.key)
-        if reported or await self.store.read(lambda tx: _is_unfinished(tx, session_id)):
-            chat.conversation.wake()
+        if unfinished is None:
+            unfinished = await self.store.read(lambda tx: _is_unfinished(tx, session_id))
+        if reported or unfinished:
+            self.go_on(chat.conversation)
         chat.conversation.follow()
         return chat
 
-    def _changed(self, tx: Transaction, left: SessionId | None, session_id: SessionId, leaving: Leaving | None) -> None:
+    def _changed(self, tx: Transaction, left: SessionId | None, session_id: SessionId, leaving: Leaving | None) -> bool:
+        """Bind the place to another conversation, and tell whether something is to be gone on with in that."""
         bound = tx.bindings.get(self.key)
         bring(tx, session_id, self.key, self._address)
         if left is not None and left != session_id:
@@ -234,6 +243,7 @@ class Seat:
             if bound is not None and bound.session_id == left:  # else it goes on elsewhere, with all that waits in it
                 carry_over(tx, left, session_id)
             _forget_if_empty(tx, left)
+        return _is_unfinished(tx, session_id)
 
     def _parted(self, tx: Transaction, session_id: SessionId) -> bool:
         if tx.bindings.get(self.key) is not None:  # what was said here behind the move has begun one
