@@ -12,6 +12,7 @@ from talaria.commands.conversations import handle_of
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.handoffs import HandoffState, HandoffStatus
 from talaria.core.errors import Refused, TalariaError
+from talaria.core.ids import SessionId
 from talaria.sessions.channels import find_target
 from talaria.sessions.homes import HANDOFFS, gateway_alive, read_home
 from talaria.sessions.relocation import request_move
@@ -75,10 +76,10 @@ class Handoff:
         try:
             await seat.store.hint(HANDOFFS)
             errand.place.show(f"Handing over to {wanted.platform} …")
-            end = await self._wait(errand, at_once=wanted.at_once)
+            end = await self._wait(errand, moved, at_once=wanted.at_once)
         except asyncio.CancelledError:
             seat.departing = False
-            await asyncio.shield(_withdraw(errand, "whoever asked for it gave up"))
+            await asyncio.shield(_withdraw(errand, moved, "whoever asked for it gave up"))
             raise
         if end["state"] != "completed":
             seat.departing = False
@@ -88,14 +89,14 @@ class Handoff:
         elif not seat.busy:  # else the turn goes on here, and is seen there
             await seat.begin_anew(behind=moved)
 
-    async def _wait(self, errand: Errand, *, at_once: bool) -> HandoffState:
-        """Return how it ended; a request that nobody fulfils in time is withdrawn."""
+    async def _wait(self, errand: Errand, moved: SessionId, *, at_once: bool) -> HandoffState:
+        """Return how it ended, whatever has begun here since; a request that nobody fulfils in time is withdrawn."""
         pause = self._pause / 5 if at_once else self._pause
         loop = asyncio.get_running_loop()
         begun = told = loop.time()
         before: HandoffStatus | None = "pending"
         while (waited := loop.time() - begun) < self._patience:
-            now = await _state(errand)
+            now = await _state(errand, moved)
             if now["state"] in ("completed", "failed"):
                 return now
             if now["state"] != before:
@@ -105,8 +106,8 @@ class Handoff:
                 errand.place.show(f"Still waiting ({waited:.0f} of {self._patience:.0f} s) …")
                 told = loop.time()
             await asyncio.sleep(pause)
-        await _withdraw(errand, f"no gateway was done with it within {self._patience:g} s")
-        return await _state(errand)
+        await _withdraw(errand, moved, f"no gateway was done with it within {self._patience:g} s")
+        return await _state(errand, moved)
 
 
 async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
@@ -180,14 +181,12 @@ def _request(tx: Transaction, errand: Errand, wanted: _Wanted) -> None:
     request_move(tx, session_id, to, at_once=wanted.at_once)
 
 
-async def _state(errand: Errand) -> HandoffState:
-    session_id = errand.seat.session_id
+async def _state(errand: Errand, session_id: SessionId) -> HandoffState:
     return await errand.seat.store.read(lambda tx: tx.handoffs.get_handoff_state(session_id)) or _NEVER
 
 
-async def _withdraw(errand: Errand, reason: str) -> None:
+async def _withdraw(errand: Errand, session_id: SessionId, reason: str) -> None:
     """Take the request back, unless it came to an end meanwhile."""
-    session_id = errand.seat.session_id
     await errand.seat.store.write(lambda tx: tx.handoffs.withdraw_handoff(session_id, reason))
 
 
