@@ -97,7 +97,7 @@ async def test_what_arrives_as_a_turn_ends_is_answered_once_and_in_order(tmp_pat
         talk = Talk(network, each, random.Random(5))
         await talked(tmp_path, server, talk, busy)
         assert Counter(talk.asked) == Counter(talk.wanted)
-        assert talk.close_calls > each * CHATS / 2
+        assert talk.close_calls > each * CHATS / 4
         if busy == "queue":
             shown = [text for chat in range(CHATS) for text in network.shown(f"c{chat}")]
             assert shown == [f"re: {question}" for question in talk.wanted]
