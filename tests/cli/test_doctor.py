@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -11,13 +12,18 @@ from tests.house.tree import ROOT
 
 from talaria.cli.checks.machine import FIRST_PYTHON, FIRST_SQLITE, LAST_PYTHON
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.settings.environment import process_environment
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 
 KEY = {"OPENAI_API_KEY": "sk-hidden-and-long-enough"}
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Program:
+def program(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """The program on a machine with ripgrep, of which the doctor only looks whether it is there."""
+    tools = tmp_path_factory.mktemp("tools")
+    (tools / "rg").touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{process_environment()['PATH']}")
     return Program(tmp_path)
 
 
