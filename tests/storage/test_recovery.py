@@ -50,7 +50,7 @@ def test_a_sound_file_has_no_damage(file: Path) -> None:
         (lambda stream, size: _overwrite_many(stream, [size * n // 10 for n in range(3, 9)]), 0.7),
         (lambda stream, _: _overwrite(stream, 0, bytes(PAGE)), 1.0),
         (lambda stream, _: _overwrite(stream, 0, b"this is no longer a database"), 1.0),
-        (lambda stream, size: stream.truncate(size * 4 // 5), 0.5),
+        (lambda stream, size: stream.truncate(size * 3 // 4), 0.5),
     ],
     ids=["a page in the middle", "many pages", "the first page", "the header", "the end cut off"],
 )
@@ -94,6 +94,19 @@ def test_what_was_deleted_does_not_come_back(file: Path) -> None:
     database.close()
     with file.open("r+b") as stream:
         _overwrite(stream, (_root_page(file, "messages") - 1) * PAGE, bytes(PAGE))
+    assert recover(file).messages == (SESSIONS - 1) * MESSAGES
+
+
+@pytest.mark.parametrize("lost", [["arrivals"], ["arrivals", "messages"]], ids=["arrivals", "arrivals and messages"])
+def test_messages_are_found_without_the_list_of_their_arrivals(file: Path, lost: list[str]) -> None:
+    database = open_sqlite(file)
+    gone = database.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))[0]
+    database.write(lambda tx: tx.sessions.delete(gone.id))
+    database.close()
+    roots = [_root_page(file, table) for table in lost]
+    with file.open("r+b") as stream:
+        for root in roots:
+            _overwrite(stream, (root - 1) * PAGE, bytes(PAGE))
     assert recover(file).messages == (SESSIONS - 1) * MESSAGES
 
 

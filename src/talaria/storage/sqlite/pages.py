@@ -11,17 +11,22 @@ from talaria.storage.sql import Row
 
 _TABLE_LEAF = 13
 _FIRST_PAGE_HEADER = 100
+_FIRST_FREE_PAGE = 32
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 _CONSTANTS = {0: None, 8: 0, 9: 1}
 _FLOAT = 7
 
 
 def rows_on_pages(file: Path, columns: int) -> Iterator[tuple[int, Row]]:
-    """Yield key and values of every row with so many columns, on whatever page it stands, deleted ones included."""
+    """Yield key and values of every row with so many columns, on whatever page it stands that is not free.
+
+    Where the list of free pages is damaged, rows that were deleted may be among them.
+    """
     content = file.read_bytes()
     size = int.from_bytes(content[16:18])
     pages = _Pages(content, 65536 if size == 1 else size)
-    for number in range(1, pages.count + 1):
+    free = pages.free()
+    for number in (one for one in range(1, pages.count + 1) if one not in free):
         for cell in pages.cells(number):
             try:
                 key, record = pages.record(number, cell)
@@ -39,6 +44,17 @@ class _Pages:
         self._content = content
         self._size = size
         self.count = len(content) // size
+
+    def free(self) -> set[int]:
+        """Return the pages that are not in use, as far as their list leads to them."""
+        found: set[int] = set()
+        trunk = int.from_bytes(self._content[_FIRST_FREE_PAGE : _FIRST_FREE_PAGE + 4])
+        while 1 < trunk <= self.count and trunk not in found:
+            page = self._page(trunk)
+            count = min(int.from_bytes(page[4:8]), self._size // 4 - 2)
+            found |= {trunk, *(one for (one,) in struct.iter_unpack(">I", page[8 : 8 + 4 * count]))}
+            trunk = int.from_bytes(page[:4])
+        return found
 
     def cells(self, number: int) -> list[int]:
         """Return where on a page its cells begin; none for what is no leaf of a table."""

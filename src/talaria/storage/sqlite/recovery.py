@@ -1,7 +1,7 @@
 """Find damage in a SQLite store, keep the damaged file aside and make a new one of what can be read."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from talaria.storage.sqlite.errors import translated
 from talaria.storage.sqlite.opening import DEFAULTS, create_private, open_raw
 from talaria.storage.sqlite.pages import rows_on_pages
 from talaria.storage.sqlite.presence import Presence
-from talaria.storage.sqlite.salvage import graft_schema, numbered_rows, readable_rows
+from talaria.storage.sqlite.salvage import graft_schema, is_readable, numbered_rows, readable_rows
 from talaria.storage.tables.archive import KEYS
 from talaria.storage.tables.messages import SEQ_BITS, Body
 
@@ -96,9 +96,10 @@ def _rebuild(path: Path, kept: Path) -> Recovery:
         with target:
             for table in KEYS:
                 _copy_table(source, target, table)
+            all_arrivals = is_readable(source, "arrivals")
             source.close(True)
-            _copy_from_pages(copy, target, "messages", "SELECT message_id FROM arrivals EXCEPT SELECT id FROM messages")
-            _copy_from_pages(copy, target, "sessions", _SESSIONS_MISSED)
+            _copy_from_pages(copy, target, "messages", _missed_messages(target, all_arrivals=all_arrivals))
+            _copy_from_pages(copy, target, "sessions", _missed_sessions(target))
             _mend(target)
         counts = target.execute("SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM messages)").fetchall()
         target.close()
@@ -133,15 +134,27 @@ def _copy_table(source: apsw.Connection, target: apsw.Connection, table: str) ->
     _insert(target, table, rows)
 
 
-def _copy_from_pages(copy: Path, target: apsw.Connection, table: str, missed: str) -> None:
-    """Look on every page of the file for rows that the tree of their table does not lead to any more.
+def _copy_from_pages(copy: Path, target: apsw.Connection, table: str, is_missed: Callable[[int, Row], bool]) -> None:
+    """Look on every page of the file for rows that the tree of their table does not lead to any more."""
+    found = rows_on_pages(copy, len(_columns(target, table)))
+    _insert(target, table, ((key, *row[1:]) for key, row in found if is_missed(key, row)))
 
-    ``missed`` selects the keys that are known to have been there, so that what was deleted stays so.
+
+def _missed_messages(target: apsw.Connection, *, all_arrivals: bool) -> Callable[[int, Row], bool]:
+    """Return what tells a message that was there from one that was deleted.
+
+    The list of arrivals says which were there. Where a part of it is lost as well, it has nothing to say of those that
+    arrived then: better one too many of them than all of them gone.
     """
-    wanted = {row[0] for row in target.execute(missed)}
-    if wanted:
-        found = rows_on_pages(copy, len(_columns(target, table)))
-        _insert(target, table, ((key, *row[1:]) for key, row in found if key in wanted))
+    known = {row[0] for row in target.execute("SELECT message_id FROM arrivals EXCEPT SELECT id FROM messages")}
+    numbers = {row[0] for row in target.execute("SELECT number FROM arrivals")}
+    arrival = _columns(target, "messages").index("arrival")
+    return lambda key, row: key in known or not (all_arrivals or row[arrival] in numbers)
+
+
+def _missed_sessions(target: apsw.Connection) -> Callable[[int, Row], bool]:
+    missed = {row[0] for row in target.execute(_SESSIONS_MISSED)}
+    return lambda key, row: key in missed
 
 
 def _insert(target: apsw.Connection, table: str, rows: Iterable[Row]) -> None:

@@ -22,6 +22,13 @@ def readable_rows(raw: apsw.Connection, table: str, columns: list[str]) -> Itera
             return
 
 
+def is_readable(raw: apsw.Connection, table: str) -> bool:
+    """Tell whether all of a table can be read."""
+    scan = _Scan(raw, f"SELECT * FROM {table}")
+    deque(scan, maxlen=0)
+    return not scan.damaged
+
+
 def numbered_rows(
     raw: apsw.Connection, table: str, columns: list[str], key: str, known: Sequence[int] = ()
 ) -> Iterator[Row]:
