@@ -1,6 +1,5 @@
 """The gateway on Slack: the process, the adapter and a workspace that is strict."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 from tests.app.program import Program
 from tests.app.scripted import scripted_program
 from tests.cli.live_screen import opened, ready, say
+from tests.gateway.handing_over import leave_for
 from tests.gateway.test_gateway import running
 
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -112,9 +112,7 @@ async def test_a_conversation_is_handed_over_to_a_thread(
             await ready(screen)
             await say(screen, "Build a boat.")
             await screen.wait_for(re.compile("re: Build a boat"))
-            await say(screen, "/handoff slack")
-            async with asyncio.timeout(30):
-                assert await screen.process.wait() == 0
+            await leave_for(screen, "slack")
         greeting = await home.wait_for(lambda one: one.thread_ts != "", within=20)
         assert any(one.ts == greeting.thread_ts for one in home.answers)
         await home.says(ann, "Of oak.", thread=greeting.thread_ts)
