@@ -166,7 +166,7 @@ def test_a_call_of_which_nobody_hears_again_is_cut_off_when_the_model_speaks() -
 @pytest.mark.parametrize(
     ("end", "status", "name"),
     [
-        (TurnFailed("The model is busy."), "failed", "failed"),
+        (TurnFailed("The model is busy.", passing=True), "failed", "failed"),
         (TurnStopped(), "cancelled", "incomplete"),
         (TurnOutOfBudget("time", "I stopped."), "incomplete", "incomplete"),
     ],
@@ -177,6 +177,7 @@ def test_other_ends_are_told_as_such(end: TurnEnd, status: str, name: str) -> No
     official = OfficialResponse.model_validate_json(msgspec.json.encode(composition.response))
     assert official.status == status
     assert official.output[0].type == "message"
+    assert "/retry" not in str(composed), "no command can be typed here"
 
 
 def test_an_answer_without_any_piece_before_it_is_told_whole() -> None:

@@ -11,9 +11,9 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.faults import Fail, Fault, overloaded
 from talaria.testing.model_server.received import Received
 
-UNREACHABLE = "I cannot reach the model's provider. Try again in a while: `/retry` asks the same once more."
-TROUBLE = "The model's provider has trouble. Try again in a while: `/retry` asks the same once more."
-BUSY = "The model is busy. Try again in a while: `/retry` asks the same once more."
+UNREACHABLE = "I cannot reach the model's provider. Try again in a while. `/retry` asks the same once more."
+TROUBLE = "The model's provider has trouble. Try again in a while. `/retry` asks the same once more."
+BUSY = "The model is busy. Try again in a while. `/retry` asks the same once more."
 
 
 @pytest.fixture

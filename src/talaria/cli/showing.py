@@ -85,7 +85,7 @@ class Transcribed:
                 self._beside(f"· {name} failed: {result.text.partition(chr(10))[0]}", "dim")
             case ApprovalAsked() | QuestionAsked():
                 self._end_line()
-            case Noticed(text) | TurnFailed(text) | TurnOutOfBudget(text=text):
+            case Noticed(text) | TurnFailed(advice=text) | TurnOutOfBudget(text=text):
                 self._beside(text, "yellow")
             case TurnAnswered() | TurnStopped():
                 self._end_line()

@@ -5,9 +5,13 @@ from typing import ClassVar
 
 
 class TalariaError(Exception):
-    """Raised on purpose. ``str(error)`` is for the owner and the log; a chat may only see ``public``."""
+    """Raised on purpose. ``str(error)`` is for the owner and the log; a chat may only see ``public``.
+
+    One that is ``passing`` may not come again when the same is asked once more.
+    """
 
     public: ClassVar[str] = "Something went wrong on my side."
+    passing: ClassVar[bool] = False
 
 
 class NotFound(TalariaError):
@@ -79,7 +83,8 @@ class ProviderError(TalariaError):
 class ProviderBusy(ProviderError):
     """The provider asked us to wait; the call is repeated after ``retry_after``."""
 
-    public = "The model is busy. Try again in a while: `/retry` asks the same once more."
+    public = "The model is busy. Try again in a while."
+    passing = True
 
     def __init__(self, message: str, *, retry_after: timedelta) -> None:
         super().__init__(message)
@@ -89,19 +94,22 @@ class ProviderBusy(ProviderError):
 class ProviderOverloaded(ProviderError):
     """The provider failed on its side; the call may be repeated, or another model asked."""
 
-    public = "The model's provider has trouble. Try again in a while: `/retry` asks the same once more."
+    public = "The model's provider has trouble. Try again in a while."
+    passing = True
 
 
 class ProviderUnreachable(ProviderError):
     """The network failed, or nothing came for too long; the call may be repeated."""
 
-    public = "I cannot reach the model's provider. Try again in a while: `/retry` asks the same once more."
+    public = "I cannot reach the model's provider. Try again in a while."
+    passing = True
 
 
 class MalformedReply(ProviderError):
     """What came back is not what the protocol says; the call may be repeated."""
 
-    public = "The model's answer could not be read. `/retry` asks the same once more."
+    public = "The model's answer could not be read. Try again."
+    passing = True
 
 
 class ContextTooLong(ProviderError):

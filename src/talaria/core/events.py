@@ -116,9 +116,18 @@ class TurnOutOfBudget(Struct, frozen=True, tag="out_of_budget"):
 
 
 class TurnFailed(Struct, frozen=True, tag="failed"):
-    """The turn could not go on; ``text`` may be shown to anybody."""
+    """The turn could not go on; ``text`` may be shown to anybody.
+
+    What is ``passing`` may not come again; ``advice`` is the text for places where commands can be typed.
+    """
 
     text: str
+    passing: bool = False
+
+    @property
+    def advice(self) -> str:
+        """The text, with the command that asks once more where that may help."""
+        return f"{self.text} `/retry` asks the same once more." if self.passing else self.text
 
 
 TurnEnd = TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed

@@ -49,7 +49,7 @@ def words_of(end: TurnEnd) -> str:
     match end:
         case TurnAnswered(text):
             return text or "(I have nothing to say to that.)"
-        case TurnFailed(text) | TurnOutOfBudget(text=text):
+        case TurnFailed(advice=text) | TurnOutOfBudget(text=text):
             return text
         case TurnStopped():
             return STOPPED
