@@ -15,7 +15,7 @@ class Migration(Struct, frozen=True):
     statements: str
 
 
-LATEST = 6
+LATEST = 7
 
 
 def migrations_in(folder: Path) -> list[Migration]:

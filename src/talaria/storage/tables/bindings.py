@@ -38,19 +38,15 @@ class BindingsTable:
     def of_session(self, session_id: SessionId) -> list[Binding]:
         """Return every place of a conversation, last bound first."""
         rows = self._sql.rows(
-            "SELECT key, session_id, address, bound_at FROM bindings WHERE session_id = ? ORDER BY bound_at DESC, key",
-            (session_id,),
+            "SELECT key, session_id, address, bound_at FROM bindings WHERE session_id = ?", (session_id,)
         )
-        return [_binding(row) for row in rows]
+        return _last_bound_first(rows)
 
     def under(self, prefix: str) -> list[Binding]:
         """Return every place whose key begins so, last bound first."""
         condition, values = begins(self._sql, "key", prefix)
-        rows = self._sql.rows(
-            f"SELECT key, session_id, address, bound_at FROM bindings WHERE {condition} ORDER BY bound_at DESC, key",
-            values,
-        )
-        return [_binding(row) for row in rows]
+        rows = self._sql.rows(f"SELECT key, session_id, address, bound_at FROM bindings WHERE {condition}", values)
+        return _last_bound_first(rows)
 
     def unbind(self, key: str) -> bool:
         """Part a place from its conversation."""
@@ -64,6 +60,11 @@ class BindingsTable:
         self._sql.run(
             "UPDATE sessions SET audience = ? WHERE id = ? AND audience <> ?", (audience, session_id, audience)
         )
+
+
+def _last_bound_first(rows: list[Row]) -> list[Binding]:
+    """Return the bindings in order: the engine would set up a sort even for none at all."""
+    return [_binding(row) for row in sorted(rows, key=lambda row: (-row[3], row[0]))]
 
 
 def _binding(row: Row) -> Binding:

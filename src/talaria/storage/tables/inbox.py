@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.contracts.stores.leases import Leases
 from talaria.core.ids import SessionId, TurnId
@@ -48,11 +50,15 @@ class InboxTable:
         """Hand out what is next in the claimed conversation, as part of a turn; raises `LeaseLost`."""
         self._leases.check(claim.lease)
         rows = self._sql.rows(
-            "UPDATE inbox SET state = 'taken', turn_id = ? WHERE id IN (SELECT id FROM inbox WHERE session_id = ?"
-            f" AND state = 'waiting' ORDER BY priority DESC, id LIMIT ?) RETURNING {_COLUMNS}",
-            (turn_id, claim.session_id, count),
+            f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND state = 'waiting' AND session_id = ?"
+            f"{self._sql.locked}",
+            (claim.session_id,),
         )
-        return _in_order(rows)
+        taken = _in_order(rows)[:count]
+        self._sql.run_many(
+            "UPDATE inbox SET state = 'taken', turn_id = ? WHERE id = ?", [(turn_id, item.id) for item in taken]
+        )
+        return [structs.replace(item, state="taken", turn_id=turn_id) for item in taken]
 
     def settle(self, ids: Sequence[int]) -> None:
         """Mark as worked off."""

@@ -37,14 +37,21 @@ class TurnsTable:
         self, session_id: SessionId | None = None, *, running: bool = False, limit: int | None = None
     ) -> list[Turn]:
         """Return turns, oldest first; with a ``limit`` the last ones."""
-        wanted = (["state = 'running'"] if running else []) + (["session_id = ?"] if session_id else [])
-        where = f"WHERE {' AND '.join(wanted)}" if wanted else ""
-        most, values = ("LIMIT ?", [limit]) if limit is not None else ("", [])
+        if running:
+            found = self._running(session_id)
+            return found[-limit:] if limit is not None else found
+        where, whose = ("WHERE session_id = ? ", [session_id]) if session_id else ("", [])
+        most, many = (" LIMIT ?", [limit]) if limit is not None else ("", [])
         rows = self._sql.rows(
-            f"SELECT {_TURN} FROM turns {where} ORDER BY started_at DESC, id DESC {most}",
-            (*([session_id] if session_id else []), *values),
+            f"SELECT {_TURN} FROM turns {where}ORDER BY started_at DESC, id DESC{most}", (*whose, *many)
         )
         return [_turn(row) for row in reversed(rows)]
+
+    def _running(self, session_id: SessionId | None) -> list[Turn]:
+        """Return the turns that run, of which there are few: sorting them here is cheaper than setting up a sort."""
+        where, whose = (" AND session_id = ?", (session_id,)) if session_id else ("", ())
+        rows = self._sql.rows(f"SELECT {_TURN} FROM turns WHERE state = 'running'{where}", whose)
+        return sorted(map(_turn, rows), key=lambda turn: (turn.started_at, turn.id))
 
     def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str, at: datetime | None = None) -> int:
         """Record a step before it starts, or that it did at some time, and return its number."""
