@@ -207,7 +207,7 @@ def _begin(tx: Transaction, claim: SessionClaim, ready: Ready) -> Next:
     """
     for turn in tx.turns.find(claim.session_id, running=True):
         taken = [item for item in tx.inbox.unsettled(claim.session_id) if item.turn_id == turn.id]
-        return _work(tx, claim.session_id, turn.id, taken)
+        return _gone_on(tx, claim.session_id, _work(tx, claim.session_id, turn.id, taken))
     _record_mirrored(tx, claim.session_id)
     turn_id = new_turn_id()
     items = tx.inbox.take(claim, turn_id)
@@ -223,15 +223,17 @@ def _begin(tx: Transaction, claim: SessionClaim, ready: Ready) -> Next:
     return _work(tx, claim.session_id, turn_id, items)
 
 
+def _gone_on(tx: Transaction, session_id: SessionId, work: Work) -> Work:
+    """Return a turn that was cut off, with the place to which its reply was sent meanwhile."""
+    moved = rerouted(tx, session_id, work.turn_id)
+    return structs.replace(work, route=moved.route, move=moved.move) if moved else work
+
+
 def _work(tx: Transaction, session_id: SessionId, turn_id: TurnId, items: Sequence[InboxItem]) -> Work:
     messages = [read_admitted(item.payload) for item in items]
-    moved = rerouted(tx, session_id, turn_id)
     meant = next((message.route for message in messages if message.route), None) or _home(tx, session_id)
     said = "\n".join(message.text for message in messages)
-    items_taken = tuple(item.id for item in items)
-    if moved is not None:
-        return Work(turn_id, items_taken, moved.route, said, moved.move)
-    return Work(turn_id, items_taken, meant, said)
+    return Work(turn_id, tuple(item.id for item in items), meant, said)
 
 
 def _home(tx: Transaction, session_id: SessionId) -> Route | None:

@@ -49,12 +49,13 @@ def prefix_to_use(kept: Prefix | None, wanted: Prefix, instructions: Callable[[]
 
 def keep_prefix(tx: Transaction, session_id: SessionId, used: Prefix) -> None:
     """Keep the prefix that a turn is about to use, and record why it is another one than before, if it is."""
-    kept = read_prefix(tx, session_id)
-    if kept == used:
+    key, value = f"prefix:{session_id}", _encode(used).decode()
+    if tx.state.replace(key, value, version=0):
         return
-    if kept is not None:
+    kept = read_prefix(tx, session_id)
+    if kept is not None and kept != used:
         record_break(tx, session_id, f"{_difference(kept, used) or 'what the agent is told'} was changed")
-    tx.state.put(f"prefix:{session_id}", _encode(used).decode())
+        tx.state.put(key, value)
 
 
 def _difference(kept: Prefix, wanted: Prefix) -> str:
