@@ -5,13 +5,14 @@ from pathlib import Path
 
 from talaria.app.workplaces import Workplaces
 from talaria.core.ids import SessionId
+from talaria.core.session_context import SessionContext
 from talaria.tools.workspace import LocalWorkspace
 
 SESSION = SessionId("one")
 
 
 def _entered(places: Workplaces, folder: Path) -> LocalWorkspace:
-    place = places.enter(SESSION, LocalWorkspace(folder, {"PATH": "/usr/bin"}), {"TALARIA_SESSION_ID": SESSION})
+    place = places.enter(SESSION, LocalWorkspace(folder, {"PATH": "/usr/bin"}), SessionContext(session_id=SESSION))
     place.keep()
     return place.workspace
 
@@ -28,7 +29,7 @@ def test_variables_that_a_command_has_set_last(tmp_path: Path) -> None:
     workspace = _entered(places, tmp_path)
     workspace.set_environment({**workspace.environment, "MY_TOKEN": "a secret, which no store gets"})
     places.leave(SESSION)
-    again = places.enter(SESSION, LocalWorkspace(tmp_path, {}), {"TALARIA_SESSION_ID": SESSION})
+    again = places.enter(SESSION, LocalWorkspace(tmp_path, {}), SessionContext(session_id=SESSION))
     assert again.workspace is workspace
     assert again.workspace.environment["MY_TOKEN"] == "a secret, which no store gets"
 
@@ -44,3 +45,4 @@ async def test_processes_that_run_last(tmp_path: Path) -> None:
     assert places.find(SESSION) is place
     place.processes.finish(child)
     places.close()
+    await child.wait()

@@ -19,7 +19,7 @@ from talaria.core.session_context import SessionContext
 from talaria.tools.output import FullOutputs
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
-from talaria.tools.workspace import LocalWorkspace
+from talaria.tools.workspace import LocalWorkspace, for_commands
 
 
 class Shell:
@@ -166,8 +166,10 @@ async def test_secrets_of_the_environment_stay_away_until_exported(folder: Path,
     shell = Shell(folder, tmp_path)
     shell.workspace = LocalWorkspace(
         folder,
-        {"PATH": os.defpath, "OPENAI_API_KEY": "one", "MINE": "two", "LANG": "C", "DB": "pg://u:three@host/x"},
-        secrets={"MINE"},
+        for_commands(
+            {"PATH": os.defpath, "OPENAI_API_KEY": "one", "MINE": "two", "LANG": "C", "DB": "pg://u:three@host/x"},
+            {"MINE"},
+        ),
     )
     shell.call = msgspec.structs.replace(shell.call, workspace=shell.workspace)
     assert await shell.run('echo "[$OPENAI_API_KEY$MINE$DB][$LANG]"') == "[][C]\n[exit code 0]"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from talaria.core.remembered import Remembered
+
 DEFAULT_IDENTITY = (
     "You are Talaria, a personal agent. You help the person you talk to with their files, programs and the web, through"
     " your tools. Be direct and brief. Do things rather than describe them; look before you claim; say plainly what"
@@ -24,6 +26,7 @@ _INJECTED = (
     r"|do\s+not\s+tell\s+the\s+(user|person)|system\s+prompt\s+override"
     r"|curl\s[^\n]*\$\{?\w*(KEY|TOKEN|SECRET)"
 )
+_LEFT_OUT = "(left out: this file tries to give instructions that its reader cannot see)"
 _JOINERS = "[\u200c-\u200f]"  # in use for emoji, and in Persian, Hebrew and Indian scripts
 _INVISIBLE = "[\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
 
@@ -61,7 +64,7 @@ def project_context(folder: Path) -> str:
     found: dict[str, str] = {}
     left = _CONTEXT_LIMIT
     for file in (f"{place.rstrip('/')}/{name}" for place in _upwards(str(folder)) for name in CONTEXT_FILES):
-        text = _read(file, min(left, _FILE_LIMIT))
+        text = _cut(_told(file), min(left, _FILE_LIMIT))
         if text and (real := os.path.realpath(file)) not in found:
             found[real] = f"## {file}\n{text}"
             left = max(left - len(text), 0)
@@ -86,12 +89,19 @@ def _upwards(folder: str) -> Sequence[str]:
     return places
 
 
-def _read(file: str, limit: int) -> str:
+def _told(file: str) -> str:
     try:
-        with open(file, encoding="utf-8", errors="replace") as stream:  # noqa: PTH123
-            text = stream.read(limit + 1)
+        return _FILES.get(file) or ""
     except OSError:
         return ""
-    if checked(text) is None:
-        return "(left out: this file tries to give instructions that its reader cannot see)"
+
+
+def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}\n… cut: read the file for the rest."
+
+
+def _or_remark(text: str) -> str:
+    return text if checked(text) is not None else _LEFT_OUT
+
+
+_FILES = Remembered(_or_remark, most=_FILE_LIMIT + 1)

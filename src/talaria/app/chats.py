@@ -35,6 +35,7 @@ from talaria.contracts.stores.sessions import NewSession, Session, SessionFilter
 from talaria.contracts.tool import Tool
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.ids import SessionId
+from talaria.core.remembered import Remembered
 from talaria.core.session_context import SessionContext, variables
 from talaria.sessions.approvals import SessionApprover
 from talaria.sessions.branching import lineage
@@ -47,9 +48,9 @@ from talaria.sessions.questions import Questions
 from talaria.sessions.seat import Emit
 from talaria.sessions.summaries import StoredSummaries
 from talaria.sessions.waking import Told
-from talaria.settings.files import read_file
+from talaria.settings.errors import ProfileUnusable
 from talaria.settings.model import Settings
-from talaria.settings.secrets import KNOWN_SECRETS
+from talaria.settings.profiles import Profile
 from talaria.tools.memory.tool import snapshot
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.skills.shelf import index
@@ -318,8 +319,7 @@ def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls
 
 
 def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
-    own = (read_file(bench.profile.folder / "SOUL.md") or b"").decode(errors="replace").strip()
-    identity = wish.identity or own or (DEFAULT_IDENTITY if bench.model.tools else TALKING_IDENTITY)
+    identity = wish.identity or _soul(bench.profile) or (DEFAULT_IDENTITY if bench.model.tools else TALKING_IDENTITY)
     manner = read_personality(bench.profile.folder, personality) if personality else ""
     return Tiers(
         identity=f"{identity}\n\n{manner}".strip(),
@@ -330,17 +330,29 @@ def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
     )
 
 
+def _soul(profile: Profile) -> str:
+    """Return what the agent is by its owner's own words, if there are any."""
+    path = f"{profile.folder}/SOUL.md"
+    try:
+        return _SOULS.get(path) or ""
+    except OSError as error:
+        raise ProfileUnusable(Path(path), "cannot be read", error) from error
+
+
+_SOULS = Remembered(str.strip)
+
+
 def _workplace(
     house: "House", wish: ChatWish, session: Session, context: SessionContext, stack: AsyncExitStack, kept: str
 ) -> Workplace:
     """Return where the conversation works: as it was left in this process, else as the store remembers it."""
     session_id = session.id
-    workspace = LocalWorkspace(wish.folder, house.environment, secrets=[secret.name for secret in KNOWN_SECRETS])
+    workspace = LocalWorkspace(wish.folder, house.given)
     if kept:
         workspace.restore(kept)
     if session.owner and not workspace.folder.is_relative_to(wish.folder):
         workspace.move_to(wish.folder)
-    place = house.workplaces.enter(session_id, workspace, variables(context))
+    place = house.workplaces.enter(session_id, workspace, context)
     stack.callback(house.workplaces.leave, session_id)
     return place
 

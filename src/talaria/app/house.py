@@ -39,18 +39,23 @@ from talaria.sessions.prospect import Prospect
 from talaria.sessions.seat import Emit
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.settings.secrets import Secrets
+from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.tools.output import masking
+from talaria.tools.workspace import for_commands
 
 
 class House(Struct, frozen=True, kw_only=True):
-    """Implements `commands.House`; ``notes`` are sentences about the opening that the person should read."""
+    """Implements `commands.House`; ``notes`` are sentences about the opening that the person should read.
+
+    ``given`` is what commands get of the ``environment``.
+    """
 
     identity: Identity
     settings_rack: ProfileSettings
     profile: Profile
     secrets: Secrets
     environment: Mapping[str, str]
+    given: Mapping[str, str]
     store: Store
     models: Models
     mask: Callable[[str], str]
@@ -166,6 +171,7 @@ def open_house(
         profile=profile,
         secrets=secrets,
         environment=environment,
+        given=for_commands(environment, [secret.name for secret in KNOWN_SECRETS]),
         store=store,
         models=models,
         mask=mask,

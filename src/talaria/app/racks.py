@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from talaria.app.personalities import personalities
 from talaria.app.subcommands import load
-from talaria.app.toolsets import list_toolsets
+from talaria.app.toolsets import list_toolsets, skill_folders
 from talaria.commands.house import Setting, Skill
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
@@ -115,8 +115,8 @@ class ProfileKnowledge(Struct, frozen=True):
 
     @property
     def _memory(self) -> Path:
-        return self.profile.folder / "memory"
+        return self.profile.memory_folder
 
     @property
     def _shelf(self) -> Shelf:
-        return Shelf((self.profile.folder / "skills", self.project / ".talaria" / "skills"))
+        return Shelf(skill_folders(self.profile, self.project))

@@ -15,7 +15,7 @@ from talaria.contracts.shell import Ran
 from talaria.contracts.store import Store
 from talaria.contracts.stores.ledger import Cap
 from talaria.core.errors import Refused
-from talaria.core.session_context import SessionContext, for_child
+from talaria.core.session_context import SessionContext
 from talaria.schedule.desk import ScheduleDesk
 from talaria.schedule.heartbeat import Beat, Heartbeat
 from talaria.schedule.keeping import Rules
@@ -26,7 +26,6 @@ from talaria.schedule.ticker import Ticker
 from talaria.schedule.zones import system_zone
 from talaria.sessions.company import first_error
 from talaria.settings.model import Settings
-from talaria.settings.secrets import KNOWN_SECRETS
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
 from talaria.tools.terminal.shell import shell_argv
 from talaria.tools.workspace import LocalWorkspace
@@ -118,9 +117,8 @@ class _Scripts:
         house = self._house
         if not await to_thread(folder.is_dir):
             raise Refused(f"The folder {folder} is not there.")
-        secrets = [secret.name for secret in KNOWN_SECRETS]
-        place = LocalWorkspace(folder, house.environment, secrets=secrets)
-        place.set_environment(for_child(place.environment, context))
+        place = LocalWorkspace(folder, house.given)
+        place.tell(context)
         sandbox = await to_thread(self._sandbox, folder)
         line = shlex.join(sandbox.wrap(shell_argv(line), folder)) if sandbox else line
         ran = await house.shell.run(line, (), place, seconds=house.settings.schedule.script_seconds)

@@ -23,7 +23,7 @@ from talaria.contracts.tool import Tool, ToolsetState, ToolState
 from talaria.core.ids import SessionId
 from talaria.sessions.mandate import Mandate
 from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile
+from talaria.settings.profiles import Profile, below
 from talaria.tools.clarify import Clarify
 from talaria.tools.code.tool import ExecuteCode
 from talaria.tools.cron.tool import Cron
@@ -95,7 +95,7 @@ class Workbench(Struct, frozen=True, kw_only=True):
     @property
     def skill_folders(self) -> tuple[Path, ...]:
         """Where skills are: the profile's own first, then those of the project."""
-        return self.profile.folder / "skills", self.folder / ".talaria" / "skills"
+        return skill_folders(self.profile, self.folder)
 
     @property
     def outputs(self) -> FullOutputs:
@@ -111,7 +111,12 @@ class Workbench(Struct, frozen=True, kw_only=True):
     @property
     def memory_folder(self) -> Path:
         """Where the agent keeps what it remembers."""
-        return self.profile.folder / "memory"
+        return self.profile.memory_folder
+
+
+def skill_folders(profile: Profile, project: Path) -> tuple[Path, Path]:
+    """Return where skills are: the profile's own first, then those of a project."""
+    return profile.skills_folder, below(project, ".talaria/skills")
 
 
 def make_tools(bench: Workbench) -> list[Tool]:

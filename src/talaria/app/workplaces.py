@@ -1,8 +1,7 @@
 """What lasts of a conversation while it is not open: its folder, its variables, the processes that it started."""
 
-from collections.abc import Mapping
-
 from talaria.core.ids import SessionId
+from talaria.core.session_context import SessionContext
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.workspace import LocalWorkspace
 
@@ -32,13 +31,13 @@ class Workplaces:
     def __init__(self) -> None:
         self._places: dict[SessionId, Workplace] = {}
 
-    def enter(self, session_id: SessionId, workspace: LocalWorkspace, variables: Mapping[str, str]) -> Workplace:
+    def enter(self, session_id: SessionId, workspace: LocalWorkspace, context: SessionContext) -> Workplace:
         """Return the workplace of a conversation: the one there is, else a new one on this workspace.
 
-        ``variables`` tell its commands where the conversation is now. Whoever enters leaves in the end.
+        Its commands are told of the ``context``: where the conversation is now. Whoever enters leaves in the end.
         """
         place = self._places.setdefault(session_id, Workplace(workspace))
-        place.workspace.tell(variables)
+        place.workspace.tell(context)
         place.users += 1
         place.kept = False
         return place

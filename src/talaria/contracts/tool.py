@@ -43,7 +43,10 @@ class Workspace(Protocol):
     """Where a conversation works: kept for its life, the same for every tool of it."""
 
     folder: Path
-    environment: Mapping[str, str]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables of the next command."""
 
     def resolve(self, path: str) -> Path:
         """Return the absolute path that a model means; ``~`` and relative paths included."""

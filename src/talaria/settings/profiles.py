@@ -4,6 +4,7 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,6 +30,17 @@ def find_home(environment: Mapping[str, str]) -> Path:
     return Path(chosen).absolute()
 
 
+@lru_cache(256)
+def below(folder: Path, name: str) -> Path:
+    """Return a path in a folder; every conversation begins with the same ones."""
+    return folder / name
+
+
+@lru_cache(256)
+def _guests(folder: Path, name: str) -> Path:
+    return folder.parent.parent / "guests" / name
+
+
 class Profile(Struct, frozen=True):
     """One profile; its folder may not exist before something is first written."""
 
@@ -38,42 +50,52 @@ class Profile(Struct, frozen=True):
     @property
     def config_file(self) -> Path:
         """The settings."""
-        return self.folder / "config.toml"
+        return below(self.folder, "config.toml")
 
     @property
     def secrets_file(self) -> Path:
         """Keys and tokens, for the owner's eyes only."""
-        return self.folder / ".env"
+        return below(self.folder, ".env")
 
     @property
     def database_file(self) -> Path:
         """The SQLite store, unless ``store.url`` names another."""
-        return self.folder / "talaria.db"
+        return below(self.folder, "talaria.db")
 
     @property
     def backups_folder(self) -> Path:
         """Where backups go unless told otherwise."""
-        return self.folder / "backups"
+        return below(self.folder, "backups")
 
     @property
     def logs_folder(self) -> Path:
         """Where logs go."""
-        return self.folder / "logs"
+        return below(self.folder, "logs")
 
     @property
     def outputs_folder(self) -> Path:
         """Where outputs of tools are kept that were too long for the model."""
-        return self.folder / "outputs"
+        return below(self.folder, "outputs")
 
     @property
     def guests_folder(self) -> Path:
         """Where the agent works for others than its owner: outside of the profile, which is closed to them."""
-        return self.folder.parent.parent / "guests" / self.name
+        return _guests(self.folder, self.name)
 
     @property
     def media_folder(self) -> Path:
         """Where files are kept that people sent, in a folder for each conversation."""
-        return self.folder / "media"
+        return below(self.folder, "media")
+
+    @property
+    def memory_folder(self) -> Path:
+        """Where the agent keeps what it remembers."""
+        return below(self.folder, "memory")
+
+    @property
+    def skills_folder(self) -> Path:
+        """Where the skills of the profile are."""
+        return below(self.folder, "skills")
 
     @property
     def exists(self) -> bool:

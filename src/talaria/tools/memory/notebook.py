@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import ToolFailed
+from talaria.core.remembered import Remembered
 from talaria.tools.memory.suspicion import what_is_wrong
 from talaria.tools.own_places import folder_of, group_folder
 from talaria.tools.whole_files import sole_writer, write_whole
@@ -30,12 +31,7 @@ class Notebook(Struct, frozen=True):
 
     def entries(self) -> tuple[str, ...]:
         """Return what is written there, oldest first."""
-        try:
-            text = (self.folder / FILES[self.book]).read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return ()
-        lines = "\n".join("§" if line.strip() == "§" else line for line in text.splitlines())
-        return tuple(entry.strip() for entry in f"\n{lines}\n".split(_SEPARATOR) if entry.strip())
+        return _BOOKS.get(f"{self.folder}/{FILES[self.book]}") or ()
 
     def add(self, text: str) -> str:
         """Write an entry at the end; one that is there already stays as it is."""
@@ -88,6 +84,14 @@ def notebook_for(viewer: Viewer, book: Book, folder: Path) -> Notebook:
     if viewer.audience and book == "memory":
         return Notebook(group_folder(viewer.audience, folder), book)
     return Notebook(folder_of(viewer, folder), book)
+
+
+def _entries(text: str) -> tuple[str, ...]:
+    lines = "\n".join("§" if line.strip() == "§" else line for line in text.splitlines())
+    return tuple(entry.strip() for entry in f"\n{lines}\n".split(_SEPARATOR) if entry.strip())
+
+
+_BOOKS = Remembered(_entries)
 
 
 def _checked(text: str) -> str:

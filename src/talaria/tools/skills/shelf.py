@@ -1,11 +1,13 @@
 """The skills there are: found in several folders, the first of a name wins, written to the first folder."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
+from talaria.core.remembered import Remembered
 from talaria.tools.skills.document import (
     Document,
     check_document,
@@ -111,29 +113,41 @@ def _line(skill: Skill) -> str:
     return f"{skill.document.name}: {cut}"
 
 
-def _folders(roots: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield the folders that have a SKILL.md, also those sorted into groups."""
+def _folders(roots: tuple[Path, ...]) -> Iterator[str]:
+    """Yield the folders that may have a SKILL.md, also those sorted into groups; in bare strings, as they are many."""
     for root in roots:
-        outer = _subfolders(root)
-        inner = [folder for group in outer for folder in _subfolders(group)]
-        for folders in (outer, inner):
-            yield from sorted(folder for folder in folders if (folder / _HEAD).exists())
+        outer = _subfolders(str(root))
+        yield from outer
+        yield from sorted(folder for group in outer for folder in _subfolders(group))
 
 
-def _subfolders(folder: Path) -> list[Path]:
+def _subfolders(folder: str) -> list[str]:
     try:
-        return [path for path in folder.iterdir() if path.is_dir()]
+        with os.scandir(folder) as entries:
+            return sorted(entry.path for entry in entries if entry.is_dir())
     except OSError:
         return []
 
 
-def _skill_in(folder: Path) -> Skill | None:
+def _skill_in(folder: str) -> Skill | None:
     try:
-        document = read_document((folder / _HEAD).read_text(encoding="utf-8", errors="replace"))
-        check_name(document.name)
-    except (OSError, ToolFailed):
+        document = _HEADS.get(f"{folder}/{_HEAD}")
+    except OSError:
         return None
-    return Skill(folder, document)
+    return Skill(Path(folder), document) if document else None
+
+
+def _document(text: str) -> Document | None:
+    """Return what a SKILL.md says, if it says it as it should."""
+    try:
+        document = read_document(text)
+        check_name(document.name)
+    except ToolFailed:
+        return None
+    return document
+
+
+_HEADS = Remembered(_document)
 
 
 def _inside(skill: Skill, file: str) -> Path:
