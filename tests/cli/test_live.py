@@ -1,6 +1,7 @@
 """The chat on a terminal, driven as a person would: keys in, a screen out, a scripted model behind a socket."""
 
 import asyncio
+import os
 import re
 from pathlib import Path
 
@@ -110,7 +111,7 @@ async def test_what_is_typed_meanwhile_can_steer(program: Program, server: Model
     pipe = program.home / "work" / "go"
     async with opened(program) as screen:
         await ready(screen)
-        await asyncio.create_subprocess_exec("mkfifo", str(pipe))
+        os.mkfifo(pipe)
         await say(screen, "write")
         await screen.wait_for(re.compile(r"^[⠋-⠿] .*cat go", re.MULTILINE))
         await say(screen, "in French")
