@@ -110,13 +110,16 @@ class Application:
     async def _answer(self, request: Request, route: Route, exchange: "_Exchange") -> None:
         """Answer as long as somebody listens: what the handler does is cancelled when they do not."""
         if route.method == "GET" or route.lasting:
-            reply = await route.handler(request)
+            await exchange.give(await route.handler(request), request)
         else:
-            reply = await _while_connected(request, route)
+            await accompanied(self._handled(request, route, exchange), exchange.attend(request))
+
+    async def _handled(self, request: Request, route: Route, exchange: "_Exchange") -> None:
+        reply = await route.handler(request)
         if reply.stream is None:
             await exchange.write(reply)
         else:
-            await exchange.stream(reply, reply.stream, request)
+            await exchange.pour(reply, reply.stream, request)
 
     async def _once(self, request: Request, route: Route, exchange: "_Exchange", key: str) -> None:
         """Answer a request that may come again: whoever asked may be gone, and come back for the answer."""
@@ -139,7 +142,7 @@ class Application:
         reply = await route.handler(request)
         if reply.stream is None:
             return KeptReply.of(reply)
-        body = await exchange.stream(reply, reply.stream, request, to_the_end=True)
+        body = await exchange.give(reply, request, to_the_end=True)
         if not reply.stream.is_whole:  # it is no answer, and the request may be made again
             raise ServerEnds
         return KeptReply(reply.status, reply.content_type, reply.headers, body)
@@ -159,6 +162,7 @@ class _Exchange:
         self._headers = headers
         self._manner = manner
         self._sent = 0
+        self._pouring = False
         self.welcome: Callable[[], Awaitable[None]] | None = None
 
     async def write(self, reply: Reply) -> None:
@@ -168,22 +172,37 @@ class _Exchange:
         await self._start(reply, ("content-length", str(len(reply.body))))
         await self._body(reply.body, more=False)
 
-    async def stream(self, reply: Reply, stream: Stream, request: Request, *, to_the_end: bool = False) -> bytes:
-        """Send a reply as it comes; with ``to_the_end`` all of it is taken in and returned, whoever listens."""
+    async def give(self, reply: Reply, request: Request, *, to_the_end: bool = False) -> bytes:
+        """Send a reply while somebody listens; with ``to_the_end`` all of a stream is taken in and returned anyhow."""
+        if reply.stream is None:
+            await self.write(reply)
+            return reply.body
         whole: list[bytes] = []
+        pouring = self.pour(reply, reply.stream, request, whole if to_the_end else None)
+        await accompanied(pouring, self.attend(request, to_the_end=to_the_end))
+        return b"".join(whole)
+
+    async def pour(self, reply: Reply, stream: Stream, request: Request, whole: list[bytes] | None = None) -> None:
+        """Send a reply as it comes; what is to be ``whole`` gets all of it, whoever listens."""
         try:
             await self._start(reply)
             if request.method == "HEAD":  # nobody reads what would come
                 await self._body(b"", more=False)
-                return b""
-            sending = self._pieces(stream, whole if to_the_end else None)
-            await accompanied(sending, self._beside(request, to_the_end=to_the_end))
+            else:
+                await self._pieces(stream, whole)
         finally:
             await stream.close()
-        return b"".join(whole)
+
+    async def attend(self, request: Request, *, to_the_end: bool = False) -> None:
+        """Notice that the client is gone, or its key revoked, and let proxies see that something goes on."""
+        try:
+            await self._attend(request)
+        except (ClientGone, Problem):
+            if not to_the_end:
+                raise
 
     async def _pieces(self, stream: Stream, whole: list[bytes] | None) -> None:
-        listening = True
+        self._pouring = listening = True
         async for piece in stream:
             if whole is not None:
                 whole.append(piece)
@@ -194,18 +213,11 @@ class _Exchange:
                 if whole is None:
                     raise
                 listening = False
+        self._pouring = False
         if listening:
             await self._body(b"", more=False)
 
-    async def _beside(self, request: Request, *, to_the_end: bool) -> None:
-        try:
-            await self._beat(request)
-        except (ClientGone, Problem):
-            if not to_the_end:
-                raise
-
-    async def _beat(self, request: Request) -> None:
-        """Notice that the client is gone, or its key revoked, and let proxies see that something goes on."""
+    async def _attend(self, request: Request) -> None:
         seen = self._sent
         while True:
             try:
@@ -214,7 +226,7 @@ class _Exchange:
             except TimeoutError:
                 if self.welcome is not None:
                     await self.welcome()
-                if seen == self._sent:
+                if self._pouring and seen == self._sent:
                     await self._body(_BEAT, more=True)
                 seen = self._sent
 
@@ -240,23 +252,6 @@ class _Exchange:
                 await self._send({"type": "http.response.body", "body": piece, "more_body": more})
         except TimeoutError as error:
             raise ClientGone("nothing was taken for too long") from error
-
-
-async def _while_connected(request: Request, route: Route) -> Reply:
-    """Return the reply; where the client went away at that very moment, what is behind it is let go of."""
-    made: list[Reply] = []
-
-    async def handled() -> Reply:
-        made.append(await route.handler(request))
-        return made[0]
-
-    try:
-        return await accompanied(handled(), request.gone())
-    except BaseException:
-        for reply in made:
-            if reply.stream is not None:
-                await reply.stream.close()
-        raise
 
 
 def _reply(kept: KeptReply) -> Reply:

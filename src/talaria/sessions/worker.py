@@ -31,10 +31,12 @@ class Worker:
 
     def wake(self, work: Work) -> None:
         """Begin, or look again behind what is going on."""
-        self._woken = True
-        if self._task is None:
-            self._last = None
-            self._task = self._jobs.create_task(self._until_nothing_waits(work))
+        if self._task is not None:
+            self._woken = True
+            return
+        self._last = None
+        self._begin(work)
+        self._task = self._jobs.create_task(self._until_nothing_waits(work))
 
     async def finished(self) -> TurnEnd | None:
         """Wait until nothing is going on and return how the last of it ended, or raise what ended it."""
@@ -54,27 +56,34 @@ class Worker:
 
     async def close(self) -> None:
         """Cut off what is going on, to be gone on with later."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        ending = [task for task in (self._task, self._run) if task is not None]
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
+        self._task = self._run = None  # what has not even begun cannot see to that
+
+    def _begin(self, work: Work) -> None:
+        self._woken = False
+        self._run = self._jobs.create_task(_attempt(work))
 
     async def _until_nothing_waits(self, work: Work) -> None:
         try:
-            while self._woken:
-                self._woken = False
-                end = await self._once(work)
+            while self._run is not None:
+                end = await self._end_of(self._run)
                 self._last = end if end is not None else self._last
+                if self._woken:
+                    self._begin(work)
         finally:
             self._task = None
 
-    async def _once(self, work: Work) -> TurnEnd | TalariaError | None:
-        self._run = self._jobs.create_task(_attempt(work))
+    async def _end_of(self, run: "asyncio.Task[TurnEnd | TalariaError | None]") -> TurnEnd | TalariaError | None:
         try:
-            await asyncio.wait([self._run])
-            return TurnStopped() if self._run.cancelled() else self._run.result()
+            await asyncio.wait([run])
+            return TurnStopped() if run.cancelled() else run.result()
         except asyncio.CancelledError:
-            self._run.cancel()
-            await asyncio.wait([self._run])
+            run.cancel()
+            await asyncio.wait([run])
             raise
         finally:
             self._run = None
