@@ -5,6 +5,7 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -367,13 +368,17 @@ async def _desk(
     workspace: LocalWorkspace,
 ) -> Desk:
     approval = house.settings.approval
-    policy = ApprovalPolicy(
-        home=Path(house.environment.get("HOME", str(bench.folder))),
-        mode=approval.mode,
-        allowed=(*map(allow_listed, approval.allowed), *vouched),
-        protected=(house.profile.folder, house.profile.guests_folder),
-        readable=(*bench.output_places, *([bench.folder] if bench.guest else [])),
-    )
+
+    @cache
+    def policy() -> ApprovalPolicy:
+        return ApprovalPolicy(
+            home=Path(house.environment.get("HOME", str(bench.folder))),
+            mode=approval.mode,
+            allowed=(*map(allow_listed, approval.allowed), *vouched),
+            protected=(house.profile.folder, house.profile.guests_folder),
+            readable=(*bench.output_places, *([bench.folder] if bench.guest else [])),
+        )
+
     return Desk(
         emit=emit,
         person=questions,

@@ -1,7 +1,7 @@
 """What is different where others than the owner take part: what they see, where they work, what they may do."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec import structs
@@ -48,19 +48,23 @@ def wants_servers(bench: Workbench) -> bool:
     return not bench.guest or not ours.issuperset(bench.settings.access.guest_tools)
 
 
-def rules_for(bench: Workbench, policy: ApprovalPolicy) -> Callable[[], ApprovalPolicy]:
-    """Return what says by which rules a call is judged now.
+def rules_for(bench: Workbench, policy: Callable[[], ApprovalPolicy]) -> Callable[[], ApprovalPolicy]:
+    """Return what says by which rules a call is judged now; they are made for the first call.
 
     A conversation of the owner that was brought to a place where several people speak is the owner's only in the
     turns that the owner has begun.
     """
     if not bench.guest and not bench.viewer.owner:
-        return lambda: policy
-    places = (bench.folder, *bench.output_places)
-    confined = structs.replace(policy, confined=Confinement(places, partial(for_guests, bench.settings)))
+        return policy
+
+    @cache
+    def confined() -> ApprovalPolicy:
+        places = (bench.folder, *bench.output_places)
+        return structs.replace(policy(), confined=Confinement(places, partial(for_guests, bench.settings)))
+
     if bench.guest:
-        return lambda: confined
-    return lambda: policy if _is_owners_turn(bench.settings) else confined
+        return confined
+    return lambda: policy() if _is_owners_turn(bench.settings) else confined()
 
 
 def _is_owners_turn(settings: Settings) -> bool:
