@@ -50,17 +50,28 @@ def test_a_response_can_be_forgotten(mine: Transaction) -> None:
 def test_the_first_request_of_a_key_reserves_it(mine: Transaction, theirs: Transaction) -> None:
     assert mine.responses.begin_request("key", "post a", DAY) is None
     assert theirs.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post a", None)
-    mine.responses.end_request("key", "answer")
+    mine.responses.end_request("key", "post a", "answer", DAY)
     assert theirs.responses.begin_request("key", "post a", DAY) == RepeatedAnswer("post a", "answer")
     assert mine.responses.begin_request("other", "post a", DAY) is None
 
 
 def test_a_key_is_free_again_when_its_life_is_over(mine: Transaction, clock: SettableClock) -> None:
     mine.responses.begin_request("key", "post a", DAY)
-    mine.responses.end_request("key", "answer")
+    mine.responses.end_request("key", "post a", "answer", DAY)
     clock.advance(DAY)
     assert mine.responses.begin_request("key", "post b", DAY) is None
     assert mine.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post b", None)
+
+
+def test_who_reserved_a_key_may_do_so_for_longer(mine: Transaction, theirs: Transaction, clock: SettableClock) -> None:
+    mine.responses.begin_request("key", "post a", DAY)
+    clock.advance(DAY / 2)
+    assert mine.responses.begin_request("key", "post a", DAY, instead_of="post a") is None
+    clock.advance(DAY / 2)
+    assert theirs.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post a", None)
+    mine.responses.end_request("key", "post a", "answer", DAY)
+    clock.advance(DAY / 2)
+    assert theirs.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post a", "answer")
 
 
 def test_a_reservation_that_nobody_will_answer_is_replaced_once(mine: Transaction, theirs: Transaction) -> None:
@@ -69,7 +80,8 @@ def test_a_reservation_that_nobody_will_answer_is_replaced_once(mine: Transactio
     assert theirs.responses.begin_request("key", "post a, by us", DAY, instead_of=dead) is None
     again = mine.responses.begin_request("key", "post a, by others", DAY, instead_of=dead)
     assert again == RepeatedAnswer("post a, by us", None)
-    theirs.responses.end_request("key", "answer")
+    mine.responses.end_request("key", dead, "too late", DAY)
+    theirs.responses.end_request("key", "post a, by us", "answer", DAY)
     answered = mine.responses.begin_request("key", "post a", DAY, instead_of="post a, by us")
     assert answered == RepeatedAnswer("post a, by us", "answer")
 

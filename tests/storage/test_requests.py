@@ -27,7 +27,7 @@ def _kept(place: Place) -> int:
 def test_what_is_over_goes_with_the_requests_that_come(place: Place, mine: Transaction, clock: SettableClock) -> None:
     for number in range(40):
         mine.responses.begin_request(f"old {number}", "post", DAY)
-        mine.responses.end_request(f"old {number}", "answer")
+        mine.responses.end_request(f"old {number}", "post", "answer", DAY)
     assert _kept(place) == 40
     clock.advance(DAY)
     for number in range(3):

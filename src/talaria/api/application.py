@@ -129,7 +129,7 @@ class Application:
             await exchange.write(_reply(structs.replace(found, headers=headers)))
             return
         try:
-            kept = await self._first(request, route, exchange)
+            kept = await accompanied(self._first(request, route, exchange), self._repetitions.hold(found))
         except TalariaError as error:
             kept = KeptReply.of(problem_reply(problem_of(error)))
         except Exception:

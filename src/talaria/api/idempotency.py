@@ -1,6 +1,8 @@
 """Requests that come again: the first answer is kept, and is the answer to all of them."""
 
+import asyncio
 import hashlib
+import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Self
@@ -12,14 +14,18 @@ from talaria.api.http import Reply, problem_reply
 from talaria.api.problems import Problem, conflict, server_problem
 from talaria.contracts.store import Store
 from talaria.contracts.stores.responses import RepeatedAnswer
+from talaria.core.errors import StoreError
 from talaria.core.ids import WorkerId, is_gone
 
 HEADER = "idempotency-key"
 _LIFE = timedelta(hours=24)
+_RESERVED = timedelta(seconds=30)
 _LONGEST = 255
 _MOST_BYTES = 4_000_000
 _COME_AGAIN = {408, 409, 429, 503}
 _TOO_LONG = "The first answer was too long to be kept."
+
+log = logging.getLogger(__name__)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,11 +55,15 @@ class Reservation(Struct, frozen=True):
 
 
 class Repetitions:
-    """Recognises requests by the key that their client chose, each caller's apart from all others'."""
+    """Recognises requests by the key that their client chose, each caller's apart from all others'.
 
-    def __init__(self, store: Store, worker: WorkerId) -> None:
+    A reservation that is not held lapses: the machine that has made it may be gone.
+    """
+
+    def __init__(self, store: Store, worker: WorkerId, *, reserved: timedelta = _RESERVED) -> None:
         self._store = store
         self._worker = worker
+        self._reserved = reserved
 
     async def begin(self, key: str, caller: str, method: str, path: str, body: bytes) -> KeptReply | Reservation:
         """Return the first answer, or a reservation where this is the first request.
@@ -76,6 +86,15 @@ class Repetitions:
             raise conflict("The first request with this Idempotency-Key is still being answered.", code="in_progress")
         return _decode(found.answer)
 
+    async def hold(self, reservation: Reservation) -> None:
+        """Renew a reservation until cancelled; where the store does not let it be renewed the answer goes on."""
+        while True:
+            await asyncio.sleep(self._reserved.total_seconds() / 3)
+            try:
+                await self._reserve(reservation, instead_of=reservation.fingerprint)
+            except StoreError as error:
+                log.warning("the reservation of an Idempotency-Key was not renewed: %s", error)
+
     async def end(self, reservation: Reservation, reply: KeptReply) -> None:
         """Keep an answer for a day; one that says to come again frees the key for that."""
         if reply.status in _COME_AGAIN:
@@ -85,12 +104,13 @@ class Repetitions:
         if len(reply.body) > _MOST_BYTES:
             reply = KeptReply.of(problem_reply(server_problem(_TOO_LONG, code="answer_not_kept")))
         answer = _encode(reply).decode()
-        await self._store.write(lambda tx: tx.responses.end_request(reservation.key, answer))
+        key, fingerprint = reservation.key, reservation.fingerprint
+        await self._store.write(lambda tx: tx.responses.end_request(key, fingerprint, answer, _LIFE))
 
     async def _reserve(self, wanted: Reservation, instead_of: str = "") -> RepeatedAnswer | None:
         key, fingerprint = wanted.key, wanted.fingerprint
         return await self._store.write(
-            lambda tx: tx.responses.begin_request(key, fingerprint, _LIFE, instead_of=instead_of)
+            lambda tx: tx.responses.begin_request(key, fingerprint, self._reserved, instead_of=instead_of)
         )
 
 

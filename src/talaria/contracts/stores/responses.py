@@ -59,11 +59,12 @@ class Responses(Protocol):
     ) -> RepeatedAnswer | None:
         """Reserve a key for a first request, or return what is known of the earlier one; one whose life is over is not.
 
-        ``instead_of`` is the fingerprint of a reservation that nobody will answer any more: it may be replaced.
+        ``instead_of`` is the fingerprint of a reservation that may be replaced: one that nobody will answer any more,
+        or the caller's own, which lives longer then.
         """
 
-    def end_request(self, key: str, answer: str) -> None:
-        """Keep the answer for repetitions."""
+    def end_request(self, key: str, fingerprint: str, answer: str, life: timedelta) -> None:
+        """Keep the answer for repetitions, unless the key was reserved for another request meanwhile."""
 
 
 class ApiRuns(Protocol):

@@ -67,9 +67,12 @@ class ResponsesTable:
         row = self._sql.row("SELECT fingerprint, answer FROM requests WHERE key = ?", (key,))
         return RepeatedAnswer(*row) if row else None
 
-    def end_request(self, key: str, answer: str) -> None:
-        """Keep the answer for repetitions."""
-        self._sql.run("UPDATE requests SET answer = ? WHERE key = ?", (answer, key))
+    def end_request(self, key: str, fingerprint: str, answer: str, life: timedelta) -> None:
+        """Keep the answer for repetitions, unless the key was reserved for another request meanwhile."""
+        self._sql.run(
+            "UPDATE requests SET answer = ?, expires_at = ? WHERE key = ? AND fingerprint = ?",
+            (answer, self._sql.now + to_span(life), key, fingerprint),
+        )
 
     def _forget_those_that_are_over(self) -> None:
         over = self._sql.rows(
