@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 
 import psycopg
@@ -44,6 +44,7 @@ class PostgresConnection:
         self.now = 0
         self.worker = worker
         self._clock = clock
+        self._reading = False
         self._pipeline: psycopg.Pipeline | None = None
         self._open_pipeline: AbstractContextManager[psycopg.Pipeline] | None = None
         self._ahead = self._server_ahead()
@@ -60,6 +61,7 @@ class PostgresConnection:
             self._open_pipeline = None
             raise translated(error, self.server) from error
         self.run("BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._reading = not write
         self.now = to_stamp(self._clock.now()) + self._ahead
 
     def commit(self) -> None:
@@ -71,7 +73,13 @@ class PostgresConnection:
             raise translated(error, self.server) from error
 
     def rollback(self) -> None:
-        """Undo it, as far as it is not undone already; a lost connection is, by the server."""
+        """Undo it, as far as it is not undone already; a lost connection is, by the server.
+
+        What only reads is committed instead: at each ROLLBACK psycopg forgets the statements that it has prepared.
+        """
+        if self._reading:
+            with suppress(psycopg.Error):  # it has failed, and is undone below
+                self.raw.execute("COMMIT")
         try:
             self._end_pipeline()
             self.raw.rollback()

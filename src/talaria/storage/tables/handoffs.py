@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from talaria.contracts.stores.handoffs import CLAIM_LIFE, HandoffState, PendingHandoff
+from talaria.contracts.stores.handoffs import CLAIM_LIFE, HandoffState, HandoffStatus, PendingHandoff
 from talaria.core.ids import SessionId, WorkerId, is_gone
-from talaria.storage.sql import Sql, Value, to_span
+from talaria.storage.sql import Row, Sql, Value, to_span
 
 _REASON_LIMIT = 500
 _UNDER_WAY = "handoff_state IN ('pending', 'running')"  # word for word that of the index, else SQLite reads all rows
@@ -39,20 +39,22 @@ class HandoffsTable:
 
     def list_pending_handoffs(self) -> list[PendingHandoff]:
         """Return the pending ones, oldest request first."""
-        return self._list("handoff_state = 'pending'")
+        return [PendingHandoff(*asked) for *asked, _, _ in self._list("pending")]
 
     def list_lapsed_handoffs(self) -> list[PendingHandoff]:
         """Return those whose claimer is dead or let the claim lapse, oldest request first."""
-        return self._list(f"handoff_state = 'running' AND {self._lapsed(gone := self._gone())}", self._sql.now, *gone)
+        claimed = self._list("running")
+        return [PendingHandoff(*asked) for *asked, by, until in claimed if until <= self._sql.now or is_gone(by)]
 
     def claim_handoff(self, session_id: SessionId, life: timedelta = CLAIM_LIFE) -> bool:
         """Take a pending or lapsed one: of any number of claimers exactly one gets ``True``."""
         gone = self._gone()
+        theirs = f" OR handoff_claimed_by IN ({', '.join('?' * len(gone))})" if gone else ""
         return self._move(
             session_id,
             "handoff_state = 'running', handoff_claimed_by = ?, handoff_claimed_until = ?",
             (self._sql.worker, self._sql.now + to_span(life)),
-            f"(handoff_state = 'pending' OR (handoff_state = 'running' AND {self._lapsed(gone)}))",
+            f"(handoff_state = 'pending' OR (handoff_state = 'running' AND (handoff_claimed_until <= ?{theirs})))",
             self._sql.now,
             *gone,
         )
@@ -83,10 +85,6 @@ class HandoffsTable:
         )
         return [worker for (worker,) in rows if is_gone(worker)]
 
-    def _lapsed(self, gone: list[WorkerId]) -> str:
-        theirs = f" OR handoff_claimed_by IN ({', '.join('?' * len(gone))})" if gone else ""
-        return f"(handoff_claimed_until <= ?{theirs})"
-
     def _fail(self, session_id: SessionId, reason: str, condition: str, *values: Value) -> bool:
         failed = "handoff_state = 'failed', handoff_error = ?"
         return self._move(session_id, failed, (reason[:_REASON_LIMIT],), condition, *values)
@@ -99,10 +97,9 @@ class HandoffsTable:
         )
         return moved > 0
 
-    def _list(self, condition: str, *values: Value) -> list[PendingHandoff]:
+    def _list(self, state: HandoffStatus) -> list[Row]:
         rows = self._sql.rows(
-            f"SELECT id, title, handoff_platform FROM sessions WHERE {_UNDER_WAY} AND {condition}"
-            " ORDER BY handoff_requested_at, number",
-            values,
+            "SELECT id, title, handoff_platform, handoff_claimed_by, handoff_claimed_until, handoff_requested_at,"
+            f" number FROM sessions WHERE {_UNDER_WAY} AND handoff_state = '{state}'"
         )
-        return [PendingHandoff(*row) for row in rows]
+        return [row[:5] for row in sorted(rows, key=lambda row: row[5:])]
