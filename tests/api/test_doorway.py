@@ -86,6 +86,19 @@ async def test_streams_end_when_their_key_is_revoked_and_runs_go_on(tmp_path: Pa
         assert (await host.http.get(f"/v1/runs/{run['id']}", headers=admin)).json()["status"] == "running"
 
 
+async def test_an_answer_that_is_awaited_ends_when_its_key_is_revoked(tmp_path: Path, model: ModelServer) -> None:
+    model.otherwise(Say("and so on " * 1000, pause=0.05))
+    async with hosted(tmp_path, model, "[api]\nheartbeat_seconds = 0.05\n") as host, asyncio.TaskGroup() as group:
+        key = await _key(host, "mine", "chat")
+        await _key(host, "other", "chat")
+        await _known(host, key, 200)
+        asking = group.create_task(host.http.post(CHAT, json=HI, headers=key))
+        await model.arrived(1)
+        await host.house.store.write(lambda tx: revoke_key(tx, "mine"))
+        assert _error(await asking)["code"] == "invalid_api_key"
+        await model.gone()
+
+
 async def _broken(asking: Coroutine[Any, Any, None]) -> bool:
     """Tell whether a connection is closed before the answer is whole."""
     try:
