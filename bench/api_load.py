@@ -10,6 +10,7 @@ import asyncio
 import secrets
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from time import perf_counter
 from urllib.parse import urlsplit
 
@@ -61,7 +62,8 @@ class _Client(asyncio.Protocol):
             self.words = perf_counter()
 
     def on_message_complete(self) -> None:
-        self._done.set_result(None)
+        if not self._done.done():
+            self._done.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._done.done():
@@ -89,15 +91,15 @@ async def load(url: str, in_flight: int, count: int, *, stream: bool = False, ke
 
     async def one() -> None:
         _, client = await asyncio.get_running_loop().create_connection(_Client, host, port)
-        for number in left:
-            request = requests(number)
-            began = perf_counter()
-            await client.ask(request)
-            whole.append(perf_counter() - began)
-            first.append(client.first - began)
-            words.append((client.words or perf_counter()) - began)
-            client.check(stream=stream)
-        client.close()
+        with closing(client):
+            for number in left:
+                request = requests(number)
+                began = perf_counter()
+                await client.ask(request)
+                whole.append(perf_counter() - began)
+                first.append(client.first - began)
+                words.append((client.words or perf_counter()) - began)
+                client.check(stream=stream)
 
     began = perf_counter()
     async with asyncio.TaskGroup() as group:
