@@ -116,7 +116,9 @@ async def test_undo_gives_the_words_back_and_what_was_removed_is_found_again(
         await say(screen, "about storks")
         await screen.wait_for("The second answer.")
         await say(screen, "/undo")
-        await screen.wait_for(re.compile("^❯ about storks", re.MULTILINE))
+        await screen.wait_until(
+            lambda: [line for line in screen.lines if line.startswith("❯")][-1:] == ["❯ about storks"]
+        )
         await screen.press("c-c")
         await say(screen, "/resume")
         await screen.wait_for("before undo")
