@@ -111,17 +111,11 @@ class PostgresConnection:
 
     def count(self, statement: str, values: Sequence[Value] = ()) -> int:
         """Run a statement and return how many rows it changed."""
-        cursor = self._execute(statement, values)
-        try:
-            if self._pipeline is not None:
-                self._pipeline.sync()
-        except psycopg.Error as error:
-            raise translated(error, self.server) from error
-        return cursor.rowcount
+        return self._answered(statement, values).rowcount
 
     def row(self, statement: str, values: Sequence[Value] = ()) -> Row | None:
         """Return the first row of a result, or ``None``."""
-        cursor = self._execute(statement, values)
+        cursor = self._answered(statement, values)
         try:
             return cursor.fetchone()
         except psycopg.Error as error:
@@ -129,11 +123,24 @@ class PostgresConnection:
 
     def rows(self, statement: str, values: Sequence[Value] = ()) -> list[Row]:
         """Return every row of a result."""
-        cursor = self._execute(statement, values)
+        cursor = self._answered(statement, values)
         try:
             return cursor.fetchall()
         except psycopg.Error as error:
             raise translated(error, self.server) from error
+
+    def _answered(self, statement: str, values: Sequence[Value]) -> psycopg.Cursor[Row]:
+        """Run a statement, and wait for its result.
+
+        With a sync, not a mere flush: between the two the server knows that it waits for us, and for how long it does.
+        """
+        cursor = self._execute(statement, values)
+        try:
+            if self._pipeline is not None:
+                self._pipeline.sync()
+        except psycopg.Error as error:
+            raise translated(error, self.server) from error
+        return cursor
 
     def _execute(self, statement: str, values: Sequence[Value]) -> psycopg.Cursor[Row]:
         try:

@@ -19,6 +19,11 @@ _MEANINGS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], ty
         "does not let this user in. Grant it the right to create a schema, or create the schema for it.",
     ),
     (
+        errors.IdleInTransactionSessionTimeout,
+        StoreUnavailable,
+        "has undone what took too long: this machine was asleep, or has too much to do. Try again.",
+    ),
+    (
         psycopg.OperationalError,
         StoreUnavailable,
         "cannot be reached. Check that the server runs and that `store.url` is right.",

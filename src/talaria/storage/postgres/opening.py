@@ -28,13 +28,18 @@ _SILENCE_MILLISECONDS = 20_000
 
 
 class PostgresOptions(Struct, frozen=True):
-    """How to open a store on a server; who heeds hints is told to look every ``look_seconds`` at least."""
+    """How to open a store on a server; who heeds hints is told to look every ``look_seconds`` at least.
+
+    A transaction with which a worker does not go on for ``stall_seconds`` is undone by the server: the worker may be
+    asleep, and others wait for what it holds.
+    """
 
     schema: str = "talaria"
     busy_timeout_seconds: float = 5.0
     clock: Clock = SystemClock()
     worker: WorkerId | None = None
     look_seconds: float = 1.0
+    stall_seconds: float = 15.0
 
 
 DEFAULTS = PostgresOptions()
@@ -124,10 +129,20 @@ def _connect(url: str, options: PostgresOptions, *, connect_timeout: int = _CONN
         connect_timeout=connect_timeout,
         tcp_user_timeout=_SILENCE_MILLISECONDS,
         application_name="talaria",
-        options=f"-c search_path={options.schema} -c lock_timeout={int(options.busy_timeout_seconds * 1000)}"
-        " -c client_min_messages=warning",
+        options=" ".join(f"-c {name}={value}" for name, value in _of_the_session(options).items()),
     )
     return connection
+
+
+def _of_the_session(options: PostgresOptions) -> dict[str, str | int]:
+    """Return the settings of the server for a connection; with the last ones it notices that a machine is gone."""
+    return {
+        "search_path": options.schema,
+        "client_min_messages": "warning",
+        "lock_timeout": round(options.busy_timeout_seconds * 1000),
+        "idle_in_transaction_session_timeout": round(options.stall_seconds * 1000),
+        **{f"tcp_{name}": value for name, value in _NOTICED_WHEN_LOST.items() if name != "keepalives"},
+    }
 
 
 def _version(raw: psycopg.Connection[Row], schema: str) -> int:

@@ -1,0 +1,51 @@
+"""A worker that stops in the middle of a transaction: a laptop that is closed, a process that is halted."""
+
+from contextlib import closing
+from datetime import timedelta
+
+import psycopg
+import pytest
+from tests.storage.engines import Place
+
+from talaria.contracts.store import Transaction
+from talaria.core.errors import StoreUnavailable
+from talaria.core.ids import WorkerId
+from talaria.storage.database import ConnectionDatabase
+from talaria.storage.postgres.opening import PostgresOptions, open_postgres, open_postgres_store
+from talaria.testing.clock import SettableClock
+
+MINUTE = timedelta(minutes=1)
+_IN_THE_MIDDLE = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'talaria' AND state = 'idle in transaction'"
+
+
+def _options(place: Place, clock: SettableClock, worker: str) -> PostgresOptions:
+    return PostgresOptions(place.schema, clock=clock, worker=WorkerId(worker), stall_seconds=0.2)
+
+
+def _opened(place: Place, clock: SettableClock, worker: str) -> ConnectionDatabase:
+    return open_postgres(place.address, _options(place, clock, worker))
+
+
+def test_what_it_holds_is_free_for_others(postgres_place: Place, clock: SettableClock) -> None:
+    with closing(_opened(postgres_place, clock, "asleep")) as asleep, closing(_opened(postgres_place, clock, "b")) as b:
+        asleep.connection.begin(write=True)
+        assert asleep.connection.tables.leases.acquire("lane", MINUTE) is not None
+        taken = b.write(lambda tx: tx.leases.acquire("lane", MINUTE))
+        assert taken is not None
+        assert taken.owner == "b"
+        with pytest.raises(StoreUnavailable, match=r"undone|reached"):
+            asleep.connection.commit()
+
+
+async def test_its_store_goes_on_with_another_connection(postgres_place: Place, clock: SettableClock) -> None:
+    def stall(tx: Transaction) -> None:
+        tx.state.put("said", "too late")
+        with psycopg.connect(postgres_place.address, autocommit=True) as raw:
+            while raw.execute(_IN_THE_MIDDLE).fetchone():
+                pass
+
+    store = open_postgres_store(postgres_place.address, _options(postgres_place, clock, "asleep"))
+    with pytest.raises(StoreUnavailable):
+        await store.write(stall)
+    assert await store.write(lambda tx: tx.state.get("said")) is None
+    await store.close()
