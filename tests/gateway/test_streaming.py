@@ -1,11 +1,14 @@
 """Replies that grow in place, and end as the exact final text."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 
+import apsw
 import pytest
 from msgspec import structs
 from tests.gateway.post_office import HERE, SESSION, PostOffice, delivering
@@ -22,6 +25,8 @@ from talaria.core.messages import ToolCall, ToolResult
 from talaria.gateway.pacing import Gate
 from talaria.gateway.shown import Shown, keep_shown, read_shown
 from talaria.gateway.streaming import Preview, Stage
+from talaria.storage.sqlite.opening import SqliteOptions
+from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork
 
 FAST = structs.replace(CHATTY, edit_pace=timedelta(milliseconds=20))
@@ -103,6 +108,25 @@ async def test_a_reply_grows_in_one_message_and_ends_as_the_final_text(store: St
     assert (network.posts[0].key, network.posts[0].reply_to) == ("t1:1", "7")
     assert [record.kind for record in network.records].count("edit") > 10
     assert await store.read(lambda tx: tx.state.with_prefix("preview:")) == []
+
+
+async def test_a_preview_that_could_not_be_written_down_is_posted_later(
+    sqlite_place: Place, network: LoopbackNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    store = open_sqlite_store(Path(sqlite_place.address), SqliteOptions(busy_timeout_seconds=0.05))
+    await store.write(lambda tx: tx.turns.begin(SESSION, TURN))
+    with closing(apsw.Connection(sqlite_place.address)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with previewing(store, network, call=0.05) as preview:
+            preview.event(TextAdded("The quick brown fox."))
+            async with asyncio.timeout(20):
+                while "a preview waits" not in caplog.text:  # noqa: ASYNC110 (nothing tells of a change)
+                    await asyncio.sleep(0.01)
+            other.execute("ROLLBACK")
+            await network.until(lambda: network.shown("1") == ["The quick brown fox."])
+    await store.close()
+    assert "a preview failed" not in caplog.text
 
 
 async def test_edits_keep_to_the_pace_of_the_network(store: Store) -> None:

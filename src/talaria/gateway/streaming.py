@@ -215,8 +215,12 @@ class Preview:
         before = structs.replace(self._shown, live=self._stage.worker)
         self._shown = structs.replace(before, messages=(*before.messages, ""))
         asked = asyncio.get_running_loop().time()
-        if not await self._stage.store.write(self._begin) or self._is_late(asked):
-            self._shown = before
+        begun = False
+        try:
+            begun = await self._stage.store.write(self._begin) and not self._is_late(asked)
+        finally:
+            self._shown = self._shown if begun else before
+        if not begun:
             return False
         reply_to = "" if place or before.let_go else self._route.reply_to
         try:
@@ -229,8 +233,8 @@ class Preview:
             await self._keep()
             raise
         self._shown = structs.replace(before, messages=(*before.messages, ref.message_id))
-        await self._keep()
         self._texts.append(piece)
+        await self._keep()
         return True
 
     async def _bounded_send(self, content: Content, key: str) -> MessageRef:
