@@ -52,12 +52,14 @@ def within(times: Sequence[float], percent: int) -> float:
 
 
 @asynccontextmanager
-async def talaria(model: str, *, name: str = "words") -> AsyncIterator[Server]:
-    """Run ours with a model of the server at ``model``."""
+async def talaria(model: str, *, name: str = "words", context_limit: int = 0) -> AsyncIterator[Server]:
+    """Run ours with a model of the server at ``model``, whose context limit is as known unless given."""
     with TemporaryDirectory() as home:
         folder = Path(home) / "profiles" / "default"
         folder.mkdir(parents=True)
         settings = f'[model]\nprovider = "mine"\nname = "{name}"\n[providers.mine]\nbase_url = "{model}/v1"\n'
+        if context_limit:
+            settings += f"[models.\"{name}\"]\ncontext_limit = {context_limit}\n"
         (folder / "config.toml").write_text(settings)
         environment = byte_code_environment() | {"HOME": home, "TALARIA_HOME": home}
         process = await asyncio.create_subprocess_exec(

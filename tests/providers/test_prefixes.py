@@ -1,6 +1,7 @@
 """The same request gives the same bytes, and a grown conversation changes only their end."""
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import Message, Text
 from talaria.providers.anthropic import outgoing as anthropic
 from talaria.providers.anthropic.settings import AnthropicSettings
+from talaria.providers.conversation_encoder import ConversationEncoder
 from talaria.providers.openai_chat import outgoing as chat
 from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
 from talaria.providers.openai_responses import outgoing as responses
@@ -102,3 +104,31 @@ def test_what_was_sent_from_elsewhere_behind_a_reply_changes_only_the_end(
 def test_marks_never_pass_what_the_server_allows(history: list[list[Message]]) -> None:
     body = anthropic.encode(request([asked(), *flat(history)], system="Be kind.", tools=(TOOL,)), ANTHROPIC)
     assert 2 <= body.count(MARK) <= 3
+
+
+ENCODERS: dict[str, tuple[Callable[[], ConversationEncoder[Any]], Encode]] = {
+    "chat": (lambda: chat.ChatEncoder(CHAT), lambda asked: chat.encode(asked, CHAT)),
+    "thinking chat": (lambda: chat.ChatEncoder(THINKING_CHAT), lambda asked: chat.encode(asked, THINKING_CHAT)),
+    "alternating chat": (lambda: chat.ChatEncoder(ALTERNATING_CHAT), alternating),
+    "responses": (lambda: responses.ResponsesEncoder(RESPONSES), lambda asked: responses.encode(asked, RESPONSES)),
+    "anthropic": (lambda: anthropic.AnthropicEncoder(ANTHROPIC), lambda asked: anthropic.encode(asked, ANTHROPIC)),
+}
+
+
+@pytest.mark.parametrize(("make", "encode"), ENCODERS.values(), ids=ENCODERS)
+@given(st.lists(st.one_of(spoken(), answered()), max_size=8), st.lists(st.integers(0, 30), max_size=6))
+def test_encoding_in_steps_gives_the_bytes_of_encoding_at_once(
+    make: Callable[[], ConversationEncoder[Any]], encode: Encode, history: list[list[Message]], cuts: list[int]
+) -> None:
+    messages, encoder = flat(history), make()
+    for cut in [*cuts, len(messages)]:  # a smaller cut than the one before is a conversation that was changed
+        step = request(messages[:cut], system="Be kind.", tools=(TOOL,))
+        encoder.take(step.messages, encoder.fresh(step.messages))
+        assert encoder.encode(step) == encode(step)
+
+
+def test_only_new_messages_are_taken_in() -> None:
+    encoder = chat.ChatEncoder(CHAT)
+    first, second = request([asked()]), request([asked(), said("assistant", Text("Hi.")), asked(Text("And?"))])
+    encoder.take(first.messages, encoder.fresh(first.messages))
+    assert encoder.fresh(second.messages) == second.messages[1:]

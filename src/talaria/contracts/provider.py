@@ -1,12 +1,13 @@
 """What speaks to a model: one call, one streamed reply."""
 
-from collections.abc import AsyncGenerator
-from typing import Literal, Protocol
+from collections.abc import AsyncGenerator, Callable
+from typing import Literal, Protocol, TypeVar, cast
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from talaria.core.messages import Message, Usage
 
+T = TypeVar("T")
 Effort = Literal["", "none", "minimal", "low", "medium", "high"]
 StopReason = Literal["end", "tool_calls", "length", "refused"]
 
@@ -19,11 +20,41 @@ class ToolSpec(Struct, frozen=True):
     parameters: Raw
 
 
+class EncodingMemo:
+    """What a provider keeps of a conversation's requests, so that the next one only encodes what is new.
+
+    The conversation owns it and may clear it at any time: that costs time, never correctness. One provider at a
+    time is remembered.
+    """
+
+    __slots__ = ("_provider", "_value")
+
+    def __init__(self) -> None:
+        self._provider: object = None
+        self._value: object = None
+
+    def recall(self, provider: object, make: Callable[[], T]) -> T:
+        """Return what this provider kept, or what ``make`` returns where it kept nothing."""
+        if self._provider is not provider:
+            self._provider, self._value = provider, make()
+        return cast("T", self._value)
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._provider = self._value = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EncodingMemo)  # requests that differ only here ask for the same
+
+    def __hash__(self) -> int:
+        return 0
+
+
 class ModelRequest(Struct, frozen=True, kw_only=True):
     """Everything that one model call depends on.
 
     A provider encodes equal requests to equal bytes, and a request whose messages begin with those of an earlier
-    one to bytes that begin alike, so that prompt caches hit.
+    one to bytes that begin alike, so that prompt caches hit. ``memo`` makes that cheap and changes no byte.
     """
 
     model: str
@@ -35,6 +66,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     effort: Effort = ""
     output_schema: Raw | None = None
     stream: bool = True
+    memo: EncodingMemo = field(default_factory=EncodingMemo)
 
 
 class ModelText(Struct, frozen=True, tag="text"):

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,7 @@ from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, M
 from talaria.core.errors import MalformedReply, ProviderError
 from talaria.core.messages import File, Image
 from talaria.providers.attachments import load_attachments
+from talaria.providers.conversation_encoder import ConversationEncoder
 from talaria.providers.failures import failure
 from talaria.providers.http import Answer, HttpPool
 from talaria.providers.timeouts import Timeouts
@@ -58,8 +59,7 @@ class ProviderOverHttp(ABC):
 
     async def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply as it grows and, last and once, as a whole."""
-        messages = await load_attachments(request.messages, self.shows)
-        body = self.encode(msgspec.structs.replace(request, messages=messages))
+        body = await self._encoded(request)
         underway = self.begin(request)
         endpoint = self._endpoint
         async with self._http.post(endpoint.calls_url, body, self._headers, endpoint.timeouts) as answer:
@@ -89,12 +89,18 @@ class ProviderOverHttp(ABC):
         """Return whether this server can look at an attachment; else it is told of it in words."""
 
     @abstractmethod
-    def encode(self, request: ModelRequest) -> bytes:
-        """Return the body of a call."""
+    def encoder(self) -> ConversationEncoder[Any]:
+        """Return what encodes the requests of a conversation, before it has seen any."""
 
     @abstractmethod
     def begin(self, request: ModelRequest) -> Underway:
         """Return the reply to a call, still empty."""
+
+    async def _encoded(self, request: ModelRequest) -> bytes:
+        encoder = request.memo.recall(self, self.encoder)
+        fresh = encoder.fresh(request.messages)
+        encoder.take(request.messages, await load_attachments(fresh, self.shows))
+        return encoder.encode(request)
 
     async def _check(self, answer: Answer) -> None:
         if answer.status != 200:

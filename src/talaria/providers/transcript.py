@@ -3,7 +3,8 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -14,27 +15,49 @@ OPENING = "(The conversation begins with you.)"
 
 
 def repair(messages: Sequence[Message], mark: str) -> list[Message]:
-    """Return the messages in an order and form that all protocols take.
+    """Return the messages of a whole transcript as a `RepairedTranscript` has them."""
+    repaired = RepairedTranscript(mark)
+    for message in messages:
+        repaired.add(message)
+    return repaired.rest()
+
+
+class RepairedTranscript:
+    """A transcript in an order and form that all protocols take, which grows message by message.
 
     A message of the assistant with calls is followed by exactly one message of role ``tool``: a result for each
     call, in the order of the calls, then the pictures and files that came with them. A call without a result gets
     one that says so; a result without a call is left out, as is thinking whose signature does not begin with ``mark``.
     Growing the transcript changes nothing in front, except that a missing result is replaced when it comes.
     """
-    repaired: list[Message | _Exchange] = []
-    open_calls: dict[str, _Exchange] = {}
-    for message in messages:
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._entries: deque[Message | _Exchange] = deque()
+        self._open_calls: dict[str, _Exchange] = {}
+
+    def add(self, message: Message) -> None:
+        """Take in the next message."""
         if message.role == "tool":
-            _file_results(message, open_calls)
-            continue
-        parts = tuple(part for part in message.parts if _is_sendable(part, message.role, mark))
+            _file_results(message, self._open_calls)
+            return
+        parts = tuple(part for part in message.parts if _is_sendable(part, message.role, self._mark))
         if not any(not isinstance(part, Reasoning) for part in parts):
-            continue
-        repaired.append(message if len(parts) == len(message.parts) else msgspec.structs.replace(message, parts=parts))
+            return
+        is_whole = len(parts) == len(message.parts)
+        self._entries.append(message if is_whole else msgspec.structs.replace(message, parts=parts))
         if exchange := _Exchange.of(message, parts):
-            repaired.append(exchange)
-            open_calls.update(dict.fromkeys(exchange.calls, exchange))
-    return [entry.message() if isinstance(entry, _Exchange) else entry for entry in repaired]
+            self._entries.append(exchange)
+            self._open_calls.update(dict.fromkeys(exchange.calls, exchange))
+
+    def take_final(self) -> Iterator[Message]:
+        """Yield and forget the messages that nothing can change any more, up to the first call without a result."""
+        while self._entries and _is_final(self._entries[0]):
+            yield _message_of(self._entries.popleft())
+
+    def rest(self) -> list[Message]:
+        """Return all messages that were not taken, as they are now."""
+        return [_message_of(entry) for entry in self._entries]
 
 
 def reasoning_mark(protocol: str, provider: str) -> str:
@@ -80,6 +103,11 @@ class _Exchange:
         calls = [part.id for part in parts if isinstance(part, ToolCall)]
         return cls(message, calls) if calls and message.role == "assistant" else None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call has its result."""
+        return len(self._results) == len(self.calls)
+
     def answer(self, result: ToolResult) -> bool:
         """Take a result; return whether it is the first for its call."""
         is_first = result.call_id not in self._results
@@ -101,8 +129,19 @@ def _file_results(message: Message, open_calls: dict[str, _Exchange]) -> None:
     for part in message.parts:
         if isinstance(part, ToolResult) and part.call_id in open_calls and open_calls[part.call_id].answer(part):
             exchange = open_calls[part.call_id]
-    if exchange is not None:
-        exchange.attach(part for part in message.parts if _is_attachment(part))
+    if exchange is None:
+        return
+    exchange.attach(part for part in message.parts if _is_attachment(part))
+    for call in [call for call, one in open_calls.items() if one.is_complete]:
+        del open_calls[call]
+
+
+def _is_final(entry: "Message | _Exchange") -> bool:
+    return isinstance(entry, Message) or entry.is_complete
+
+
+def _message_of(entry: "Message | _Exchange") -> Message:
+    return entry if isinstance(entry, Message) else entry.message()
 
 
 def _is_attachment(part: Part) -> bool:

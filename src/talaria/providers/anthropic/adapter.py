@@ -4,7 +4,7 @@ from talaria.contracts.clock import Clock
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image
 from talaria.providers.anthropic.incoming import ReplyUnderway
-from talaria.providers.anthropic.outgoing import encode, is_shown
+from talaria.providers.anthropic.outgoing import AnthropicEncoder, is_shown
 from talaria.providers.anthropic.settings import AnthropicSettings
 from talaria.providers.http import HttpPool
 from talaria.providers.over_http import Endpoint, ProviderOverHttp
@@ -26,9 +26,9 @@ class Anthropic(ProviderOverHttp):
         """Return whether this server can look at an attachment."""
         return is_shown(part, self._settings.quirks)
 
-    def encode(self, request: ModelRequest) -> bytes:
-        """Return the body of a call."""
-        return encode(request, self._settings)
+    def encoder(self) -> AnthropicEncoder:
+        """Return what encodes the requests of a conversation."""
+        return AnthropicEncoder(self._settings)
 
     def begin(self, request: ModelRequest) -> ReplyUnderway:
         """Return the reply to a call, still empty."""

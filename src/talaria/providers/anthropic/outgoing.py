@@ -2,52 +2,31 @@
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from talaria.providers.anthropic.settings import AnthropicQuirks, AnthropicSettings
-from talaria.providers.transcript import OPENING, note_on, reasoning_mark, repair, split_data_uri, wire_call_id
+from talaria.providers.conversation_encoder import ConversationEncoder
+from talaria.providers.transcript import OPENING, note_on, reasoning_mark, split_data_uri, wire_call_id
 
 PROTOCOL = "anthropic"
 REDACTED = "redacted:"
 BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24_576}
 LEAST_BUDGET = 1024
 _ENCODE = msgspec.json.Encoder().encode
+_EPHEMERAL = {"type": "ephemeral"}
 _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def encode(request: ModelRequest, settings: AnthropicSettings) -> bytes:
-    """Return the body; messages stand last, so that a grown conversation only changes its end.
-
-    Cache marks wander: they are no part of what is cached, so bytes of two requests are compared without them. One
-    stands behind tools and system prompt; one at the end of the conversation and one where the last request ended,
-    for the server looks back only 20 blocks. A request for structured output is asked once: no mark would pay.
-    """
-    messages = list(_messages(request, settings))
-    max_tokens = request.max_output_tokens or settings.quirks.default_max_tokens
-    thinking = _thinking(request, settings.quirks, messages, max_tokens)
-    system = [_TextBlock(request.system)] if request.system else None
-    tools = [_Tool(tool.name, tool.description, tool.parameters) for tool in request.tools] or None
-    if settings.quirks.cache_marks and request.output_schema is None:
-        _mark((system or tools or [None])[-1])
-        _mark_ends(messages)
-    return _ENCODE(
-        _Body(
-            model=request.model,
-            max_tokens=max_tokens,
-            stream=request.stream or None,
-            temperature=request.temperature if thinking is None else None,
-            thinking=thinking,
-            output_config=_output_config(request, settings.quirks),
-            tools=tools,
-            system=system,
-            messages=messages,
-        )
-    )
+    """Return the body of a request that stands alone."""
+    encoder = AnthropicEncoder(settings)
+    encoder.take(request.messages, request.messages)
+    return encoder.encode(request)
 
 
 def is_shown(part: Image | File, quirks: AnthropicQuirks) -> bool:
@@ -133,18 +112,73 @@ class _Body(Struct, kw_only=True, omit_defaults=True):
     output_config: _OutputConfig | None = None
     tools: list[_Tool] | None = None
     system: list[_TextBlock] | None = None
-    messages: list[_Message]
+    messages: list[_Message | Raw]
 
 
-def _mark(block: _Block | _Tool | None) -> None:
-    if block is not None and not isinstance(block, _ThinkingBlock | _RedactedBlock):
-        block.cache_control = {"type": "ephemeral"}
+class AnthropicEncoder(ConversationEncoder[_Message]):
+    """Bodies of Messages requests; messages stand last, so that a grown conversation only changes its end.
+
+    Cache marks move: they are no part of what is cached, so bytes of two requests are compared without them. One
+    stands after tools and system prompt; one at the end of the conversation and one where the last request ended,
+    because the server looks back only 20 blocks. A request for structured output is sent once: no mark would pay.
+    """
+
+    LOOSE = 4  # as roles alternate, the last two messages of the user are among them
+
+    def __init__(self, settings: AnthropicSettings) -> None:
+        super().__init__(reasoning_mark(PROTOCOL, settings.name))
+        self._settings = settings
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Return the body of a request whose messages were taken in."""
+        quirks = self._settings.quirks
+        settled, loose = self.wire_messages()
+        max_tokens = request.max_output_tokens or quirks.default_max_tokens
+        thinking = _thinking(request, quirks, loose, max_tokens)
+        system = [_TextBlock(request.system)] if request.system else None
+        tools = [_Tool(tool.name, tool.description, tool.parameters) for tool in request.tools] or None
+        if quirks.cache_marks and request.output_schema is None:
+            for fixed in (system or tools or [])[-1:]:
+                fixed.cache_control = _EPHEMERAL
+            loose = _mark_ends(loose)
+        return _ENCODE(
+            _Body(
+                model=request.model,
+                max_tokens=max_tokens,
+                stream=request.stream or None,
+                temperature=request.temperature if thinking is None else None,
+                thinking=thinking,
+                output_config=_output_config(request, quirks),
+                tools=tools,
+                system=system,
+                messages=[*settled, *loose],
+            )
+        )
+
+    def _wire(self, message: Message) -> tuple[_Message, ...]:
+        role = "assistant" if message.role == "assistant" else "user"
+        return (_Message(role, list(_blocks(message, self._settings.quirks, self._mark))),)
+
+    def _join(self, last: _Message | None, new: _Message) -> Sequence[_Message]:
+        """Let roles alternate, a user's first."""
+        if last is None:
+            return (_Message("user", [_TextBlock(OPENING)]), new) if new.role == "assistant" else (new,)
+        if last.role == new.role:
+            return (_Message(new.role, [*last.content, *new.content]),)
+        return (last, new)
 
 
-def _mark_ends(messages: Sequence[_Message]) -> None:
-    """Mark the ends of the last two messages that are not the model's: where this request and the last one end."""
-    for message in [message for message in messages if message.role == "user"][-2:]:
-        _mark(message.content[-1])
+def _mark_ends(messages: Sequence[_Message]) -> list[_Message]:
+    """Return messages with marks on the last two that are not the model's: where this request and the last one end."""
+    ends = [place for place, message in enumerate(messages) if message.role == "user"][-2:]
+    return [_marked(message) if place in ends else message for place, message in enumerate(messages)]
+
+
+def _marked(message: _Message) -> _Message:
+    *front, last = message.content
+    if isinstance(last, _ThinkingBlock | _RedactedBlock):
+        return message
+    return _Message(message.role, [*front, structs.replace(last, cache_control=_EPHEMERAL)])
 
 
 def _has_budget(model: str, quirks: AnthropicQuirks) -> bool:
@@ -177,25 +211,6 @@ def _output_config(request: ModelRequest, quirks: AnthropicQuirks) -> _OutputCon
     if effort is None and schema is None:
         return None
     return _OutputConfig(effort, None if schema is None else _OutputFormat(schema))
-
-
-def _messages(request: ModelRequest, settings: AnthropicSettings) -> Iterator[_Message]:
-    """Yield the conversation with roles that take turns, a user's first."""
-    mark = reasoning_mark(PROTOCOL, settings.name)
-    last: _Message | None = None
-    for message in repair(request.messages, mark):
-        role = "assistant" if message.role == "assistant" else "user"
-        blocks = list(_blocks(message, settings.quirks, mark))
-        if last is not None and last.role == role:
-            last.content.extend(blocks)
-            continue
-        if last is not None:
-            yield last
-        elif role == "assistant":
-            yield _Message("user", [_TextBlock(OPENING)])
-        last = _Message(role, blocks)
-    if last is not None:
-        yield last
 
 
 def _blocks(message: Message, quirks: AnthropicQuirks, mark: str) -> Iterable[_Block]:

@@ -5,7 +5,7 @@ from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image
 from talaria.providers.http import HttpPool
 from talaria.providers.openai_chat.incoming import ReplyUnderway
-from talaria.providers.openai_chat.outgoing import encode, is_shown
+from talaria.providers.openai_chat.outgoing import ChatEncoder, is_shown
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
 from talaria.providers.over_http import Endpoint, ProviderOverHttp
 
@@ -25,9 +25,9 @@ class OpenAIChat(ProviderOverHttp):
         """Return whether this server can look at an attachment."""
         return is_shown(part, self._settings.quirks)
 
-    def encode(self, request: ModelRequest) -> bytes:
-        """Return the body of a call."""
-        return encode(request, self._settings)
+    def encoder(self) -> ChatEncoder:
+        """Return what encodes the requests of a conversation."""
+        return ChatEncoder(self._settings)
 
     def begin(self, request: ModelRequest) -> ReplyUnderway:
         """Return the reply to a call, still empty."""

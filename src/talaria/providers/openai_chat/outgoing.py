@@ -1,15 +1,16 @@
 """From our vocabulary to the body of a Chat Completions request."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Raw, Struct, structs
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from talaria.providers.conversation_encoder import ConversationEncoder
 from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
-from talaria.providers.transcript import OPENING, note_on, reasoning_mark, repair, wire_call_id
+from talaria.providers.transcript import OPENING, note_on, reasoning_mark, wire_call_id
 
 PROTOCOL = "chat"
 FOR_CALL = "call:"
@@ -19,25 +20,10 @@ _SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 
 def encode(request: ModelRequest, settings: OpenAIChatSettings) -> bytes:
-    """Return the body; messages stand last, so that a grown conversation only changes its end."""
-    quirks = settings.quirks
-    in_tokens = {quirks.max_tokens_field: request.max_output_tokens}
-    return _ENCODE(
-        _Body(
-            model=request.model,
-            stream=request.stream or None,
-            stream_options={"include_usage": True} if request.stream and quirks.usage_on_request else None,
-            max_tokens=in_tokens.get("max_tokens"),
-            max_completion_tokens=in_tokens.get("max_completion_tokens"),
-            temperature=request.temperature,
-            reasoning_effort=_effort(request, quirks, "reasoning_effort"),
-            reasoning={"effort": effort} if (effort := _effort(request, quirks, "reasoning")) else None,
-            thinking={"type": "disabled"} if request.effort == "none" and quirks.effort == "thinking" else None,
-            response_format=_format(request.output_schema, quirks),
-            tools=[_Tool(_Function(tool.name, tool.description, tool.parameters)) for tool in request.tools] or None,
-            messages=list(_messages(request, settings)),
-        )
-    )
+    """Return the body of a request that stands alone."""
+    encoder = ChatEncoder(settings)
+    encoder.take(request.messages, request.messages)
+    return encoder.encode(request)
 
 
 def is_shown(part: Image | File, quirks: ChatQuirks) -> bool:
@@ -106,7 +92,54 @@ class _Body(Struct, kw_only=True, omit_defaults=True):
     thinking: dict[str, str] | None = None
     response_format: dict[str, str | dict[str, str | Raw]] | None = None
     tools: list[_Tool] | None = None
-    messages: list[_Message]
+    messages: list[_Message | Raw]
+
+
+class ChatEncoder(ConversationEncoder[_Message]):
+    """Bodies of Chat Completions requests; messages stand last, so that a grown conversation only changes its end."""
+
+    def __init__(self, settings: OpenAIChatSettings) -> None:
+        super().__init__(reasoning_mark(PROTOCOL, settings.name))
+        self._settings = settings
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Return the body of a request whose messages were taken in."""
+        quirks = self._settings.quirks
+        in_tokens = {quirks.max_tokens_field: request.max_output_tokens}
+        settled, loose = self.wire_messages()
+        system = [_Message("system", request.system)] if request.system else []
+        return _ENCODE(
+            _Body(
+                model=request.model,
+                stream=request.stream or None,
+                stream_options={"include_usage": True} if request.stream and quirks.usage_on_request else None,
+                max_tokens=in_tokens.get("max_tokens"),
+                max_completion_tokens=in_tokens.get("max_completion_tokens"),
+                temperature=request.temperature,
+                reasoning_effort=_effort(request, quirks, "reasoning_effort"),
+                reasoning={"effort": effort} if (effort := _effort(request, quirks, "reasoning")) else None,
+                thinking={"type": "disabled"} if request.effort == "none" and quirks.effort == "thinking" else None,
+                response_format=_format(request.output_schema, quirks),
+                tools=[_Tool(_Function(tool.name, tool.description, tool.parameters)) for tool in request.tools]
+                or None,
+                messages=[*system, *settled, *loose],
+            )
+        )
+
+    def _wire(self, message: Message) -> Iterator[_Message]:
+        return _encoded(message, self._settings)
+
+    def _join(self, last: _Message | None, new: _Message) -> Sequence[_Message]:
+        """Join what one side said in several messages where a server's template wants alternating roles, user first."""
+        if not self._settings.quirks.alternating_roles:
+            return super()._join(last, new)
+        if last is None:
+            return (_Message("user", OPENING), new) if new.role == "assistant" else (new,)
+        if _is_continued(last, new):
+            return (structs.replace(last, content=_joined(last.content, new.content)),)
+        if new.role == "assistant" and last.role == "system":
+            return (last, _Message("user", OPENING), new)
+        return (last, new)
 
 
 def _effort(request: ModelRequest, quirks: ChatQuirks, field: str) -> str | None:
@@ -121,14 +154,6 @@ def _format(schema: Raw | None, quirks: ChatQuirks) -> dict[str, str | dict[str,
     if quirks.schema == "json_object":
         return {"type": "json_object"}
     return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
-
-
-def _messages(request: ModelRequest, settings: OpenAIChatSettings) -> Iterator[_Message]:
-    if request.system:
-        yield _Message("system", request.system)
-    repaired = repair(request.messages, reasoning_mark(PROTOCOL, settings.name))
-    encoded = (wire for message in repaired for wire in _encoded(message, settings))
-    yield from _merged(encoded) if settings.quirks.alternating_roles else encoded
 
 
 def _encoded(message: Message, settings: OpenAIChatSettings) -> Iterator[_Message]:
@@ -187,22 +212,6 @@ def _part(part: Part, quirks: ChatQuirks) -> _ContentPart:
             return _TextPart(part.text)
         case _:
             raise AssertionError("repair leaves such a part only to the assistant and to tools")
-
-
-def _merged(messages: Iterable[_Message]) -> Iterator[_Message]:
-    """Join what one side said in several messages, for servers whose templates want roles to take turns, user first."""
-    last: _Message | None = None
-    for message in messages:
-        if last is not None and _is_continued(last, message):
-            last = structs.replace(last, content=_joined(last.content, message.content))
-            continue
-        if last is not None:
-            yield last
-        if message.role == "assistant" and (last is None or last.role == "system"):
-            yield _Message("user", OPENING)
-        last = message
-    if last is not None:
-        yield last
 
 
 def _is_continued(last: _Message, message: _Message) -> bool:

@@ -8,8 +8,9 @@ from msgspec import Raw, Struct
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from talaria.providers.conversation_encoder import ConversationEncoder
 from talaria.providers.openai_responses.settings import OpenAIResponsesSettings, ResponsesQuirks
-from talaria.providers.transcript import note_on, reasoning_mark, repair, wire_call_id
+from talaria.providers.transcript import note_on, reasoning_mark, wire_call_id
 
 PROTOCOL = "responses"
 _ENCODE = msgspec.json.Encoder().encode
@@ -17,28 +18,10 @@ _CALL_ID = re.compile(r"[^\s]{1,64}")
 
 
 def encode(request: ModelRequest, settings: OpenAIResponsesSettings) -> bytes:
-    """Return the body; the input stands last, so that a grown conversation only changes its end.
-
-    Nothing is kept on the server: thinking comes back to us sealed, and goes along with the next request.
-    """
-    thinks = request.effort not in {"", "none"}
-    mark = reasoning_mark(PROTOCOL, settings.name)
-    items = (item for message in repair(request.messages, mark) for item in _items(message, settings.quirks, mark))
-    return _ENCODE(
-        _Body(
-            model=request.model,
-            stream=request.stream or None,
-            store=False,
-            include=["reasoning.encrypted_content"] if thinks else None,
-            max_output_tokens=request.max_output_tokens,
-            temperature=request.temperature,
-            reasoning=_reasoning(request.effort, settings.quirks),
-            text={"format": _Format(request.output_schema)} if request.output_schema is not None else None,
-            instructions=request.system or None,
-            tools=[_Tool(tool.name, tool.description, tool.parameters) for tool in request.tools] or None,
-            input=list(items),
-        )
-    )
+    """Return the body of a request that stands alone."""
+    encoder = ResponsesEncoder(settings)
+    encoder.take(request.messages, request.messages)
+    return encoder.encode(request)
 
 
 def is_shown(part: Image | File, quirks: ResponsesQuirks) -> bool:
@@ -115,7 +98,41 @@ class _Body(Struct, kw_only=True, omit_defaults=True):
     text: dict[str, _Format] | None = None
     instructions: str | None = None
     tools: list[_Tool] | None = None
-    input: list[_Item]
+    input: list[_Item | Raw]
+
+
+class ResponsesEncoder(ConversationEncoder[_Item]):
+    """Bodies of Responses requests; the input stands last, so that a grown conversation only changes its end.
+
+    Nothing is stored on the server: thinking comes back to us sealed, and is sent along with the next request.
+    """
+
+    def __init__(self, settings: OpenAIResponsesSettings) -> None:
+        super().__init__(reasoning_mark(PROTOCOL, settings.name))
+        self._settings = settings
+
+    def encode(self, request: ModelRequest) -> bytes:
+        """Return the body of a request whose messages were taken in."""
+        thinks = request.effort not in {"", "none"}
+        settled, loose = self.wire_messages()
+        return _ENCODE(
+            _Body(
+                model=request.model,
+                stream=request.stream or None,
+                store=False,
+                include=["reasoning.encrypted_content"] if thinks else None,
+                max_output_tokens=request.max_output_tokens,
+                temperature=request.temperature,
+                reasoning=_reasoning(request.effort, self._settings.quirks),
+                text={"format": _Format(request.output_schema)} if request.output_schema is not None else None,
+                instructions=request.system or None,
+                tools=[_Tool(tool.name, tool.description, tool.parameters) for tool in request.tools] or None,
+                input=[*settled, *loose],
+            )
+        )
+
+    def _wire(self, message: Message) -> Iterator[_Item]:
+        return _items(message, self._settings.quirks, self._mark)
 
 
 def _reasoning(effort: str, quirks: ResponsesQuirks) -> dict[str, str] | None:
