@@ -29,7 +29,7 @@ from talaria.providers.http import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
 from talaria.sessions.lane import admit, work_off
-from talaria.sessions.summaries import StoredSummaries
+from talaria.sessions.summaries import StoredHistory
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profile, Profiles
 from talaria.tools.workspace import LocalWorkspace
@@ -107,7 +107,7 @@ class Turns:
         return times[1] - times[0]
 
     def _agent(self, session_id: SessionId) -> Agent:
-        window = Window(_INFO, StoredSummaries(self._store, session_id), Auxiliary(self._calls))
+        window = Window(_INFO, StoredHistory(self._store, session_id), Auxiliary(self._calls))
         return Agent(self._calls, _INFO, self._toolbox, Manner(instructions=instructions(_TIERS)), window)
 
     def _around(self, emit: Callable[[TurnEvent], None]) -> Surroundings:

@@ -59,7 +59,7 @@ async def talaria(model: str, *, name: str = "words", context_limit: int = 0) ->
         folder.mkdir(parents=True)
         settings = f'[model]\nprovider = "mine"\nname = "{name}"\n[providers.mine]\nbase_url = "{model}/v1"\n'
         if context_limit:
-            settings += f"[models.\"{name}\"]\ncontext_limit = {context_limit}\n"
+            settings += f'[models."{name}"]\ncontext_limit = {context_limit}\n'
         (folder / "config.toml").write_text(settings)
         environment = byte_code_environment() | {"HOME": home, "TALARIA_HOME": home}
         process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""Whether a turn costs more as its conversation grows: processor time of an API turn, long conversation beside short ones."""
+"""Processor time of an API turn in a long conversation, next to turns in conversations that stay short."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -35,7 +35,9 @@ async def _run(quick: bool) -> list[Figure]:
             short_turns.append(await clients.cost_of(clients.short_turns()))
         memory = server.memory()
     return [
-        Figure(f"CPU of a turn, {_LONG:,} messages", median(long_turns) * 1000, "ms", _GOAL, median(short_turns) * 1000),
+        Figure(
+            f"CPU of a turn, {_LONG:,} messages", median(long_turns) * 1000, "ms", _GOAL, median(short_turns) * 1000
+        ),
         Figure(f"memory of the server with {_LONG:,} messages warm", memory, "MB", 122),
     ]
 
@@ -58,7 +60,9 @@ class _Clients:
         body = {"model": "talaria", "messages": [{"role": "user", "content": "Tell me more of the fox, please."}]}
         for _ in range(count):
             headers = self._headers | ({_SESSION: session} if session else {})
-            async with self._http.post(self._server.url + CHAT, json=body, headers=headers, raise_for_status=True) as reply:
+            async with self._http.post(
+                self._server.url + CHAT, json=body, headers=headers, raise_for_status=True
+            ) as reply:
                 await reply.read()
                 session = reply.headers[_SESSION]
         return session

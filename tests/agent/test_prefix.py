@@ -33,7 +33,7 @@ from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
 from talaria.sessions.lane import admit, work_off
 from talaria.sessions.prefix import BREAK, Prefix, keep_prefix, prefix_to_use, read_prefix
-from talaria.sessions.summaries import StoredSummaries
+from talaria.sessions.summaries import StoredHistory
 from talaria.storage.sqlite.opening import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.clock import SettableClock
@@ -185,7 +185,7 @@ class History:
         kept = prefix_to_use(found, wanted, lambda: wanted.instructions)
         await self._store.write(lambda tx: keep_prefix(tx, self._session_id, kept))
         info = ModelInfo(name=self._model, context_limit=3_000)
-        window = Window(info, StoredSummaries(self._store, self._session_id), Auxiliary(self._calls(SCRIBE)))
+        window = Window(info, StoredHistory(self._store, self._session_id), Auxiliary(self._calls(SCRIBE)))
         return Agent(
             self._calls(self._model), info, toolbox, Manner(instructions=kept.instructions), window, clock=self._clock
         )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.agent.workshop import Echo, workshop
 
 from talaria.agent.conversation import open_calls
-from talaria.agent.window import Summary, Window, estimate
+from talaria.agent.window import Summary, Window, WindowMemory, estimate
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.core.errors import ProviderOverloaded, TalariaError
@@ -37,13 +37,19 @@ NONSENSE = {
 
 
 class Kept:
-    """Implements `Summaries` for one conversation."""
+    """Implements `History` for one conversation, and counts the messages that were read."""
 
     def __init__(self) -> None:
+        self.transcript: Sequence[StoredMessage] = ()
         self.saved: list[Summary] = []
+        self.messages_read = 0
 
-    async def load(self) -> Summary | None:
-        return self.saved[-1] if self.saved else None
+    async def read(self, after: int) -> tuple[Summary | None, list[StoredMessage]]:
+        summary = self.saved[-1] if self.saved else None
+        first = max(after, summary.upto if summary else 0)
+        found = [stored for stored in self.transcript if stored.seq > first]
+        self.messages_read += len(found)
+        return summary, found
 
     async def save(self, summary: Summary) -> None:
         self.saved.append(summary)
@@ -84,24 +90,31 @@ def talk(count: int, length: int = 200) -> list[StoredMessage]:
     return stored([(user, assistant)[n % 2](f"message {n + 1} " + "x" * length) for n in range(count)])
 
 
+async def shown(window: Window, kept: Kept, transcript: Sequence[StoredMessage]) -> list[Message]:
+    """Return what a model is shown of a conversation that has come this far."""
+    kept.transcript = transcript
+    return (await window.open()).messages
+
+
 def ignore(event: TurnEvent) -> None:
     """Listen to nothing."""
 
 
 async def test_a_short_conversation_is_shown_as_it_is() -> None:
     transcript = talk(4)
-    window = Window(INFO, Kept(), Scribe())
-    assert await window.open(transcript) == [one.message for one in transcript]
+    kept = Kept()
+    window = Window(INFO, kept, Scribe())
+    assert await shown(window, kept, transcript) == [one.message for one in transcript]
     assert not window.full
 
 
 async def test_a_long_conversation_is_shown_as_a_summary_and_its_newest_part_word_for_word() -> None:
     kept, transcript, heard = Kept(), talk(40), list[TurnEvent]()
     window = Window(INFO, kept, Scribe())
-    await window.open(transcript)
+    await shown(window, kept, transcript)
     assert window.full
     assert await window.shrink(heard.append)
-    view = await window.open(transcript)
+    view = await shown(window, kept, transcript)
     assert GOOD in view[0].text
     assert f"messages 1 to {kept.saved[0].upto} " in view[0].text
     assert view[1:] == [one.message for one in transcript[kept.saved[0].upto :]]
@@ -110,9 +123,56 @@ async def test_a_long_conversation_is_shown_as_a_summary_and_its_newest_part_wor
     assert not window.full
 
 
+async def test_a_later_turn_reads_only_what_is_new() -> None:
+    kept = Kept()
+    window = Window(INFO, kept, Scribe())
+    await shown(window, kept, talk(10))
+    assert await shown(window, kept, talk(12)) == [one.message for one in talk(12)]
+    assert kept.messages_read == 12
+
+
+async def test_a_conversation_that_was_not_open_is_read_from_its_summary_on() -> None:
+    kept = Kept()
+    kept.saved = [Summary(90, GOOD)]
+    view = await shown(Window(INFO, kept, Scribe()), kept, talk(100))
+    assert GOOD in view[0].text
+    assert view[1:] == [one.message for one in talk(100)[90:]]
+    assert kept.messages_read == 10
+
+
+async def test_a_view_counts_what_a_turn_adds() -> None:
+    kept = Kept()
+    kept.transcript = talk(2)
+    view = await Window(INFO, kept, Scribe()).open()
+    assert view.tokens == estimate(view.messages)
+    view.add([user("x" * 400)])
+    assert view.tokens == estimate(view.messages)
+
+
+async def test_windows_that_take_too_much_memory_together_release_the_least_recently_used() -> None:
+    memory = WindowMemory(limit_bytes=60_000)
+    histories = [Kept() for _ in range(3)]
+    windows = [Window(INFO, kept, Scribe(), memory) for kept in histories]
+    for kept, window in zip(histories, windows, strict=True):
+        assert len(await shown(window, kept, talk(20))) == 20
+    await shown(windows[1], histories[1], talk(22))
+    assert await shown(windows[0], histories[0], talk(22)) == [one.message for one in talk(22)]
+    assert [kept.messages_read for kept in histories] == [42, 22, 20]
+
+
+async def test_a_window_that_was_released_can_still_shrink() -> None:
+    kept = Kept()
+    window = Window(INFO, kept, Scribe())
+    await shown(window, kept, talk(40))
+    window.release()
+    assert await window.shrink(ignore)
+    assert GOOD in (await window.open()).messages[0].text
+
+
 async def test_what_the_provider_counted_is_believed_over_an_estimate() -> None:
-    window = Window(INFO, Kept(), Scribe())
-    await window.open(talk(2))
+    kept = Kept()
+    window = Window(INFO, kept, Scribe())
+    await shown(window, kept, talk(2))
     window.measured(760)
     assert window.full
     window.measured(740)
@@ -128,20 +188,20 @@ def test_writing_that_takes_more_bytes_is_taken_to_be_more_tokens() -> None:
 async def test_a_summary_without_use_leaves_the_old_view_in_force(nonsense: str) -> None:
     kept, transcript, heard = Kept(), talk(40), list[TurnEvent]()
     window = Window(INFO, kept, Scribe(nonsense))
-    before = await window.open(transcript)
+    before = await shown(window, kept, transcript)
     assert not await window.shrink(heard.append)
     assert kept.saved == []
     assert heard == []
-    assert await window.open(transcript) == before
+    assert await shown(window, kept, transcript) == before
 
 
 async def test_a_summary_that_failed_leaves_the_old_view_in_force() -> None:
     kept, transcript = Kept(), talk(40)
     window = Window(INFO, kept, Scribe(ProviderOverloaded("down")))
-    before = await window.open(transcript)
+    before = await shown(window, kept, transcript)
     assert not await window.shrink(ignore)
     assert kept.saved == []
-    assert await window.open(transcript) == before
+    assert await shown(window, kept, transcript) == before
 
 
 @pytest.mark.parametrize(
@@ -156,7 +216,7 @@ async def test_a_summary_that_failed_leaves_the_old_view_in_force() -> None:
 async def test_a_summary_of_any_kind_is_taken(summary: str) -> None:
     kept = Kept()
     window = Window(INFO, kept, Scribe(summary))
-    await window.open(talk(20))
+    await shown(window, kept, talk(20))
     assert await window.shrink(ignore)
     assert kept.saved[0].text == summary
 
@@ -164,10 +224,10 @@ async def test_a_summary_of_any_kind_is_taken(summary: str) -> None:
 async def test_a_second_summary_carries_on_the_first_and_reads_only_what_came_behind_it() -> None:
     kept, scribe = Kept(), Scribe()
     window = Window(INFO, kept, scribe)
-    await window.open(talk(20))
+    await shown(window, kept, talk(20))
     assert await window.shrink(ignore)
     first = kept.saved[0].upto
-    await window.open(talk(30))
+    await shown(window, kept, talk(30))
     assert await window.shrink(ignore)
     earlier, texts = scribe.asked[-1]
     assert earlier == GOOD
@@ -178,27 +238,29 @@ async def test_a_second_summary_carries_on_the_first_and_reads_only_what_came_be
 async def test_a_failed_second_summary_leaves_the_first_in_force() -> None:
     kept = Kept()
     window = Window(INFO, kept, Scribe(GOOD, ""))
-    await window.open(talk(20))
+    await shown(window, kept, talk(20))
     assert await window.shrink(ignore)
-    before = await window.open(talk(24))
+    before = await shown(window, kept, talk(24))
     assert not await window.shrink(ignore)
-    assert await window.open(talk(24)) == before
+    assert await shown(window, kept, talk(24)) == before
 
 
 async def test_nothing_new_means_no_new_summary() -> None:
     scribe = Scribe()
-    window = Window(INFO, Kept(), scribe)
-    await window.open(talk(20))
+    kept = Kept()
+    window = Window(INFO, kept, scribe)
+    await shown(window, kept, talk(20))
     assert await window.shrink(ignore)
-    await window.open(talk(20))
+    await shown(window, kept, talk(20))
     assert not await window.shrink(ignore)
     assert len(scribe.asked) == 1
 
 
 async def test_a_past_larger_than_a_models_window_is_summarised_in_portions() -> None:
     scribe = Scribe()
-    window = Window(INFO, Kept(), scribe)
-    await window.open(talk(400))
+    kept = Kept()
+    window = Window(INFO, kept, scribe)
+    await shown(window, kept, talk(400))
     assert await window.shrink(ignore)
     assert len(scribe.asked) > 10
     assert scribe.asked[0][0] == ""
@@ -211,14 +273,15 @@ async def test_a_past_larger_than_a_models_window_is_summarised_in_portions() ->
 async def test_one_portion_without_a_useful_summary_leaves_the_old_view_in_force() -> None:
     kept = Kept()
     window = Window(INFO, kept, Scribe(GOOD, GOOD, "no"))
-    await window.open(talk(400))
+    await shown(window, kept, talk(400))
     assert not await window.shrink(ignore)
     assert kept.saved == []
 
 
 async def test_a_single_message_that_is_too_long_cannot_be_summarised_away() -> None:
-    window = Window(INFO, Kept(), Scribe())
-    await window.open(talk(1, length=10_000))
+    kept = Kept()
+    window = Window(INFO, kept, Scribe())
+    await shown(window, kept, talk(1, length=10_000))
     assert not await window.shrink(ignore)
 
 
@@ -265,13 +328,14 @@ def conversations(draw: st.DrawFn) -> list[StoredMessage]:
 
 @given(conversations(), st.data())
 async def test_no_call_is_ever_parted_from_its_result(transcript: list[StoredMessage], data: st.DataObject) -> None:
-    window = Window(INFO, Kept(), Scribe())
+    kept = Kept()
+    window = Window(INFO, kept, Scribe())
     length = 1
     while length <= len(transcript):
         length += data.draw(st.integers(1, 8))
-        await window.open(transcript[:length])
+        await shown(window, kept, transcript[:length])
         await window.shrink(ignore)
-        view = await window.open(transcript[:length])
+        view = await shown(window, kept, transcript[:length])
         calls = [part.id for one in view for part in one.parts if isinstance(part, ToolCall)]
         results = [part.call_id for one in view for part in one.parts if isinstance(part, ToolResult)]
         still_open = [call.id for call in open_calls([one.message for one in transcript[:length]])]

@@ -29,7 +29,7 @@ from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
 from talaria.providers.timeouts import Timeouts
 from talaria.sessions.lane import admit, work_off
-from talaria.sessions.summaries import StoredSummaries
+from talaria.sessions.summaries import StoredHistory
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer
 from talaria.tools.workspace import LocalWorkspace
@@ -104,7 +104,7 @@ class Workshop:
         self.calls = ModelCalls([ModelChoice(OpenAIChat(settings, http), "scripted", INFO)], QUICK)
 
     def agent(self, *tools: Tool, instructions: str = "Be brief.") -> Agent:
-        summaries = StoredSummaries(self.store, self.session_id)
+        summaries = StoredHistory(self.store, self.session_id)
         window = Window(INFO, summaries, Auxiliary(self.calls))
         return Agent(self.calls, INFO, Toolbox(tools), Manner(instructions=instructions), window)
 

@@ -13,7 +13,7 @@ from talaria.agent.model_calls import Answered, ModelCalls
 from talaria.agent.repetition import Repetition
 from talaria.agent.surroundings import Limits, Surroundings
 from talaria.agent.toolbox import Toolbox
-from talaria.agent.window import Window, estimate
+from talaria.agent.window import View, Window
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import Effort, ModelReasoning, ModelRequest, ModelText
@@ -115,20 +115,20 @@ class _Turn:
         self._limits = limits
         self._dispatch = Dispatch(agent.toolbox, turn, around)
         self._repetition = Repetition()
-        self._messages: list[Message] = []
+        self._view = View([], 0)
         self._partial = ""
         self._calls: list[ToolCall] = []
         self._tokens = 0
         self._cost = 0
 
     async def until_end(self) -> TurnEnd:
-        transcript = await self._turn.transcript()
-        self._messages = await self._agent.window.open(transcript)
-        self._calls = open_calls(self._messages)
+        self._view = await self._agent.window.open()
+        messages = self._view.messages
+        self._calls = open_calls(messages)
         if self._calls:
             await self._run_calls(resumed=True)
-        elif not awaits_reply(self._messages):
-            return await self._end(TurnAnswered(self._messages[-1].text if self._messages else ""), None, None)
+        elif not awaits_reply(messages):
+            return await self._end(TurnAnswered(messages[-1].text if messages else ""), None, None)
         for _ in range(self._limits.iterations):
             await self._let_person_join()
             answered, step = await self._ask_model()
@@ -160,22 +160,23 @@ class _Turn:
         try:
             return await self._one_call()
         except ContextTooLong:
-            window, transcript = self._agent.window, await self._turn.transcript()
-            await window.open(transcript)
+            window = self._agent.window
+            await window.open()
             if not await window.shrink(self._around.emit):
                 raise
-            self._messages = await window.open(transcript)
+            self._view = await window.open()
             return await self._one_call()
 
     async def _one_call(self) -> tuple[Answered, ModelStep]:
         request, info = self._request(), self._agent.info
-        hold = await self._around.budget.reserve(most_it_can_cost(request, info, estimate(request.messages)))
+        shown = self._view.tokens
+        hold = await self._around.budget.reserve(most_it_can_cost(request, info, shown))
         try:
             answered, step = await self._follow(request)
         except BaseException:
             # A call that broke off was paid for all the same, as far as it went.
             said = structs.replace(request, max_output_tokens=len(self._partial) // 3)
-            spent = most_it_can_cost(said, info, estimate(request.messages)) if self._partial else 0
+            spent = most_it_can_cost(said, info, shown) if self._partial else 0
             await asyncio.shield(self._around.budget.settle(hold, spent))
             raise
         await self._around.budget.settle(hold, step.usage.cost_microdollars)
@@ -228,13 +229,13 @@ class _Turn:
 
     async def _let_person_join(self) -> None:
         joined = await self._around.joined()
-        self._messages += joined
+        self._view.add(joined)
         for message in joined:
             self._around.emit(PersonJoined(message.text))
 
     async def _save(self, messages: list[Message], step: ModelStep | None = None) -> None:
         await self._turn.add(messages, step)
-        self._messages += messages
+        self._view.add(messages)
 
     async def _end(self, end: TurnEnd, reply: Message | None, step: ModelStep | None) -> TurnEnd:
         await self._turn.finish(end, reply, step)
@@ -244,12 +245,13 @@ class _Turn:
         manner = self._agent.manner
         return ModelRequest(
             model="",
-            messages=tuple(self._messages),
+            messages=tuple(self._view.messages),
             system=manner.instructions,
             tools=self._agent.toolbox.specs,
             max_output_tokens=manner.max_output_tokens,
             temperature=manner.temperature,
             effort=manner.effort,
+            memo=self._agent.window.memo,
         )
 
     def _spent_limit(self) -> TurnOutOfBudget | None:

@@ -47,7 +47,7 @@ from talaria.sessions.prefix import Prefix, keep_prefix, prefix_to_use, read_pre
 from talaria.sessions.prospect import AgentParts, Prospect
 from talaria.sessions.questions import Questions
 from talaria.sessions.seat import Emit
-from talaria.sessions.summaries import StoredSummaries
+from talaria.sessions.summaries import StoredHistory
 from talaria.sessions.waking import Told
 from talaria.settings.errors import ProfileUnusable
 from talaria.settings.model import Settings
@@ -98,7 +98,8 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     tools, remarks = await _tools(house, structs.replace(bench, delegator=delegating), wish, jobs, context)
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), _toolbox(tools, delegating)
     prefix = _prefix(bench, wish, toolbox, found)
-    agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
+    window = Window(bench.model, StoredHistory(store, session.id), auxiliary, house.window_memory)
+    agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), window)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
     desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context)
     desk = structs.replace(desk, beforehand=_keeping(bench, prefix, kept.personality))
@@ -307,7 +308,7 @@ def _keeping(bench: Workbench, prefix: Prefix, personality: str) -> Callable[[Tr
     return keep
 
 
-def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls, auxiliary: Auxiliary) -> Agent:
+def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls, window: Window) -> Agent:
     model = bench.settings.model
     manner = Manner(
         instructions=prefix.instructions,
@@ -315,7 +316,6 @@ def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls
         max_output_tokens=model.max_output_tokens or None,
         temperature=model.temperature,
     )
-    window = Window(bench.model, StoredSummaries(bench.store, bench.session_id), auxiliary)
     return Agent(calls, bench.model, toolbox, manner, window)
 
 

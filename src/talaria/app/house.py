@@ -7,8 +7,9 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
+from talaria.agent.window import WindowMemory
 from talaria.app.allowances import caps_for
 from talaria.app.chats import open_chat, prospect
 from talaria.app.delegates import Attendance, Here, end_background, tend_background
@@ -65,6 +66,7 @@ class House(Struct, frozen=True, kw_only=True):
     feeds: LateFeeds
     attendance: Attendance
     hooks: Hooks = NoHooks()
+    window_memory: WindowMemory = field(default_factory=WindowMemory)
     notes: tuple[str, ...] = ()
 
     @property

@@ -24,7 +24,8 @@ async def run(errand: Errand) -> None:
 def context_estimate(tx: Transaction, session_id: SessionId) -> int:
     """Return about how many tokens the model is shown of what was said."""
     kept = kept_summary(tx, session_id)
-    return estimate_shown(tx.messages.load(session_id), kept.summary if kept else None)
+    summary = kept.summary if kept else None
+    return estimate_shown(tx.messages.load(session_id, after=summary.upto if summary else 0), summary)
 
 
 COMMAND = Command(

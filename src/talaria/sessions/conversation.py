@@ -193,7 +193,7 @@ class Conversation:
     async def shrink(self) -> bool:
         """Summarise the older part of the conversation; ``False`` where there is nothing to gain."""
         window = self._agent.window
-        await window.open(await self._store.read(lambda tx: tx.messages.load(self.session_id)))
+        await window.open()
         return await window.shrink(self._desk.emit)
 
     async def _work_off(self) -> TurnEnd | None:
