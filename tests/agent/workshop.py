@@ -103,9 +103,9 @@ class Workshop:
         )
         self.calls = ModelCalls([ModelChoice(OpenAIChat(settings, http), "scripted", INFO)], QUICK)
 
-    def agent(self, *tools: Tool, instructions: str = "Be brief.") -> Agent:
-        summaries = StoredHistory(self.store, self.session_id)
-        window = Window(INFO, summaries, Auxiliary(self.calls))
+    def agent(self, *tools: Tool, instructions: str = "Be brief.", session_id: SessionId | None = None) -> Agent:
+        history = StoredHistory(self.store, session_id or self.session_id)
+        window = Window(INFO, history, Auxiliary(self.calls))
         return Agent(self.calls, INFO, Toolbox(tools), Manner(instructions=instructions), window)
 
     def around(self, **changes: Any) -> Surroundings:

@@ -282,7 +282,7 @@ async def _open(
         workspace=LocalWorkspace(shop.folder, {}),
         context=context or SessionContext(),
     )
-    auxiliary, agent = Auxiliary(shop.calls), shop.agent(*tools)
+    auxiliary, agent = Auxiliary(shop.calls), shop.agent(*tools, session_id=SessionId(session.id))
     return Conversation(shop.store, SessionId(session.id), agent, desk, jobs, auxiliary=auxiliary, titled=False)
 
 

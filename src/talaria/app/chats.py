@@ -98,8 +98,9 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     tools, remarks = await _tools(house, structs.replace(bench, delegator=delegating), wish, jobs, context)
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), _toolbox(tools, delegating)
     prefix = _prefix(bench, wish, toolbox, found)
-    window = Window(bench.model, StoredHistory(store, session.id), auxiliary, house.window_memory)
-    agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), window)
+    agent = _agent(
+        bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), _window(house, bench, auxiliary)
+    )
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
     desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context)
     desk = structs.replace(desk, beforehand=_keeping(bench, prefix, kept.personality))
@@ -317,6 +318,10 @@ def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls
         temperature=model.temperature,
     )
     return Agent(calls, bench.model, toolbox, manner, window)
+
+
+def _window(house: "House", bench: Workbench, auxiliary: Auxiliary) -> Window:
+    return Window(bench.model, StoredHistory(bench.store, bench.session_id), auxiliary, house.window_memory)
 
 
 def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
