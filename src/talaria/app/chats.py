@@ -98,14 +98,12 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     tools, remarks = await _tools(house, structs.replace(bench, delegator=delegating), wish, jobs, context)
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), _toolbox(tools, delegating)
     prefix = _prefix(bench, wish, toolbox, found)
-    agent = _agent(
-        bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), _window(house, bench, auxiliary)
-    )
+    agent = _agent(house, bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
-    desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context)
-    desk = structs.replace(desk, beforehand=_keeping(bench, prefix, kept.personality))
-    named = not wish.titled or bool(session.title)
-    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=not named)
+    desk = _followed(desk, bench, session, wish, auxiliary)
+    desk = structs.replace(desk, context=context, beforehand=_keeping(bench, prefix, kept.personality))
+    titled = wish.titled and not session.title
+    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=titled)
     stack.push_async_callback(conversation.close)
     return Chat(
         conversation=conversation,
@@ -309,7 +307,9 @@ def _keeping(bench: Workbench, prefix: Prefix, personality: str) -> Callable[[Tr
     return keep
 
 
-def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls, window: Window) -> Agent:
+def _agent(
+    house: "House", bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls, auxiliary: Auxiliary
+) -> Agent:
     model = bench.settings.model
     manner = Manner(
         instructions=prefix.instructions,
@@ -317,11 +317,8 @@ def _agent(bench: Workbench, prefix: Prefix, toolbox: Toolbox, calls: ModelCalls
         max_output_tokens=model.max_output_tokens or None,
         temperature=model.temperature,
     )
+    window = Window(bench.model, StoredHistory(bench.store, bench.session_id), auxiliary, house.window_memory)
     return Agent(calls, bench.model, toolbox, manner, window)
-
-
-def _window(house: "House", bench: Workbench, auxiliary: Auxiliary) -> Window:
-    return Window(bench.model, StoredHistory(bench.store, bench.session_id), auxiliary, house.window_memory)
 
 
 def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
