@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
 .PHONY: run test check bench docs lock clean system embedded homeserver localslack apiclients
@@ -14,7 +15,7 @@ run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
 
 test: $(VENV)/dev.stamp embedded system homeserver apiclients
-	@$(BIN)/pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 check: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@echo "== format"  && $(BIN)/ruff format --check .
@@ -22,7 +23,7 @@ check: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@echo "== types"   && $(BIN)/mypy
 	@echo "== imports" && $(BIN)/lint-imports --no-cache
 	@echo "== docs"    && $(BIN)/python scripts/reference.py --check
-	@echo "== tests"   && $(BIN)/pytest $(ARGS)
+	@echo "== tests"   && $(PYTEST) $(ARGS)
 
 bench: $(VENV)/dev.stamp
 	@$(BIN)/python -m bench $(ARGS)

@@ -291,6 +291,28 @@ def test_a_file_that_is_no_database_is_kept_aside(program: Program, content: byt
     assert any(path.read_bytes() == content for path in folder(program).glob("talaria.db?*"))
 
 
+def test_store_that_only_its_damaged_copy_is_left_of_is_recovered(program: Program) -> None:
+    file = damage(program)
+    file.rename(file.with_name("talaria.db.damaged-20261115T220610582994"))
+    listed = program.run("sessions", "list")
+    assert (listed.code, listed.out) == (1, "")
+    assert "talaria doctor --fix" in listed.err
+    assert program.run("doctor").code == 1
+    assert program.run("doctor", "--fix").code == 0
+    assert len(read(program, lambda store: store.sessions.find(SessionFilter(archived=None)))) > 10
+
+
+def test_empty_store_is_a_fault_and_not_filled(program: Program) -> None:
+    converse(program, NewSession(source="cli"))
+    file = folder(program) / "talaria.db"
+    file.write_bytes(b"")
+    for words in (["sessions", "list"], ["chat", "-q", "hello"], ["doctor"]):
+        seen = program.run(*words)
+        assert (seen.code, "is empty (0 bytes)" in seen.out + seen.err) == (1, True)
+        assert file.stat().st_size == 0
+    assert program.run("doctor", "--fix").code == 0
+
+
 def test_a_folder_in_place_of_the_store_is_a_fault(program: Program) -> None:
     (folder(program) / "talaria.db").mkdir()
     for words in (["doctor"], ["doctor", "--fix"]):

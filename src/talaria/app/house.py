@@ -1,5 +1,6 @@
 """What every conversation of a process shares: settings, store, models, and how one is opened."""
 
+import logging
 from asyncio import TaskGroup
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -43,6 +44,8 @@ from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.tools.output import masking
 from talaria.tools.workspace import for_commands
+
+log = logging.getLogger(__name__)
 
 
 class House(Struct, frozen=True, kw_only=True):
@@ -158,6 +161,8 @@ def open_house(
     mask = masking(secret_values(settings, secrets))
     stack.callback(close_log, open_log(profile, settings.log.level, mask, settings.log.format))
     store, notes = open_store(settings, profile)
+    for note in notes:
+        log.warning("%s", note)
     stack.push_async_callback(store.close)
     models = Models(settings, secrets, profile.folder)
     stack.push_async_callback(models.close)

@@ -1,23 +1,25 @@
-"""Open the store that the settings name, and mend a file that is damaged."""
+"""Open the store that the settings name, and repair a file that is damaged."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 from talaria.app.subcommands import load
+from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Database, Store
 from talaria.core.errors import Refused, StoreCorrupt
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 
-_LOOK_AT_START = 20_000_000  # steps of SQLite: all of a small file, a tenth of a second in a large one
+_STEPS_AT_START = 20_000_000  # of SQLite: all of a small file, a fraction of a second of a large one
 
 
 @contextmanager
 def open_database(settings: Settings, profile: Profile) -> Iterator[Database]:
-    """Open the profile's store for a short command, and close it behind the block.
+    """Open the profile's store for a short command, and close it after the block.
 
-    A file that proves damaged is mended at once, and `StoreCorrupt` says what became of it.
+    A file that proves damaged is repaired at once, and `StoreCorrupt` says what became of it.
     """
     try:
         database = _opened(settings, profile)
@@ -30,22 +32,26 @@ def open_database(settings: Settings, profile: Profile) -> Iterator[Database]:
 
 
 def open_store(settings: Settings, profile: Profile) -> tuple[Store, list[str]]:
-    """Open the profile's store for a program that runs for long; the sentences tell of damage that was mended."""
+    """Open the profile's store for a program that runs for long; the sentences report damage that was repaired.
+
+    A SQLite file is looked at first if its last user was killed, or damage was met in it.
+    """
     if settings.store.url:
         postgres = _postgres()
         store = postgres.open_postgres_store(
             settings.store.url, _postgres_options(postgres, settings), connections=settings.store.connections
         )
         return store, []
-    sentences = []
-    recovery = load("talaria.storage.sqlite.recovery")
-    if profile.database_file.exists() and recovery.find_damage(
-        profile.database_file, thorough=False, steps=_LOOK_AT_START
-    ):
-        sentences = [str(recovery.recover(profile.database_file))]
+    path = profile.database_file
     sqlite = load("talaria.storage.sqlite.store")
     options = sqlite.SqliteOptions(settings.store.busy_timeout_seconds)
-    return sqlite.open_sqlite_store(profile.database_file, options, readers=settings.store.readers), sentences
+    sentences = _repair_after_unclean_end(path)
+    try:
+        store = sqlite.open_sqlite_store(path, options, readers=settings.store.readers)
+    except StoreCorrupt:
+        sentences = [str(_recovery().recover(path))]
+        store = sqlite.open_sqlite_store(path, options, readers=settings.store.readers)
+    return store, sentences
 
 
 def check_store(settings: Settings, profile: Profile) -> list[str]:
@@ -53,17 +59,15 @@ def check_store(settings: Settings, profile: Profile) -> list[str]:
     if settings.store.url:
         with open_database(settings, profile):
             return []
-    if not profile.database_file.exists():
-        return []
-    found: list[str] = load("talaria.storage.sqlite.recovery").find_damage(profile.database_file)
+    found: list[str] = _recovery().find_damage(profile.database_file)
     return found
 
 
 def recover_store(settings: Settings, profile: Profile) -> str:
-    """Mend a damaged file and return what became of it."""
+    """Repair a damaged file and return what became of it."""
     if settings.store.url:
         raise Refused("The store is on a PostgreSQL server: its operators must repair it.")
-    return str(load("talaria.storage.sqlite.recovery").recover(profile.database_file))
+    return str(_recovery().recover(profile.database_file))
 
 
 class ProfileStoreCare:
@@ -80,6 +84,26 @@ class ProfileStoreCare:
     def recover(self) -> str:
         """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
         return recover_store(self._settings, self._profile)
+
+
+def _repair_after_unclean_end(path: Path) -> list[str]:
+    """Look for damage where there is a reason to, and repair it; a look that was cut short is left to a later check."""
+    clock = SystemClock()
+    record = load("talaria.storage.sqlite.check_record").CheckRecord(path)
+    record.note_unclean_end(clock.now())
+    state = record.state
+    if state not in {"unclean", "damaged"}:
+        return []
+    recovery = _recovery()
+    found = recovery.examine(path, thorough=state == "damaged", steps=0 if state == "damaged" else _STEPS_AT_START)
+    if found.damage:
+        return [str(recovery.recover(path))]
+    record.write("sound" if found.complete else "unknown", clock.now())
+    return []
+
+
+def _recovery() -> ModuleType:
+    return load("talaria.storage.sqlite.recovery")
 
 
 def _opened(settings: Settings, profile: Profile) -> Database:

@@ -62,6 +62,10 @@ class StoreGone(StoreUnavailable):
     """The file was deleted, moved away or replaced while in use: what is written to it now would be lost."""
 
 
+class StoreMissing(StoreUnavailable):
+    """The file is missing or empty although there was a store: no new one is made in its place."""
+
+
 class StoreCorrupt(StoreError):
     """The file is damaged; `talaria doctor --fix` keeps it aside and recovers what can be read."""
 

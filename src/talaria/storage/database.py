@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
-from talaria.core.errors import StoreConflict, StoreError
+from talaria.core.errors import StoreConflict, StoreCorrupt, StoreError
 from talaria.storage.tables.transaction import Tables
 
 T = TypeVar("T")
@@ -53,16 +53,20 @@ class Outcome(Struct, frozen=True):
 
 
 class ConnectionDatabase:
-    """Implements `Database`."""
+    """Implements `Database`; ``on_damage`` is called when work meets something that cannot be read."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, on_damage: Callable[[], None] = lambda: None) -> None:
         self.connection = connection
+        self._on_damage = on_damage
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` on one unchanging view of the store."""
         self.connection.begin(write=False)
         try:
             return work(self.connection.tables)
+        except StoreCorrupt:
+            self._on_damage()
+            raise
         finally:
             self.connection.rollback()
 
@@ -121,7 +125,9 @@ class ConnectionDatabase:
         try:
             values = [work(self.connection.tables) for work in works]
             self.connection.commit()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, StoreCorrupt):
+                self._on_damage()
             self.connection.rollback()
             raise
         return values

@@ -1,11 +1,16 @@
 """One open transaction as the tables see it, whichever engine runs it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+import msgspec
+
+from talaria.core.errors import StoreCorrupt
 from talaria.core.ids import WorkerId
 
+DAMAGED_ROW = "A row of the store is damaged. Run `talaria doctor --fix`: it recovers what can be read."
+T = TypeVar("T")
 Value = str | int | float | None
 Row = tuple[Any, ...]
 
@@ -62,14 +67,25 @@ def _behind(prefix: str) -> str:
     return kept[:-1] + chr(_BEHIND_SURROGATES if last == _SURROGATES else last)
 
 
+def decode_stored(decode: Callable[[str], T], text: str) -> T:
+    """Return the value of an encoded column; raises `StoreCorrupt` for one that cannot be decoded."""
+    try:
+        return decode(text)
+    except msgspec.DecodeError as error:
+        raise StoreCorrupt(DAMAGED_ROW) from error
+
+
 def to_stamp(moment: datetime) -> int:
     """Return a moment as microseconds since 1970."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def from_stamp(stamp: int) -> datetime:
-    """Return the moment of a count of microseconds since 1970."""
-    return _EPOCH + stamp * _MICROSECOND
+    """Return the moment of a count of microseconds since 1970; raises `StoreCorrupt` for one beyond all calendars."""
+    try:
+        return _EPOCH + stamp * _MICROSECOND
+    except OverflowError as error:
+        raise StoreCorrupt(DAMAGED_ROW) from error
 
 
 def to_span(duration: timedelta) -> int:

@@ -15,10 +15,10 @@ def look_at_store(services: Services) -> Iterator[Finding]:
     """Report every damage, or what kept the store from being opened."""
     try:
         place = _place(services)
-        if not place:
+        damage = services.store_care().check()
+        if not place and not damage:
             yield ok(f"{services.profile.database_file} does not exist yet: it is made with the first session.")
             return
-        damage = services.store_care().check()
     except SettingsInvalid:
         yield warning("The store was not looked at, since the settings have faults.", "Repair the settings first.")
     except StoreCorrupt as error:

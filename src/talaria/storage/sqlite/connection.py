@@ -133,5 +133,5 @@ class SqliteConnection:
         """Return every row of a result."""
         try:
             return self.raw.execute(statement, values).fetchall()
-        except apsw.Error as error:
+        except (apsw.Error, UnicodeDecodeError) as error:
             raise translated(error, self.path) from error

@@ -13,13 +13,17 @@ from talaria.core.errors import StoreGone, StoreUnavailable
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST, check_not_newer, migrations_in
+from talaria.storage.sqlite.check_record import CheckRecord
 from talaria.storage.sqlite.connection import SqliteConnection
 from talaria.storage.sqlite.errors import translated
 from talaria.storage.sqlite.original import Original
 from talaria.storage.sqlite.presence import Presence, is_used
+from talaria.storage.sqlite.repair_state import check_not_interrupted, check_not_lost
 
 APPLICATION_ID = 0x54414C41  # "TALA", as the file command and others can see
 MIGRATIONS = Path(__file__).with_name("migrations")
+_OUR_TABLES = {"sessions", "messages", "arrivals"}
+_LAST_POSSIBLE_VERSION = 9999  # migrations are numbered with four digits
 _PAUSE = 0.005
 _SURE = 0.2  # seconds: whoever makes the file at this moment has done so by then
 
@@ -44,24 +48,33 @@ DEFAULTS = SqliteOptions()
 
 def open_sqlite(path: Path, options: SqliteOptions = DEFAULTS) -> ConnectionDatabase:
     """Return the store in a file, created or brought up to date where needed."""
+    is_new = options.original is None and _make(path)
     if options.original is None:
-        _make(path)
+        CheckRecord(path).note_unclean_end(options.clock.now())
     else:
         options.original.check()
     presence = Presence(path)
     try:
+        if options.original is None:
+            check_not_interrupted(path)
         raw = open_raw(path, options)
     except BaseException:
         presence.end()
         raise
+    if is_new:
+        CheckRecord(path).write("sound", options.clock.now())
     worker = options.worker or new_worker_id()
     return ConnectionDatabase(
-        SqliteConnection(str(path), raw, options.clock, worker, closing=presence.end, original=options.original)
+        SqliteConnection(str(path), raw, options.clock, worker, closing=presence.end, original=options.original),
+        on_damage=lambda: CheckRecord(path).write("damaged", options.clock.now()),
     )
 
 
-def _make(path: Path) -> None:
-    """Make the file where there is none, unless somebody still uses one that was taken away."""
+def _make(path: Path) -> bool:
+    """Make the file where there is none, unless a process still uses one that was taken away; tell whether it did."""
+    check_not_lost(path)
+    if _is_there(path):
+        return False
     deadline = time.monotonic() + _SURE
     while not _is_there(path) and is_used(path):
         if time.monotonic() > deadline:
@@ -70,7 +83,9 @@ def _make(path: Path) -> None:
                 " Put the file back, or end that process first."
             )
         time.sleep(_PAUSE)
+    CheckRecord(path).forget()
     create_private(path)
+    return True
 
 
 def _is_there(path: Path) -> bool:
@@ -107,6 +122,8 @@ def open_raw(path: Path, options: SqliteOptions) -> apsw.Connection:
     except BaseException as error:
         if raw is not None:
             raw.close(True)
+        if isinstance(error, apsw.SQLError):  # no statement of ours fails on a sound file
+            raise translated(apsw.CorruptError(str(error)), str(path)) from error
         if isinstance(error, apsw.Error):
             raise translated(error, str(path)) from error
         raise
@@ -144,9 +161,12 @@ def _keep_log(raw: apsw.Connection, patience: float) -> None:
 
 def _checked_version(raw: apsw.Connection, path: Path) -> int:
     with raw:  # one view of the file, whoever is making its schema at this moment
-        tables = raw.execute("SELECT count(*) FROM sqlite_schema").get
+        tables = {row[0] for row in raw.execute("SELECT name FROM sqlite_schema")}
         application, version = raw.pragma("application_id"), _version(raw)
-    if application != APPLICATION_ID and tables:
+    is_ours = application == APPLICATION_ID or not tables
+    if tables >= _OUR_TABLES and not (is_ours and 0 < version <= _LAST_POSSIBLE_VERSION):
+        raise apsw.CorruptError("the header of the file is damaged")
+    if not is_ours:
         raise StoreUnavailable(
             f"{path} is a database of another program. Move it away, or choose another profile with -p."
         )

@@ -17,14 +17,12 @@ _CONSTANTS = {0: None, 8: 0, 9: 1}
 _FLOAT = 7
 
 
-def rows_on_pages(file: Path, columns: int) -> Iterator[tuple[int, Row]]:
+def rows_on_pages(file: Path, page_size: int, columns: int) -> Iterator[tuple[int, Row]]:
     """Yield key and values of every row with so many columns, on whatever page it stands that is not free.
 
     Where the list of free pages is damaged, rows that were deleted may be among them.
     """
-    content = file.read_bytes()
-    size = int.from_bytes(content[16:18])
-    pages = _Pages(content, 65536 if size == 1 else size)
+    pages = _Pages(file.read_bytes(), page_size)
     free = pages.free()
     for number in (one for one in range(1, pages.count + 1) if one not in free):
         for cell in pages.cells(number):
@@ -70,13 +68,16 @@ class _Pages:
         page = self._page(number)
         length, offset = _varint(page, offset)
         key, offset = _varint(page, offset)
+        if not 0 <= length <= len(self._content):
+            raise ValueError("the record is longer than the file")
         local = self._local(length)
-        record = page[offset : offset + local]
+        pieces = [page[offset : offset + local]]
         spilled = int.from_bytes(page[offset + local : offset + local + 4]) if local < length else 0
-        while spilled and len(record) < length:
+        while spilled and len(pieces) <= length // (self._size - 4) + 1:
             page = self._page(spilled)
-            record += page[4:]
+            pieces.append(page[4:])
             spilled = int.from_bytes(page[:4])
+        record = b"".join(pieces)
         if len(record) < length:
             raise ValueError("the record is cut short")
         return key, record[:length]
@@ -117,6 +118,8 @@ def _value(record: bytes, kind: int, offset: int) -> tuple[object, int]:
     if kind == _FLOAT:
         return struct.unpack(">d", record[offset : offset + 8])[0], offset + 8
     end = offset + (kind - 12) // 2
+    if not offset <= end <= len(record):
+        raise ValueError("the value is cut short")
     raw = record[offset:end]
     return raw.decode() if kind % 2 else raw, end
 

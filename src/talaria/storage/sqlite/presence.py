@@ -2,9 +2,13 @@
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from talaria.core.errors import Refused, StoreUnavailable
+
+_PATIENCE = 0.5  # seconds: longer than another process needs to see whether the store is in use
+_PAUSE = 0.005
 
 
 def is_used(store: Path) -> bool:
@@ -12,7 +16,7 @@ def is_used(store: Path) -> bool:
     if not Path(f"{store}.lock").exists():
         return False
     try:
-        Presence(store, alone=True).end()
+        Presence(store, alone=True, patience=0).end()
     except Refused:
         return True
     return False
@@ -21,14 +25,14 @@ def is_used(store: Path) -> bool:
 class Presence:
     """Holds the lock of a store: shared by all who use it, or alone by one who replaces the file."""
 
-    def __init__(self, store: Path, *, alone: bool = False) -> None:
+    def __init__(self, store: Path, *, alone: bool = False, patience: float = _PATIENCE) -> None:
         # Never the store itself: closing any descriptor of it would drop SQLite's own locks.
         try:
             self._descriptor = os.open(f"{store}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreUnavailable(f"{store}.lock cannot be written: {error.strerror}.") from error
         try:
-            fcntl.flock(self._descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            _lock(self._descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, patience)
         except BlockingIOError as error:
             os.close(self._descriptor)
             if alone:
@@ -40,3 +44,14 @@ class Presence:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _lock(descriptor: int, kind: int, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE)

@@ -12,26 +12,30 @@ from talaria.storage.sql import Row
 _PATIENCE = 8  # how often a gap without a single readable row is halved
 
 
-def readable_rows(raw: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row]:
-    """Yield the rows of a table from both of its ends up to the first damaged page, each at least once."""
+def readable_rows(raw: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row | None]:
+    """Yield the rows of a table from both of its ends up to the first damaged page, each at least once.
+
+    A row that is there and cannot be decoded is ``None``, here and in `numbered_rows`.
+    """
     statement = f"SELECT {', '.join(columns)} FROM {table}"
     for direction in ("", " ORDER BY 1 DESC"):
-        scan = _Scan(raw, statement + direction)
+        scan = Scan(raw, statement + direction)
         yield from scan
+        yield from [None] * scan.skipped
         if not scan.damaged:
             return
 
 
 def is_readable(raw: apsw.Connection, table: str) -> bool:
     """Tell whether all of a table can be read."""
-    scan = _Scan(raw, f"SELECT * FROM {table}")
+    scan = Scan(raw, f"SELECT * FROM {table}")
     deque(scan, maxlen=0)
-    return not scan.damaged
+    return not (scan.damaged or scan.skipped)
 
 
 def numbered_rows(
     raw: apsw.Connection, table: str, columns: list[str], key: str, known: Sequence[int] = ()
-) -> Iterator[Row]:
+) -> Iterator[Row | None]:
     """Yield the rows of a table with a whole number for its key, around every damaged page, each at least once.
 
     A stretch that cannot be read is halved and tried again: at one of the ``known`` keys as long as there
@@ -44,15 +48,17 @@ def numbered_rows(
         statement = (
             f"SELECT {key}, {', '.join(columns)} FROM {table} WHERE {key} BETWEEN {low} AND {high} ORDER BY {key}"
         )
-        upwards, downwards = _Scan(raw, statement), _Scan(raw, f"{statement} DESC")
+        upwards, downwards = Scan(raw, statement), Scan(raw, f"{statement} DESC")
         for row in upwards:
             last = row[0]
             yield row[1:]
+        yield from [None] * upwards.skipped
         if not upwards.damaged:
             continue
         for row in downwards:
             first = row[0]
             yield row[1:]
+        yield from [None] * downwards.skipped
         fruitless = fruitless + 1 if (last, first) == (low - 1, high + 1) else 0
         gaps += [(start, end, fruitless) for start, end in _halves(last + 1, first - 1, known, fruitless)]
 
@@ -91,16 +97,29 @@ def graft_schema(damaged: Path, template: Path) -> None:
             file.write(page)
 
 
-class _Scan:
-    """The rows of a statement as far as they can be read; afterwards ``damaged`` says whether that was all."""
+class Scan:
+    """The rows of a statement as far as they can be read.
+
+    Afterwards ``damaged`` says whether it ended early, ``skipped`` how many rows have text that is not UTF-8.
+    """
 
     def __init__(self, raw: apsw.Connection, statement: str) -> None:
         self._raw = raw
         self._statement = statement
         self.damaged = False
+        self.skipped = 0
 
     def __iter__(self) -> Iterator[Row]:
         try:
-            yield from self._raw.execute(self._statement)
+            cursor = self._raw.execute(self._statement)
+            while True:
+                try:
+                    row = next(cursor, None)
+                except UnicodeDecodeError:  # the cursor goes on with the row after it
+                    self.skipped += 1
+                    continue
+                if row is None:
+                    return
+                yield row
         except apsw.Error:
             self.damaged = True

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from talaria.core.errors import StoreError
 from talaria.core.ids import new_worker_id
+from talaria.storage.sqlite.daily_check import DailyCheck
 from talaria.storage.sqlite.opening import DEFAULTS, SqliteOptions, open_raw, open_sqlite
 from talaria.storage.sqlite.original import Original
 from talaria.storage.threaded import ThreadedStore
@@ -33,8 +34,11 @@ def open_sqlite_store(path: Path, options: SqliteOptions = DEFAULTS, *, readers:
     original = Original(path)
     options = structs.replace(options, original=original)
     checkpoints = _Checkpoints(path, options)
+    check = DailyCheck(path, options.clock)
+    check.start()
 
     def end() -> None:
+        check.stop()
         checkpoints.stop()
         original.close()
 

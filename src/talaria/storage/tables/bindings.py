@@ -5,7 +5,7 @@ import msgspec
 from talaria.contracts.stores.bindings import Binding
 from talaria.core.addresses import Address, audience_of
 from talaria.core.ids import SessionId
-from talaria.storage.sql import Row, Sql, begins, from_stamp
+from talaria.storage.sql import Row, Sql, begins, decode_stored, from_stamp
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Address).decode
@@ -69,4 +69,4 @@ def _last_bound_first(rows: list[Row]) -> list[Binding]:
 
 def _binding(row: Row) -> Binding:
     key, session_id, address, bound_at = row
-    return Binding(key, session_id, _decode(address), from_stamp(bound_at))
+    return Binding(key, session_id, decode_stored(_decode, address), from_stamp(bound_at))

@@ -14,7 +14,7 @@ from talaria.contracts.stores.messages import StoredMessage
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Part
-from talaria.storage.sql import Row, Sql, from_stamp, to_stamp
+from talaria.storage.sql import Row, Sql, decode_stored, from_stamp, to_stamp
 
 SEQ_BITS = 24
 _COLUMNS = "id, at, role, body, platform_message_id"
@@ -129,7 +129,7 @@ class MessagesTable:
 
 def _stored(session_id: SessionId, row: Row) -> StoredMessage:
     message_id, at, role, body_text, platform_message_id = row
-    body = _decode(body_text)
+    body = decode_stored(_decode, body_text)
     message = Message(
         role=role,
         parts=body.parts,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from talaria.contracts.stores.outbox import UNDELIVERED, OutboxFilter, OutboxItem, Outgoing
 from talaria.core.addresses import Address
 from talaria.core.ids import WorkerId, is_gone
-from talaria.storage.sql import Row, Sql, Value, from_stamp, to_span, to_stamp
+from talaria.storage.sql import Row, Sql, Value, decode_stored, from_stamp, to_span, to_stamp
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Address).decode
@@ -109,7 +109,7 @@ def _item(row: Row) -> OutboxItem:
         id=item_id,
         key=key,
         session_id=session_id,
-        address=_decode(address),
+        address=decode_stored(_decode, address),
         payload=payload,
         turn_id=turn_id,
         state=state,

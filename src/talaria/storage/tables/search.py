@@ -7,7 +7,7 @@ import msgspec
 from talaria.contracts.stores.search import Hit, SearchQuery
 from talaria.core.messages import text_of
 from talaria.storage.snippets import Snippets
-from talaria.storage.sql import Sql, Value, from_stamp, to_stamp
+from talaria.storage.sql import Sql, Value, decode_stored, from_stamp, to_stamp
 from talaria.storage.tables.messages import SEQ_BITS, Body
 from talaria.storage.tables.sight import visible_to
 from talaria.storage.words import Query
@@ -66,4 +66,4 @@ def make_hits(sql: Sql, snippets: Snippets, query: Query, scored: Sequence[tuple
 
 def searchable_text(body: str) -> str:
     """Return the words of a stored message."""
-    return text_of(_decode(body).parts)
+    return text_of(decode_stored(_decode, body).parts)

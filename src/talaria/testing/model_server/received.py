@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 ProtocolName = Literal["chat", "responses", "anthropic"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Received:
     """One model call as it came in; ``headers`` are found in upper and lower case alike."""
 
@@ -23,10 +24,11 @@ class Received:
         """The body, decoded."""
         return msgspec.json.decode(self.body)
 
-    @property
+    @cached_property
     def question(self) -> str:
-        """The text of the last message of a person; empty if there is none."""
-        turns = self.json.get("messages", self.json.get("input", ()))
+        """The text of the last message of a person; empty if there is none. The body is decoded once for it."""
+        body = self.json
+        turns = body.get("messages", body.get("input", ()))
         if isinstance(turns, str):
             return turns
         spoken = [_words(turn.get("content")) for turn in turns if turn.get("role") == "user"]
