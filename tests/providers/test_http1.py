@@ -148,7 +148,7 @@ async def test_a_slow_reader_holds_the_sender_up() -> None:
     async with serving(pour) as port, pool() as http, http.get(f"http://127.0.0.1:{port}/", {}, PATIENT) as answer:
         await until_still(sent)
         assert sum(sent) < size
-        assert len(await answer.body()) == size
+        assert len(await answer.body(size)) == size
 
 
 async def test_cancelling_while_connecting_closes_the_connection() -> None:

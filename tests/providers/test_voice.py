@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from openai import AsyncOpenAI
 
-from talaria.core.errors import BadKey, MalformedReply, ProviderError, ProviderOverloaded, ProviderUnreachable
+from talaria.core.errors import (
+    BadKey,
+    MalformedReply,
+    ProviderError,
+    ProviderOverloaded,
+    ProviderUnreachable,
+    ReplyTooLong,
+)
 from talaria.providers.http import HttpPool
 from talaria.providers.timeouts import Timeouts
 from talaria.providers.voice.audio import AudioServer, AudioSpeaker, AudioTranscriber
@@ -81,7 +88,7 @@ async def test_what_is_no_sound_is_not_taken_for_it(server: ModelServer, http: H
     with pytest.raises(MalformedReply, match="Ogg"):
         await AudioSpeaker(at(server), http, "m", "alloy").speak("Hi")
     server.audio.speech = b"OggS" + bytes(26_000_000)
-    with pytest.raises(MalformedReply, match="more than"):
+    with pytest.raises(ReplyTooLong, match="more than"):
         await AudioSpeaker(at(server), http, "m", "alloy").speak("Hi")
 
 

@@ -24,6 +24,7 @@ from talaria.core.errors import (
     ProviderError,
     ProviderOverloaded,
     ProviderUnreachable,
+    ReplyTooLong,
 )
 from talaria.core.events import Noticed
 from talaria.core.messages import Message, Part, Text, ToolCall
@@ -80,6 +81,7 @@ REACTIONS: Mapping[type[ProviderError], Reaction] = {
     BadKey: Reaction.NEXT,
     NoCredit: Reaction.NEXT,
     ModelUnknown: Reaction.NEXT,
+    ReplyTooLong: Reaction.NEXT,
     ContextTooLong: Reaction.END,
     ModelRefused: Reaction.END,
     ProviderError: Reaction.NEXT,

@@ -116,6 +116,12 @@ class MalformedReply(ProviderError):
     passing = True
 
 
+class ReplyTooLong(ProviderError):
+    """The provider sent more than one reply may have; asking the same model again is useless."""
+
+    public = "The model's answer was too large to read. Ask for something shorter, or choose another model."
+
+
 class ContextTooLong(ProviderError):
     """The conversation is longer than the model takes; compact it and repeat the call."""
 

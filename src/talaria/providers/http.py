@@ -5,9 +5,10 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from talaria.core.errors import MalformedReply, ProviderUnreachable
+from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
 from talaria.providers.connecting import Address, Route, dial, find_route, read_url
 from talaria.providers.http1 import Connection, NotHttp, Reply
+from talaria.providers.reply_limits import MAX_BODY
 from talaria.providers.silence import SilenceWatch
 from talaria.providers.sse import EventParser
 from talaria.providers.timeouts import Timeouts
@@ -32,17 +33,19 @@ class Answer:
         """Return the data of the next events, at least one, or ``None`` at the end of the body."""
         while chunk := await self._read():
             if events := self._events.feed(chunk):
+                self._watch.heard()
                 return events
         return None
 
-    async def body(self, limit: int | None = None) -> bytes:
-        """Return all of it; raises `MalformedReply` where that is more than ``limit`` bytes."""
+    async def body(self, limit: int = MAX_BODY) -> bytes:
+        """Return all of it; raises `ReplyTooLong` where that is more than ``limit`` bytes."""
         chunks, size = [], 0
         while chunk := await self._read():
+            self._watch.heard()
             chunks.append(chunk)
             size += len(chunk)
-            if limit is not None and size > limit:
-                raise MalformedReply(f"the answer has more than {limit} bytes")
+            if size > limit:
+                raise ReplyTooLong(f"the answer has more than {limit} bytes")
         return b"".join(chunks)
 
     async def drain(self) -> None:

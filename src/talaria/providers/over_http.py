@@ -16,6 +16,7 @@ from talaria.providers.attachments import load_attachments
 from talaria.providers.conversation_encoder import ConversationEncoder
 from talaria.providers.failures import failure
 from talaria.providers.http import Answer, HttpPool
+from talaria.providers.reply_limits import ReplyMeter
 from talaria.providers.timeouts import Timeouts
 
 JSON = "application/json"
@@ -60,19 +61,25 @@ class ProviderOverHttp(ABC):
     async def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply as it grows and, last and once, as a whole."""
         body = await self._encoded(request)
-        underway = self.begin(request)
+        underway, meter = self.begin(request), ReplyMeter()
         endpoint = self._endpoint
         async with self._http.post(endpoint.calls_url, body, self._headers, endpoint.timeouts) as answer:
             await self._check(answer)
             if answer.content_type == JSON:
                 for event in underway.take_whole(await answer.body()):
-                    yield event
+                    yield meter.cut(event)
             else:
-                while not underway.done and (events := await answer.events()) is not None:
+                while not (underway.done or meter.is_full) and (events := await answer.events()) is not None:
+                    meter.count_bytes(events)
                     for event in _together(event for data in events for event in underway.take(data)):
-                        yield event
-                await answer.drain()
-        yield underway.reply(self._clock.now())
+                        yield meter.cut(event)
+                if not meter.is_full:
+                    await answer.drain()
+        if meter.is_full:
+            for event in meter.ended(request.model, self._clock.now()):
+                yield event
+        else:
+            yield underway.reply(self._clock.now())
 
     async def models(self) -> list[str]:
         """Return the names of the models that this account may use."""

@@ -14,7 +14,8 @@ class Body(Protocol):
 class SilenceWatch:
     """Reads a body, and ends a read that takes too long with `TimeoutError`.
 
-    One timer serves all reads: `asyncio.timeout` around each would cost more than decoding what was read.
+    Only what the caller reports with `heard` counts: bytes that say nothing, as keep-alive comments, are silence. One
+    timer serves all reads: `asyncio.timeout` around each would cost more than decoding what was read.
     """
 
     def __init__(self, body: Body, first_byte_by: float, limit: float) -> None:
@@ -22,15 +23,16 @@ class SilenceWatch:
         self._limit = limit
         self._loop = asyncio.get_running_loop()
         self._until = first_byte_by
-        self._has_begun = False
+        self._is_news = False
         self._is_late = False
         self._reader: asyncio.Task[object] | None = None
         self._timer = self._loop.call_at(first_byte_by, self._look)
 
     async def read(self) -> bytes:
         """Return what came since, or nothing at the end."""
-        if self._has_begun:
+        if self._is_news:
             self._until = self._loop.time() + self._limit
+            self._is_news = False
         reader = self._reader = asyncio.current_task()
         assert reader is not None
         cancelled_before = reader.cancelling()
@@ -41,8 +43,11 @@ class SilenceWatch:
                 raise TimeoutError from None
             raise
         finally:
-            self._has_begun = True
             self._reader = None
+
+    def heard(self) -> None:
+        """Count what was read last: the next silence begins with the next read."""
+        self._is_news = True
 
     def close(self) -> None:
         """Watch no longer."""

@@ -1,20 +1,21 @@
 """Take a stream of server-sent events apart, however the network cut it."""
 
-from talaria.core.errors import MalformedReply
-
-MAX_LINE = 32 * 1024 * 1024
+from talaria.core.errors import ReplyTooLong
+from talaria.providers.reply_limits import MAX_EVENT
 
 
 class EventParser:
     """Collects bytes and gives the data of each event that is complete.
 
     Lines end in LF, CRLF or CR; several data lines of one event are joined by LF; comments, event names, ids and
-    an event that never ends in a blank line are left out.
+    an event that never ends in a blank line are left out. Raises `ReplyTooLong` for an event that is too large.
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []
+        self._rest_size = 0
         self._data: list[bytes] = []
+        self._data_size = 0
         self._first = True
         self._after_cr = False
 
@@ -24,11 +25,14 @@ class EventParser:
         for line in self._lines(chunk):
             if line.startswith(b"data:"):
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._data_size += len(line)
             elif not line and self._data:
                 events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                self._data = []
+                self._data, self._data_size = [], 0
             elif line == b"data":
                 self._data.append(b"")
+        if self._data_size + self._rest_size > MAX_EVENT:
+            raise ReplyTooLong(f"an event of the stream is larger than {MAX_EVENT // 1024**2} MB")
         return events
 
     def _lines(self, chunk: bytes) -> list[bytes]:
@@ -37,11 +41,15 @@ class EventParser:
             self._after_cr = False
         if not chunk:
             return []
-        lines = (self._rest + chunk).splitlines()
+        lines = chunk.splitlines()
         self._after_cr = chunk.endswith(b"\r")
-        self._rest = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
-        if len(self._rest) > MAX_LINE:
-            raise MalformedReply(f"a line of the stream is longer than {MAX_LINE} bytes")
+        rest = b"" if chunk.endswith((b"\n", b"\r")) else lines.pop()
+        if lines and self._rest:
+            lines[0] = b"".join([*self._rest, lines[0]])
+            self._rest, self._rest_size = [], 0
+        if rest:
+            self._rest.append(rest)
+            self._rest_size += len(rest)
         if self._first and lines:
             self._first = False
             lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")

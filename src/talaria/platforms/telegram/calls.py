@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Struct
 from telegram import Bot, Update
 from telegram.error import NetworkError, TelegramError
-from telegram.request import HTTPXRequest
 
 from talaria.core.errors import Unreachable
 from talaria.platforms.telegram.refusals import Refusal, our_error, read_refusal
 from talaria.platforms.telegram.settings import TelegramSettings
+from talaria.platforms.telegram.transport import Transport, TransportTimeouts
 
 _CONNECTIONS = 64
 _T = TypeVar("_T")
@@ -29,7 +29,8 @@ class Calls:
         # At this level the library's HTTP client writes every address, and the token is part of it.
         logging.getLogger("httpx").setLevel(logging.WARNING)
         self._patience = settings.patience
-        self._requests = (_request(_Request, settings, _CONNECTIONS), _request(_Receiving, settings, 1))
+        timeouts = TransportTimeouts(settings.patience, settings.file_patience)
+        self._requests = (_Request(_CONNECTIONS, timeouts), _Receiving(1, timeouts, closes=True))
         self.bot = Bot(
             settings.token,
             base_url=settings.base_url,
@@ -77,8 +78,8 @@ class _Updates(Struct):
     ok: bool = True
 
 
-class _Request(HTTPXRequest):
-    """The library's transport, except that errors keep what the server said of them."""
+class _Request(Transport):
+    """Transport of calls; errors keep what the server said of them."""
 
     async def do_request(self, *arguments: Any, **named: Any) -> tuple[int, bytes]:
         """Send a request and return the answer, or raise a `Refusal`."""
@@ -123,15 +124,3 @@ def read_raw(update: dict[str, Any]) -> Update | None:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         log.warning("an update of Telegram cannot be read and is left out: %r", error)
         return None
-
-
-def _request(kind: type[_Request], settings: TelegramSettings, connections: int) -> HTTPXRequest:
-    seconds = settings.patience.total_seconds()
-    return kind(
-        connection_pool_size=connections,
-        read_timeout=seconds,
-        write_timeout=seconds,
-        connect_timeout=seconds,
-        pool_timeout=seconds,
-        media_write_timeout=settings.file_patience.total_seconds(),
-    )

@@ -6,7 +6,6 @@ Tokens that were read from a cache or written to one are part of ``input_tokens`
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,6 +15,8 @@ from talaria.core.errors import MalformedReply
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.providers.anthropic.outgoing import PROTOCOL, REDACTED
 from talaria.providers.failures import Complaint, failure_in_stream
+from talaria.providers.lenient_json import decode_json
+from talaria.providers.reply_limits import ArgumentsMeter
 from talaria.providers.transcript import reasoning_mark
 
 STOPS: dict[str, StopReason] = {
@@ -37,13 +38,14 @@ class ReplyUnderway:
         self._model = model
         self._blocks: dict[int, _Block] = {}
         self._pieces: dict[int, list[str]] = {}
+        self._arguments = ArgumentsMeter(provider)
         self._usage = _Usage()
         self._stop: str | None = None
         self.done = False
 
     def take(self, data: bytes) -> Sequence[ModelEvent]:
         """Take one event and return what is new in it."""
-        event = _decoded(_DECODE, data, self._provider)
+        event = decode_json(_DECODE, data, self._provider)
         if event.type == "content_block_delta" and event.delta is not None:
             return self._take_delta(event.index, event.delta)
         if event.type == "content_block_start" and event.content_block is not None:
@@ -61,7 +63,7 @@ class ReplyUnderway:
 
     def take_whole(self, body: bytes) -> Sequence[ModelEvent]:
         """Take a reply that came in one piece."""
-        message = _decoded(_DECODE_WHOLE, body, self._provider)
+        message = decode_json(_DECODE_WHOLE, body, self._provider)
         self._blocks = dict(enumerate(message.content))
         self._usage, self._stop = message.usage, message.stop_reason
         self.done = message.stop_reason is not None
@@ -84,7 +86,7 @@ class ReplyUnderway:
             self._pieces[index].append(delta.thinking)
             return (ModelReasoning(delta.thinking),)
         if delta.partial_json:
-            self._pieces[index].append(delta.partial_json)
+            self._pieces[index].append(self._arguments.count(delta.partial_json))
         if delta.signature:
             self._blocks[index].signature += delta.signature
         return ()
@@ -176,13 +178,3 @@ class _Event(Struct):
 
 _DECODE = msgspec.json.Decoder(_Event)
 _DECODE_WHOLE = msgspec.json.Decoder(_Whole)
-
-
-_Shape = TypeVar("_Shape")
-
-
-def _decoded(decoder: msgspec.json.Decoder[_Shape], data: bytes, provider: str) -> _Shape:
-    try:
-        return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise MalformedReply(f"{provider}: {error}") from error

@@ -15,7 +15,9 @@ from talaria.core.errors import MalformedReply
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.providers.failures import Complaint, failure_in_stream
+from talaria.providers.lenient_json import decode_json
 from talaria.providers.openai_chat.outgoing import FOR_CALL, PROTOCOL
+from talaria.providers.reply_limits import ArgumentsMeter
 from talaria.providers.transcript import reasoning_mark
 
 STOPS: dict[str, StopReason] = {
@@ -36,6 +38,7 @@ class ReplyUnderway:
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[_CallUnderway] = []
+        self._arguments = ArgumentsMeter(provider)
         self._usage = _Usage()
         self._stop: StopReason | None = None
         self.done = False
@@ -45,10 +48,7 @@ class ReplyUnderway:
         if data == b"[DONE]":
             self.done = True
             return ()
-        try:
-            chunk = _DECODE(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise MalformedReply(f"{self._provider}: {error}") from error
+        chunk = decode_json(_DECODER, data, self._provider)
         if chunk.error is not None:
             complaint = Complaint(message=chunk.error) if isinstance(chunk.error, str) else chunk.error
             raise failure_in_stream(self._provider, complaint)
@@ -94,6 +94,7 @@ class ReplyUnderway:
             call = _CallUnderway(delta.index)
             self._calls.append(call)
         call.add(delta)
+        self._arguments.count(call.arguments[-1] if delta.function else "")
 
     def _parts(self) -> list[Part]:
         mark = reasoning_mark(PROTOCOL, self._provider)
@@ -202,4 +203,4 @@ class _Chunk(Struct):
     error: Complaint | str | None = None
 
 
-_DECODE = msgspec.json.Decoder(_Chunk).decode
+_DECODER = msgspec.json.Decoder(_Chunk)

@@ -14,7 +14,9 @@ from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, M
 from talaria.core.errors import MalformedReply
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.providers.failures import Complaint, failure_in_stream
+from talaria.providers.lenient_json import decode_json
 from talaria.providers.openai_responses.outgoing import PROTOCOL
+from talaria.providers.reply_limits import ArgumentsMeter
 from talaria.providers.transcript import reasoning_mark
 
 INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refused"}
@@ -39,6 +41,7 @@ class ReplyUnderway:
         self._provider = provider
         self._model = model
         self._items: list[_Item] = []
+        self._arguments = ArgumentsMeter(provider)
         self._response: _Response | None = None
         self.done = False
 
@@ -53,6 +56,7 @@ class ReplyUnderway:
             case "response.reasoning_summary_part.added" if event.summary_index:
                 return (ModelReasoning("\n\n"),)
             case "response.output_item.done" if event.item is not None:
+                self._arguments.count(event.item.arguments)
                 self._items.append(event.item)
             case "response.completed" | "response.incomplete" | "response.failed" if event.response is not None:
                 self._end(event.response)
@@ -63,11 +67,7 @@ class ReplyUnderway:
 
     def take_whole(self, body: bytes) -> Sequence[ModelEvent]:
         """Take a reply that came in one piece."""
-        try:
-            response = msgspec.json.decode(body, type=_Response)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise MalformedReply(f"{self._provider}: {error}") from error
-        self._end(response)
+        self._end(decode_json(_DECODE_WHOLE, body, self._provider))
         return [event for part in self._parts() for event in _as_event(part)]
 
     def reply(self, at: datetime) -> ModelReply:
@@ -79,11 +79,11 @@ class ReplyUnderway:
 
     def _decoded(self, data: bytes) -> "_Event":
         try:
-            return _DECODE(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return decode_json(_DECODE, data, self._provider)
+        except MalformedReply:
             if _is_of_no_concern(data):
                 return _Event("")
-            raise MalformedReply(f"{self._provider}: {error}") from error
+            raise
 
     def _end(self, response: "_Response") -> None:
         if response.error is not None:
@@ -204,4 +204,5 @@ class _Event(Struct):
     message: str | None = None
 
 
-_DECODE = msgspec.json.Decoder(_Event).decode
+_DECODE = msgspec.json.Decoder(_Event)
+_DECODE_WHOLE = msgspec.json.Decoder(_Response)
