@@ -193,6 +193,7 @@ class _Builder:
             cap=settings.rooms,
             idle=timedelta(seconds=settings.idle_seconds),
         )
+        self.rooms.restrict_to(self._platforms)
         self.folder = served_folder(house.settings, house.profile)
 
     def platforms(self) -> Sequence[Platform]:

@@ -59,6 +59,12 @@ def keep(tx: Transaction, key: str, worker: WorkerId) -> bool:
     return True
 
 
+def may_keep(tx: Transaction, key: str, worker: WorkerId) -> bool:
+    """Return whether `keep` would succeed, without changing anything."""
+    entry = tx.state.get(_KEEPER + key)
+    return entry is None or entry.value == worker or not is_alive(tx, WorkerId(entry.value))
+
+
 def is_kept(tx: Transaction, key: str, worker: WorkerId) -> bool:
     """Tell whether a worker is the keeper of a room."""
     entry = tx.state.get(_KEEPER + key)

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -15,8 +15,10 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, WorkerId
 from talaria.core.session_context import SessionContext, bound
-from talaria.gateway.keepers import is_kept, keep
+from talaria.gateway.keepers import is_kept, keep, may_keep
 from talaria.gateway.room import Room
+from talaria.goals.keeping import index_existing_goals
+from talaria.goals.resumable import resumable_goals
 from talaria.sessions.agent_cache import CAP, IDLE, AgentCache
 from talaria.sessions.lane import waiting_sessions
 from talaria.sessions.prospect import Prospect
@@ -24,6 +26,7 @@ from talaria.sessions.prospect import Prospect
 _TOPIC = "rooms"  # of which nobody gives hints: who heeds it looks now and then, together with all others
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
 _OPENING_AT_ONCE = 12  # each holds up the others for about a millisecond
+Waiting = tuple[SessionId, str, Address]
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +54,12 @@ class Rooms:
         self._make = make
         self._prospect = prospect
         self._jobs = jobs
+        self._platforms: Container[str] | None = None
         self._cache: AgentCache[Room] = AgentCache(jobs, cap=cap, idle=idle)
         self._doorway = asyncio.Semaphore(_OPENING_AT_ONCE)
         self._failed: dict[SessionId, tuple[int, float]] = {}
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._goals_indexed = False
         self.closed = False
 
     def __len__(self) -> int:
@@ -68,6 +73,10 @@ class Rooms:
     def find(self, key: str) -> Room | None:
         """Return a room that is open."""
         return self._cache.find(key)
+
+    def restrict_to(self, platforms: Container[str]) -> None:
+        """Resume only sessions on these networks: another worker may serve the rest."""
+        self._platforms = platforms
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin something that ends with the gateway at the latest."""
@@ -136,22 +145,32 @@ class Rooms:
                     await rung.wait()
 
     async def take_up(self) -> int:
-        """Go on with the conversations that wait for somebody, and return how many those are."""
-        if not await self._store.read(_may_wait):
+        """Resume the sessions that have pending work and no owner, and return how many those are.
+
+        That is a turn that was cut off, a message in the inbox, or a goal that nobody follows.
+        """
+        if not self._goals_indexed:
+            await self._store.write(index_existing_goals)
+            self._goals_indexed = True
+        goals = await self._store.read(self._unfollowed_goals)
+        if not goals and not await self._store.read(_may_wait):
             return 0
         now = asyncio.get_running_loop().time()
-        waiting = await self._store.write(self._places_that_wait)
+        waiting = await self._store.write(lambda tx: self._places_that_wait(tx, goals))
         found = [place for place in waiting if self._failed.get(place[0], (0, 0.0))[1] <= now]
         for session_id, key, address in found:
             self.start(self.wake(session_id, key, address))
         return len(found)
 
     async def wake(self, session_id: SessionId, key: str, address: Address) -> None:
-        """See to it that what waits in a conversation is worked off."""
+        """Process what is pending in a session: its inbox, and its goal where nobody follows that."""
         try:
             async with self.in_turn(key, address, session_id) as room:
                 await room.used()
-                room.seat.chat.conversation.wake()
+                conversation = room.seat.chat.conversation
+                if not conversation.engaged:
+                    conversation.follow()
+                conversation.wake()
             self._failed.pop(session_id, None)
         except StoreError as error:
             with bound(SessionContext(session_id=session_id, platform=address.platform)):
@@ -183,14 +202,37 @@ class Rooms:
             raise Refused("The gateway ends; what waits is answered at the next start.")
         return room
 
-    def _places_that_wait(self, tx: Transaction) -> list[tuple[SessionId, str, Address]]:
+    def _unfollowed_goals(self, tx: Transaction) -> list[SessionId]:
+        """Return the sessions with a goal that no worker follows, of those that this worker may serve."""
+        return [
+            session_id
+            for session_id in resumable_goals(tx, datetime.now(UTC))
+            for _, key, _ in self._place_of(tx, session_id)
+            if not self._is_followed(key, session_id) and may_keep(tx, key, self.worker)
+        ]
+
+    def _is_followed(self, key: str, session_id: SessionId) -> bool:
+        room = self._cache.find(key)
+        if room is None or not room.seat.is_open or room.seat.session_id != session_id:
+            return False
+        return room.seat.chat.conversation.engaged
+
+    def _places_that_wait(self, tx: Transaction, goals: Sequence[SessionId]) -> list[Waiting]:
         """Return what waits in rooms that are ours, or nobody's; what is bound to no place is not ours to answer."""
-        found = []
-        for session_id in waiting_sessions(tx):
-            bindings = tx.bindings.of_session(session_id)
-            if bindings and keep(tx, bindings[0].key, self.worker):
-                found.append((session_id, bindings[0].key, bindings[0].address))
-        return found
+        return [
+            place
+            for session_id in dict.fromkeys((*waiting_sessions(tx), *goals))
+            for place in self._place_of(tx, session_id)
+            if keep(tx, place[1], self.worker)
+        ]
+
+    def _place_of(self, tx: Transaction, session_id: SessionId) -> list[Waiting]:
+        """Return where a session is served, if that is a network of this worker."""
+        return [
+            (session_id, binding.key, binding.address)
+            for binding in tx.bindings.of_session(session_id)[:1]
+            if self._platforms is None or binding.address.platform in self._platforms
+        ]
 
 
 def _may_wait(tx: Transaction) -> bool:

@@ -16,6 +16,9 @@ from talaria.goals.prompts import continuation
 from talaria.sessions.lane import arrival
 
 KIND = "goal"
+ACTIVE = "active-goal:"
+_GOAL = "goal:"
+_INDEXED = "active-goals-indexed"
 BEHIND_PEOPLE = -1
 _ALL = 1_000
 
@@ -45,6 +48,16 @@ def write_goal(tx: Transaction, session_id: SessionId, kept: Kept, state: GoalSt
     """
     if not tx.state.replace(_name(session_id), _encode(state).decode(), version=kept.version):
         raise StoreConflict(f"the goal of session {session_id} was changed meanwhile")
+    _index(tx, session_id, state)
+
+
+def index_existing_goals(tx: Transaction) -> None:
+    """Index the goals of a store from before the index existed; does nothing the second time."""
+    if tx.state.get(_INDEXED) is not None:
+        return
+    for entry in tx.state.with_prefix(_GOAL):
+        _index(tx, SessionId(entry.key.removeprefix(_GOAL)), _decode(entry.value))
+    tx.state.put(_INDEXED, "")
 
 
 def usage_of(tx: Transaction, session_id: SessionId) -> Usage:
@@ -109,5 +122,14 @@ def told(tx: Transaction, session_id: SessionId) -> str:
     return kept.state.untold
 
 
+def _index(tx: Transaction, session_id: SessionId, state: GoalState | None) -> None:
+    """Keep a key for each goal that needs a follower, so that a gateway finds it without reading every session."""
+    key = f"{ACTIVE}{session_id}"
+    if state is not None and (state.status == "active" or state.untold):
+        tx.state.put(key, "")
+    else:
+        tx.state.delete(key)
+
+
 def _name(session_id: SessionId) -> str:
-    return f"goal:{session_id}"
+    return f"{_GOAL}{session_id}"
