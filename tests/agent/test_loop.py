@@ -17,6 +17,7 @@ from talaria.core.events import (
     TextAdded,
     ToolAnswered,
     ToolCalled,
+    ToolRefused,
     TurnAnswered,
     TurnFailed,
     TurnOutOfBudget,
@@ -126,6 +127,9 @@ async def test_a_denied_call_does_not_run_and_the_model_hears_why(shop: Workshop
     assert await shop.say("go", echo, around=shop.around(approver=Allow("deny"))) == TurnAnswered("as you wish")
     assert echo.ran == []
     assert "Not allowed: the house rules" in (await shop.told())[2][1]
+    (refused,) = shop.heard(ToolRefused)
+    assert refused.call.name == "echo"
+    assert "the house rules" in refused.reason
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ async def test_a_turn_in_a_chat_is_seen_from_what_was_said_so_far_to_its_end(
         await screen.wait_for(WATCHED)
         await screen.wait_for(re.compile(r"It lives on loopback, in chat ann\. A turn is running"))
         await screen.wait_for(re.compile("re: hello"))
-        await screen.wait_for(re.compile("❯ Tell me"))
+        await screen.wait_for(re.compile("│ ann: Tell me"))
         await screen.wait_for(re.compile(r"word0 word1 word2[\s\S]* word79"))
         await network.until(lambda: TALE in network.shown("ann"), seconds=20)
         await say(screen, "and you?")
@@ -151,8 +151,8 @@ async def test_a_question_of_the_turn_is_answered_from_the_terminal(
         await network.until(lambda: any("wants to do this" in text for text in network.shown("ann")), seconds=20)
         (session,) = json.loads((await asyncio.to_thread(program.run, "sessions", "list", "--json")).out)
         async with opened(program, "attach", session["id"]) as screen:
-            await screen.wait_for(re.compile("Yes, this once"))
-            await screen.press("enter")
+            await screen.wait_for("Type the letter and press Enter")
+            await say(screen, "y")
             await screen.wait_for(re.compile("Done"))
         await network.until(lambda: network.shown("ann")[-1] == "Done.", seconds=20)
 
@@ -178,7 +178,7 @@ async def test_scripts_get_events_as_lines_of_json(program: Program, network: Lo
 async def test_lines_of_text_for_those_who_want_no_more(program: Program, network: LoopbackNetwork) -> None:
     async with told(program, network), opened(program, "attach", "tale", "--plain") as screen:
         await screen.wait_for(WATCHED)
-        await screen.wait_for(re.compile("> Tell me"))
+        await screen.wait_for("> ann: Tell me.")
         await screen.wait_for(re.compile("word79"), seconds=30)
         await say(screen, "and you?")
         await screen.wait_for(re.compile("^re: and you[?]", re.MULTILINE))

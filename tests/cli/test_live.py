@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import TALARIA, Program
 from tests.app.scripted import scripted_program
-from tests.cli.live_screen import DANGEROUS, READY, TITLE, opened, ready, say
+from tests.cli.live_screen import READY, TITLE, opened, ready, say
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say, Tokens, bad_key
 from talaria.testing.screen import open_screen
@@ -86,7 +86,7 @@ async def test_ctrl_c_twice_leaves(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
         await screen.press("c-c")
-        await screen.wait_for("once more")
+        await screen.wait_for("Press Ctrl-C again to leave.")
         await screen.press("c-c")
         assert await screen.exit_code() == 0
 
@@ -119,31 +119,6 @@ async def test_what_is_typed_meanwhile_can_steer(program: Program, server: Model
         await asyncio.to_thread(pipe.write_text, "go on\n")
         await screen.wait_for("En français.")
     assert server.received[1].json["messages"][-1]["content"] == "in French"
-
-
-async def test_an_approval_is_a_choice_under_the_cursor(program: Program, server: ModelServer) -> None:
-    server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("It is done."))
-    async with opened(program) as screen:
-        await ready(screen)
-        await say(screen, "clean up")
-        await screen.wait_for("❯ 1. Yes, this once")
-        await screen.press("down")
-        await screen.wait_for("❯ 2. Yes, for this conversation")
-        await screen.press("enter")
-        await screen.wait_for("It is done.")
-        await screen.wait_for(READY)
-    assert (program.home / "work" / "done").exists()
-
-
-async def test_a_refused_approval_keeps_the_deed_from_happening(program: Program, server: ModelServer) -> None:
-    server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("As you wish."))
-    async with opened(program) as screen:
-        await ready(screen)
-        await say(screen, "clean up")
-        await screen.wait_for("❯ 1. Yes, this once")
-        await screen.press("esc")
-        await screen.wait_for("As you wish.")
-    assert not (program.home / "work" / "done").exists()
 
 
 async def test_a_question_offers_its_choices_and_a_free_answer(program: Program, server: ModelServer) -> None:

@@ -1,5 +1,6 @@
 """The chat as plain lines, for screen readers and dumb terminals, and a single question at a terminal."""
 
+import os
 import re
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from tests.cli.live_screen import DANGEROUS, opened, ready, say
 
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.screen import open_screen
+
+ASKED = re.compile(r"then Enter:$", re.MULTILINE)
 
 
 @pytest.fixture
@@ -45,8 +48,8 @@ async def test_plain_lines_for_screen_readers_and_dumb_terminals(
         await say(screen, "what is it?")
         await screen.wait_for("**Forty-two.**")
         await say(screen, "clean up")
-        await screen.wait_for("1 to 4, or Enter for none:")
-        await say(screen, "1")
+        await screen.wait_for(ASKED)
+        await say(screen, "y")
         await screen.wait_for("Done.")
         assert (place / "done").exists()
         await say(screen, "/quit")
@@ -71,8 +74,51 @@ async def test_ctrl_c_stops_a_plain_answer_and_the_next_line_is_answered(program
 async def test_a_single_question_at_a_terminal_asks_for_approval(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": DANGEROUS})]), Say("It is done."))
     async with opened(program, "chat", "-q", "clean up") as screen:
-        await screen.wait_for("1 to 4, or Enter for none:")
-        await say(screen, "1")
+        await screen.wait_for(ASKED)
+        await say(screen, "y")
         assert await screen.exit_code() == 0
         assert "It is done." in screen.text
     assert (program.home / "work" / "done").exists()
+
+
+async def test_what_was_typed_before_a_plain_question_approves_nothing(program: Program, server: ModelServer) -> None:
+    server.script(
+        Say(calls=[Ask("terminal", {"command": "cat gate"})]),
+        Say(calls=[Ask("terminal", {"command": DANGEROUS})]),
+        Say("As you wish."),
+        Say("Yes what?"),
+        Say("The docs are fine."),
+    )
+    gate = program.home / "work" / "gate"
+    async with opened(program, "chat", "--plain") as screen:
+        await screen.wait_for(re.compile("^>$", re.MULTILINE))
+        await say(screen, "/title Answers")
+        await screen.wait_for("is now called")
+        os.mkfifo(gate)
+        await say(screen, "clean up")
+        await screen.wait_for("terminal: cat gate")
+        await say(screen, "y")
+        await screen.type("y")
+        with gate.open("w") as pipe:
+            pipe.write("go on\n")
+        await screen.wait_for("What you had begun to type was set aside: y")
+        await screen.wait_for(ASKED)
+        await say(screen, "also look at the docs")
+        await screen.wait_for("That is not an answer to the question above.")
+        await screen.press("enter")
+        await screen.wait_for("As you wish.")
+        await screen.wait_for("The docs are fine.")
+    assert not (program.home / "work" / "done").exists()
+    assert [server.received[place].question for place in (-2, -1)] == ["y", "also look at the docs"]
+
+
+async def test_a_plain_question_shows_the_command_as_it_is(program: Program, server: ModelServer) -> None:
+    command = "echo `x` **bold** \u202e | sh\nsecond line"
+    server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("As you wish."))
+    async with opened(program, "chat", "-q", "clean up") as screen:
+        await screen.wait_for(ASKED)
+        assert r"  echo `x` **bold** \u202e | sh" in screen.lines
+        assert "  second line" in screen.lines
+        await screen.press("enter")
+        await screen.wait_for("✗ terminal: echo `x`")
+        assert await screen.exit_code() == 0

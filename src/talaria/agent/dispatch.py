@@ -10,7 +10,7 @@ from talaria.agent.toolbox import Order, Toolbox
 from talaria.contracts.tool import Call, Effect, ToolOutput
 from talaria.contracts.turn_log import BegunCall, TurnLog
 from talaria.core.errors import ToolFailed
-from talaria.core.events import ToolAnswered, ToolCalled, ToolProgressed
+from talaria.core.events import ToolAnswered, ToolCalled, ToolProgressed, ToolRefused
 from talaria.core.ids import new_id
 from talaria.core.messages import Image, ToolCall, ToolResult
 
@@ -76,29 +76,32 @@ class Dispatch:
     async def _run_one(self, order: Order) -> ToolResult:
         deed = order.tool.deed(order.arguments)
         verdict, reason = await self._around.approver.decide(order.tool.name, order.tool.effect, deed)
-        if verdict == "deny":
-            return ToolResult(order.call.id, self._around.mask(f"Not allowed: {reason}"), failed=True)
         target = self._around.mask(deed.target)
+        if verdict == "deny":
+            reason = self._around.mask(reason)
+            self._around.emit(ToolRefused(order.call, f"{order.tool.name}: {target}", reason))
+            return ToolResult(order.call.id, f"Not allowed: {reason}", failed=True)
         repeatable = order.tool.effect is not Effect.IRREVERSIBLE
         await self._turn.begin_call(order.call, target, may_wait=repeatable)
         self._around.emit(ToolCalled(order.call, f"{order.tool.name}: {target}"))
         began = time.monotonic()
-        result = await self._result(order)
+        result, diff = await self._result(order)
         await self._turn.end_call(order.call, result, may_wait=repeatable)
-        self._around.emit(ToolAnswered(result, order.tool.name, time.monotonic() - began))
+        self._around.emit(ToolAnswered(result, order.tool.name, time.monotonic() - began, diff))
         return result
 
-    async def _result(self, order: Order) -> ToolResult:
+    async def _result(self, order: Order) -> tuple[ToolResult, str]:
+        """Run a tool; return what goes to the model, and the diff that people see."""
         try:
             output = await order.tool.run(order.arguments, self._call(order))
         except ToolFailed as error:
-            return ToolResult(order.call.id, self._shown(str(error)), failed=True)
+            return ToolResult(order.call.id, self._shown(str(error)), failed=True), ""
         except Exception as error:  # a bug in a tool ends the call, not the turn
             log.exception("tool %s failed", order.tool.name)
             words = f"The tool broke: {type(error).__name__}: {error}"
-            return ToolResult(order.call.id, self._shown(words), failed=True)
+            return ToolResult(order.call.id, self._shown(words), failed=True), ""
         self.images += output.images
-        return ToolResult(order.call.id, self._shown(output.text))
+        return ToolResult(order.call.id, self._shown(output.text)), self._around.mask(output.diff)
 
     async def _call_tool(self, outer: Order, name: str, arguments: str) -> ToolOutput:
         """Run a tool on behalf of another: its result goes there, and not into the transcript."""

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from talaria.cli.approval import TerminalAsks, answer_in_terminal
 from talaria.cli.session_actions.names import called
 from talaria.cli.wishes import SOURCE
 from talaria.commands.conversations import last_exchange
@@ -16,7 +17,6 @@ from talaria.core.errors import Refused
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd
 from talaria.core.ids import TurnId, WorkerId, is_gone
 from talaria.core.messages import Message, Text
-from talaria.sessions.answering import Asks, answer
 from talaria.sessions.branching import exchanges
 from talaria.sessions.holding import lane_of
 from talaria.sessions.homes import gateway_alive
@@ -91,7 +91,7 @@ class Attached:
         session: Session,
         see: Callable[[Seen], None],
         tell: Callable[[str], None],
-        asks: Asks | None,
+        asks: TerminalAsks | None,
         jobs: asyncio.TaskGroup,
     ) -> None:
         self.session = session
@@ -127,6 +127,8 @@ class Attached:
                 await self.take()
             case "/steer" if words.strip():
                 await self._say(words.strip(), steering=True)
+            case "?":
+                raise Refused(_HELP)
             case _ if name.startswith("/") and "/" not in name[1:]:
                 raise Refused(_HELP)
             case _:
@@ -179,7 +181,7 @@ class Attached:
             self.busy = False
         self._see(event)
         if isinstance(event, ApprovalAsked | QuestionAsked) and self._asks is not None:
-            self._jobs.create_task(answer(event, self._answers, self._asks))
+            self._jobs.create_task(answer_in_terminal(event, self._answers, self._asks))
         if self.taken and isinstance(event, TurnEnd):
             self.over.set()
 

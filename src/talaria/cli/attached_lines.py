@@ -9,15 +9,16 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
+from talaria.cli.approval import decision_of, decision_record
 from talaria.cli.attached import Attached, heading, what_was_said, whereabouts
-from talaria.cli.line_reader import LineReader
+from talaria.cli.line_reader import APPROVAL, LineReader
 from talaria.cli.services import Services
 from talaria.cli.session_actions.names import find_session
 from talaria.cli.showing import Transcribed
 from talaria.cli.terminal import Terminal
 from talaria.contracts.store import Store
 from talaria.core.errors import TalariaError
-from talaria.core.events import TurnBegan
+from talaria.core.events import ApprovalAsked, TurnBegan
 from talaria.core.ids import SessionId
 from talaria.sessions.company import first_error
 from talaria.sessions.live_events import QuestionClosed, Seen
@@ -98,26 +99,34 @@ async def _read(attached: Attached, lines: "_Lines") -> None:
 
 
 class _Lines:
-    """Shows events as text, and implements `Asks`: what is typed while a question is open is its answer."""
+    """Shows events as text, and implements `TerminalAsks`: what is typed while a question is open is its answer."""
 
     def __init__(self, terminal: Terminal) -> None:
         self.keyboard = LineReader(terminal)
         self._terminal = terminal
         self._shown = Transcribed(terminal)
         self._open: list[asyncio.Future[str]] = []
+        self._approval: asyncio.Future[str] | None = None
+        self._approving = asyncio.Lock()
 
     def see(self, event: Seen) -> None:
         if isinstance(event, QuestionClosed):
             return
         if isinstance(event, TurnBegan) and event.said:
-            self._terminal.note(self._terminal.styled(f"> {event.said}", "bold"))
+            author = event.route.user_name if event.route else ""
+            self._terminal.note(self._terminal.styled(f"> {f'{author}: ' if author else ''}{event.said}", "bold"))
         self._shown.event(event)
 
     def tell(self, text: str) -> None:
         self._terminal.note(text)
 
     def answer(self, line: str) -> bool:
-        """Take a line as the answer to the oldest open question; ``False`` where none is open."""
+        """Take a line as the answer to an open question; ``False`` where none is open, or it is no answer to it."""
+        if self._approval is not None and not self._approval.done():
+            decision = decision_of(line)
+            if decision is not None:
+                self._approval.set_result(decision)
+            return decision is not None
         waiting = [one for one in self._open if not one.done()]
         if not waiting or line.startswith("/"):
             return False
@@ -128,6 +137,18 @@ class _Lines:
         listed = "\n".join(f"{number}. {choice}" for number, choice in enumerate(choices, 1))
         typed = await self._typed(f"{self._terminal.styled(question, 'bold')}\n{listed}\n1 to {len(choices)}:")
         return int(typed) - 1 if typed.isdecimal() and 0 < int(typed) <= len(choices) else None
+
+    async def approve(self, asked: ApprovalAsked) -> str:
+        async with self._approving:
+            self.keyboard.show_approval(asked)
+            self._terminal.note(APPROVAL)
+            self._approval = asyncio.get_running_loop().create_future()
+            try:
+                decision = await self._approval
+            finally:
+                self._approval = None
+            self._terminal.note(decision_record(decision) or "refused")
+            return decision
 
     async def ask(self, question: str) -> str:
         return await self._typed(self._terminal.styled(question, "bold"))

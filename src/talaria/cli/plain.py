@@ -18,6 +18,7 @@ from talaria.commands.command import Display
 from talaria.commands.house import House
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, TalariaError
+from talaria.core.events import ApprovalAsked
 from talaria.core.messages import Image
 from talaria.sessions.company import first_error
 
@@ -99,6 +100,10 @@ class PlainFace:
     async def ask(self, question: str) -> str:
         """Return what the person types as the answer."""
         return await self.keyboard.ask(question)
+
+    async def approve(self, asked: ApprovalAsked) -> str:
+        """Show exactly what would happen, and return the decision of the person."""
+        return await self.keyboard.approve(asked)
 
     async def lend(self, use: Callable[[], Awaitable[None]]) -> None:
         """Let another program use the terminal."""

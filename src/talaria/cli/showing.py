@@ -1,6 +1,6 @@
 """What a person, or a script, sees of a turn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, assert_never
 
 import msgspec
@@ -17,6 +17,7 @@ from talaria.core.events import (
     ToolAnswered,
     ToolCalled,
     ToolProgressed,
+    ToolRefused,
     TurnAnswered,
     TurnBegan,
     TurnEvent,
@@ -28,6 +29,7 @@ from talaria.sessions.chat import Chat
 from talaria.sessions.waking import is_report
 
 REPORTS = "What runs in the background reports:"
+_DIFF_LINES = 40
 
 
 class Show(Protocol):
@@ -59,6 +61,17 @@ class EventLines:
         self._terminal.document(msgspec.json.encode(value).decode() + "\n")
 
 
+def diff_lines(diff: str, terminal: Terminal, most: int = _DIFF_LINES) -> Iterator[str]:
+    """Yield a diff as lines for people, in colour where the terminal has any; a long one is folded."""
+    lines = diff.split("\n")
+    for line in lines[:most]:
+        style = {"+": "green", "-": "red", "@": "dim"}.get(line[:1])
+        text = f"  {line}"
+        yield terminal.styled(text, style) if style else text
+    if len(lines) > most:
+        yield f"  … {len(lines) - most:,} more lines"
+
+
 class Transcribed:
     """Implements `Show` for people: the reply as the output, everything else beside it."""
 
@@ -77,13 +90,9 @@ class Transcribed:
             case TextAdded(text):
                 self._terminal.piece(text)
                 self._open_line = not text.endswith("\n")
-            case ToolCalled(summary=summary):
-                self._beside(f"· {summary}", "dim")
-            case ToolProgressed(text=text, step=True):
-                self._beside(f"·   {text}", "dim")
-            case ToolAnswered(result=result, name=name) if result.failed:
-                self._beside(f"· {name} failed: {result.text.partition(chr(10))[0]}", "dim")
-            case ApprovalAsked() | QuestionAsked():
+            case ToolCalled() | ToolProgressed() | ToolAnswered() | ToolRefused():
+                self._follow_call(event)
+            case ApprovalAsked() | QuestionAsked() | ModelCalled():
                 self._end_line()
             case Noticed(text) | TurnFailed(advice=text) | TurnOutOfBudget(text=text):
                 self._beside(text, "yellow")
@@ -91,10 +100,28 @@ class Transcribed:
                 self._end_line()
             case TurnBegan(said=said) if is_report(said):
                 self._beside(REPORTS, "dim")
-            case TurnBegan() | ReasoningAdded() | ToolProgressed() | ToolAnswered() | PersonJoined() | ModelCalled():
+            case TurnBegan() | ReasoningAdded() | PersonJoined():
                 pass
             case _:
                 assert_never(event)
+
+    def _follow_call(self, event: ToolCalled | ToolProgressed | ToolAnswered | ToolRefused) -> None:
+        match event:
+            case ToolCalled(summary=summary):
+                self._beside(f"· {summary}", "dim")
+            case ToolProgressed(text=text, step=True):
+                self._beside(f"·   {text}", "dim")
+            case ToolAnswered(result=result, name=name) if result.failed:
+                self._beside(f"· {name} failed: {result.text.partition(chr(10))[0]}", "dim")
+            case ToolAnswered(diff=diff) if diff:
+                self._show_diff(diff)
+            case ToolRefused(summary=summary, reason=reason):
+                self._beside(f"✗ {summary}, refused: {reason}", "red")
+
+    def _show_diff(self, diff: str) -> None:
+        self._end_line()
+        for line in diff_lines(diff, self._terminal):
+            self._terminal.note(line)
 
     def _beside(self, text: str, style: str) -> None:
         self._end_line()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from talaria.cli.approval import answer_in_terminal
 from talaria.cli.mentions import parts_of
 from talaria.cli.wishes import SOURCE
 from talaria.commands.command import Command, Display, Errand, Place, Screen
@@ -21,7 +22,6 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Text
-from talaria.sessions.answering import answer
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.listening import listen
 from talaria.sessions.seat import Seat
@@ -43,6 +43,9 @@ class Face(Place, Screen, Protocol):
 
     async def ask(self, question: str) -> str:
         """Return what the person types as the answer."""
+
+    async def approve(self, asked: ApprovalAsked) -> str:
+        """Show exactly what would happen, and return the decision of the person."""
 
     async def lend(self, use: Callable[[], Awaitable[None]]) -> None:
         """Leave the terminal to another program meanwhile."""
@@ -125,7 +128,7 @@ class Sitting:
             return
         self._emit(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
-            self._jobs.create_task(answer(event, self.seat.chat.questions, self._face))
+            self._jobs.create_task(answer_in_terminal(event, self.seat.chat.questions, self._face))
 
     def _moved(self) -> None:
         """Leave behind the running turn: somebody has taken the conversation elsewhere."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
+from talaria.cli.approval import answer_in_terminal
 from talaria.cli.line_reader import LineReader
 from talaria.cli.mentions import picture
 from talaria.cli.services import Services
@@ -24,7 +25,6 @@ from talaria.core.events import (
 )
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Text
-from talaria.sessions.answering import answer
 from talaria.sessions.chat import Chat
 from talaria.sessions.company import first_error
 
@@ -71,7 +71,7 @@ class _Listener:
     def event(self, event: TurnEvent) -> None:
         self._show.event(event)
         if isinstance(event, ApprovalAsked | QuestionAsked) and self._keyboard and self.chat:
-            self._jobs.create_task(answer(event, self.chat.questions, self._keyboard))
+            self._jobs.create_task(answer_in_terminal(event, self.chat.questions, self._keyboard))
 
 
 async def _ask(chat: Chat, parts: list[Part]) -> TurnEnd | None:

@@ -21,22 +21,35 @@ class Effect(Enum):
     IRREVERSIBLE = "irreversible"
 
 
+class FileChange(Protocol):
+    """A change of a file that was not made yet."""
+
+    def diff(self, workspace: "Workspace") -> str:
+        """Return what would change, as a unified diff; empty where nothing can be shown. Blocks: it reads the file."""
+
+
 class Deed(Struct, frozen=True):
     """What a call is about to do, for a policy to judge and a person to read.
 
     ``place`` is where something is sent that others read; empty where only the person themself does.
+    ``change`` is how a file would change, where the person can be shown that.
     """
 
     kind: Literal["command", "code", "read", "write", "fetch", "send", "other"]
     target: str
     place: str = ""
+    change: FileChange | None = None
 
 
 class ToolOutput(Struct, frozen=True):
-    """What goes back to the model; pictures go along where the model can see."""
+    """What goes back to the model; pictures go along where the model can see.
+
+    ``diff`` is what changed in a file, as a unified diff for people; the model does not get it.
+    """
 
     text: str
     images: tuple[Image, ...] = ()
+    diff: str = ""
 
 
 class Workspace(Protocol):

@@ -49,20 +49,33 @@ class ToolProgressed(Struct, frozen=True, tag="tool_progressed"):
 
 
 class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
-    """A tool is done."""
+    """A tool is done; ``diff`` shows people what it changed in a file, as a unified diff."""
 
     result: ToolResult
     name: str
     seconds: float
+    diff: str = ""
+
+
+class ToolRefused(Struct, frozen=True, tag="tool_refused"):
+    """A tool call was not run: the rules, or a person, did not allow it. ``summary`` is as in `ToolCalled`."""
+
+    call: ToolCall
+    summary: str
+    reason: str
 
 
 class ApprovalAsked(Struct, frozen=True, tag="approval_asked"):
-    """Somebody must say whether this may happen; answered through the session, by ``id``."""
+    """Somebody must say whether this may happen; answered through the session, by ``id``.
+
+    ``diff`` is what would change in a file, as a unified diff.
+    """
 
     id: str
     tool: str
     summary: str
     reason: str
+    diff: str = ""
 
 
 class QuestionAsked(Struct, frozen=True, tag="question_asked"):
@@ -138,6 +151,7 @@ TurnEvent = (
     | ToolCalled
     | ToolProgressed
     | ToolAnswered
+    | ToolRefused
     | ApprovalAsked
     | QuestionAsked
     | PersonJoined

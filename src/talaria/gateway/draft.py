@@ -19,6 +19,7 @@ from talaria.core.events import (
     ToolAnswered,
     ToolCalled,
     ToolProgressed,
+    ToolRefused,
     TurnAnswered,
     TurnBegan,
     TurnEvent,
@@ -81,7 +82,7 @@ class Draft:
                 self._notices.append(text)
             case PersonJoined() | ApprovalAsked() | QuestionAsked():
                 self._end_passage()
-            case TurnBegan() | ModelCalled():
+            case TurnBegan() | ModelCalled() | ToolRefused():
                 pass
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 pass

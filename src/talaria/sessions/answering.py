@@ -1,8 +1,8 @@
 """Questions of a turn, put to a person where they are."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
 from talaria.core.events import ApprovalAsked, QuestionAsked
 
@@ -37,21 +37,30 @@ class Answers(Protocol):
 
 async def answer(event: ApprovalAsked | QuestionAsked, questions: Answers, place: Asks) -> None:
     """Ask the person, unless the question is closed before they answer."""
+    asked = _ask_approval(event, place) if isinstance(event, ApprovalAsked) else ask_question(event, place)
+    await settle(event.id, questions, asked)
+
+
+async def settle(question_id: str, questions: Answers, asking: Coroutine[Any, Any, str]) -> None:
+    """Answer a question with what ``asking`` returns; it is cancelled when the question is closed before."""
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(_asked(event, place))
-        closing = group.create_task(questions.closed(event.id))
-        await asyncio.wait([asking, closing], return_when=asyncio.FIRST_COMPLETED)
-        if asking.done() and not asking.cancelled():
-            questions.answer(event.id, asking.result())
-        asking.cancel()
+        asked = group.create_task(asking)
+        closing = group.create_task(questions.closed(question_id))
+        await asyncio.wait([asked, closing], return_when=asyncio.FIRST_COMPLETED)
+        if asked.done() and not asked.cancelled():
+            questions.answer(question_id, asked.result())
+        asked.cancel()
         closing.cancel()
 
 
-async def _asked(event: ApprovalAsked | QuestionAsked, place: Asks) -> str:
-    if isinstance(event, ApprovalAsked):
-        asked = f"{event.tool} wants to do this: {event.summary}\n{event.reason}"
-        chosen = await place.choose(asked, [words for _, words in _APPROVALS])
-        return "no" if chosen is None else _APPROVALS[chosen][0]
+async def _ask_approval(event: ApprovalAsked, place: Asks) -> str:
+    asked = f"{event.tool} wants to do this: {event.summary}\n{event.reason}"
+    chosen = await place.choose(asked, [words for _, words in _APPROVALS])
+    return "no" if chosen is None else _APPROVALS[chosen][0]
+
+
+async def ask_question(event: QuestionAsked, place: Asks) -> str:
+    """Return the person's answer to a question of the agent."""
     if event.choices:
         chosen = await place.choose(event.question, [*event.choices, _ANOTHER])
         if chosen is None:

@@ -1,5 +1,6 @@
 """Who may say that something dangerous happens: rules first, then what was allowed before, then a person."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -47,7 +48,8 @@ class SessionApprover:
                 return await self._ask(tool, deed, ask)
 
     async def _ask(self, tool: str, deed: Deed, ask: Ask) -> tuple[Verdict, str]:
-        answer = await self._questions.ask_approval(tool, deed.target, ask.reason)
+        diff = await asyncio.to_thread(deed.change.diff, self._workspace) if deed.change else ""
+        answer = await self._questions.ask_approval(tool, deed.target, ask.reason, diff)
         match answer:
             case "once":
                 return "allow", ""

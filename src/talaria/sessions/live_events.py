@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.core.events import ReasoningAdded, TextAdded, ToolAnswered, ToolCalled, TurnEvent
+from talaria.core.events import ApprovalAsked, ReasoningAdded, TextAdded, ToolAnswered, ToolCalled, TurnEvent
 
 SO_FAR, NEWS = "so far", "news"
 _LONGEST = 16_000
@@ -76,6 +76,8 @@ class Digest:
 
 
 def _bounded(event: Seen) -> Seen:
+    if isinstance(event, ToolAnswered | ApprovalAsked) and len(event.diff) > _LONGEST:
+        event = structs.replace(event, diff=f"{event.diff[:_LONGEST]} …")
     if isinstance(event, ToolAnswered) and len(event.result.text) > _LONGEST:
         return structs.replace(event, result=structs.replace(event.result, text=f"{event.result.text[:_LONGEST]} …"))
     if isinstance(event, ToolCalled) and len(event.call.arguments) > _LONGEST:

@@ -43,9 +43,9 @@ class Questions:
         """Return the answer, or ``None`` when nobody answers in time."""
         return await self._wait(lambda number: QuestionAsked(number, question, choices))
 
-    async def ask_approval(self, tool: str, summary: str, reason: str) -> str | None:
+    async def ask_approval(self, tool: str, summary: str, reason: str, diff: str = "") -> str | None:
         """Return ``once``, ``session``, ``always``, or why not, or ``None`` when nobody answers in time."""
-        return await self._wait(lambda number: ApprovalAsked(number, tool, summary, reason))
+        return await self._wait(lambda number: ApprovalAsked(number, tool, summary, reason, diff))
 
     def answer(self, question_id: str, text: str) -> bool:
         """Answer an open question; ``False`` when it is not open any more."""
@@ -98,6 +98,6 @@ class PassedOn(Questions):
         """Return the answer, or ``None`` when nobody answers in time."""
         return await self._there.ask(f"{self._whose}: {question}", choices)
 
-    async def ask_approval(self, tool: str, summary: str, reason: str) -> str | None:
+    async def ask_approval(self, tool: str, summary: str, reason: str, diff: str = "") -> str | None:
         """Return what somebody says there."""
-        return await self._there.ask_approval(tool, f"{self._whose}: {summary}", reason)
+        return await self._there.ask_approval(tool, f"{self._whose}: {summary}", reason, diff)

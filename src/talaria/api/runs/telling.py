@@ -129,8 +129,12 @@ class Telling:
         name = self._open.pop(call_id, None)
         return [] if name is None else [ToolCompleted(call_id, name, _bounded(text), failed, seconds)]
 
-    def _tell_of_tool(self, event: events.ToolCalled | events.ToolProgressed | events.ToolAnswered) -> list[RunEvent]:
+    def _tell_of_tool(
+        self, event: events.ToolCalled | events.ToolProgressed | events.ToolAnswered | events.ToolRefused
+    ) -> list[RunEvent]:
         match event:
+            case events.ToolRefused():
+                return []
             case events.ToolCalled(call, summary):
                 return [*self.said(), *self.started(call.id, call.name, call.arguments, summary)]
             case events.ToolProgressed(call_id, text):

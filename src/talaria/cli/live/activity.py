@@ -8,11 +8,16 @@ from typing import Protocol, assert_never
 
 from msgspec import Struct
 
+from talaria.cli.approval import decision_record, heading
 from talaria.cli.cells import cut, harmless
+from talaria.cli.rendering.diff import count_changes, render_diff
+from talaria.cli.rendering.document import render
+from talaria.cli.rendering.notice import render_notice, wrap_text
 from talaria.cli.rendering.stream import MarkdownStream
 from talaria.cli.rendering.themes import Theme
 from talaria.cli.showing import REPORTS
 from talaria.commands.command import Display
+from talaria.commands.markdown import plain
 from talaria.core.events import (
     ApprovalAsked,
     ModelCalled,
@@ -24,6 +29,7 @@ from talaria.core.events import (
     ToolAnswered,
     ToolCalled,
     ToolProgressed,
+    ToolRefused,
     TurnAnswered,
     TurnBegan,
     TurnEnd,
@@ -37,6 +43,8 @@ from talaria.sessions.waking import is_report
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PACE = 0.1
 _UNFOLDED_LINES = 20
+_DIFF_LINES = 20
+_ASKED_DIFF_LINES = 60
 _RUNNING_LINES = 6
 _RUNNING_STEPS = 4
 _REMEMBERED = 20
@@ -67,10 +75,11 @@ class Running(Struct):
 
 
 class Done(Struct, frozen=True):
-    """A tool call that is over."""
+    """A tool call that is over, or a change that was asked about; ``diff`` is what it changes in a file."""
 
     summary: str
     text: str
+    diff: str = ""
 
 
 class Activity:
@@ -127,8 +136,26 @@ class Activity:
             self.add("\n")
 
     def add_dim(self, text: str) -> None:
-        """Print a line that stands back."""
-        self.add(self._styled(f"{text}\n", self._theme.dim))
+        """Print Markdown that stands back."""
+        self.add(render_notice(text, self._theme, self._theme.dim, self._printer.width))
+
+    def add_approval(self, asked: ApprovalAsked) -> None:
+        """Print what an approval is asked for: exactly what would happen, and why that is asked."""
+        self._end_reply()
+        self.space()
+        theme, width = self._theme, self._printer.width
+        self.add(wrap_text(heading(asked), theme.bold, width))
+        self.add(wrap_text(asked.summary, theme.inline_code, width, first="  ", rest="  "))
+        if asked.diff:
+            self._done.append(Done(asked.summary, "", asked.diff))
+            self.add(render_diff(asked.diff, theme, width, most=_ASKED_DIFF_LINES))
+        self.add(wrap_text(f"Reason: {asked.reason}", theme.dim, width))
+
+    def add_decision(self, decision: str) -> None:
+        """Print what was decided; a refusal is reported by the call that was refused."""
+        record = decision_record(decision)
+        if record:
+            self.add(wrap_text(f"✓ {record}", self._theme.tool, self._printer.width))
 
     def add_own(self, text: str, pictures: Sequence[str] = (), *, waits: bool = False) -> None:
         """Print what the person sent; what ``waits`` behind a turn is printed when that is over."""
@@ -141,6 +168,15 @@ class Activity:
             self.add(self._own(said))
         self._changed = True
 
+    def add_said(self, text: str, author: str) -> None:
+        """Print what was said elsewhere, with the name of whoever said it where that is known."""
+        self.space()
+        if author:
+            quoted = f"**{plain(author)}:** {text}".replace("\n", "\n> ")
+            self.add(render(f"> {quoted}", self._theme, self._printer.width).rstrip("\n") + "\n")
+        else:
+            self.add(self._own(text))
+
     def event(self, event: TurnEvent) -> None:
         """Take note of what happens."""
         self._changed = True
@@ -149,7 +185,7 @@ class Activity:
                 self._add_reply(text)
             case ReasoningAdded(text):
                 self._add_thought(text)
-            case ToolCalled() | ToolProgressed() | ToolAnswered():
+            case ToolCalled() | ToolProgressed() | ToolAnswered() | ToolRefused():
                 self._follow_call(event)
             case PersonJoined(text):
                 self._end_reply()
@@ -162,7 +198,9 @@ class Activity:
             case TurnBegan(said=said) if is_report(said):
                 self.space()
                 self.add_dim(REPORTS)
-            case TurnBegan() | ApprovalAsked() | QuestionAsked() | ModelCalled():
+            case ModelCalled():
+                self._end_reply()
+            case TurnBegan() | ApprovalAsked() | QuestionAsked():
                 pass
             case _:
                 assert_never(event)
@@ -177,7 +215,8 @@ class Activity:
         if not self._done:
             return ""
         last = self._done.pop()
-        return self._styled(f"{last.summary}\n", self._theme.tool) + self._block(last.text)
+        head = self._styled(f"{last.summary}\n", self._theme.tool)
+        return head + (self._diff(last.diff, 0) if last.diff else self._block(last.text))
 
     def tick(self) -> None:
         """Put on the screen what has changed since the last time."""
@@ -191,7 +230,7 @@ class Activity:
         else:
             self._printer.set_live(live)
 
-    def _follow_call(self, event: ToolCalled | ToolProgressed | ToolAnswered) -> None:
+    def _follow_call(self, event: ToolCalled | ToolProgressed | ToolAnswered | ToolRefused) -> None:
         match event:
             case ToolCalled(call=call, summary=summary):
                 self._end_reply()
@@ -202,6 +241,11 @@ class Activity:
                 self._running[call_id].printed = text
             case ToolAnswered():
                 self._finish_call(event)
+            case ToolRefused(summary=summary, reason=reason):
+                self._end_reply()
+                end = ", refused"
+                self.add(self._styled(self._fitting(f"✗ {summary}", end) + "\n", self._theme.error))
+                self.add(wrap_text(reason, self._theme.dim, self._printer.width, first="  ", rest="  "))
 
     def _end_turn(self, end: TurnEnd) -> None:
         self._end_reply()
@@ -209,7 +253,7 @@ class Activity:
             case TurnStopped():
                 self.add_dim("Stopped.")
             case TurnFailed(advice=text) | TurnOutOfBudget(text=text):
-                self.add(self._styled(f"{text}\n", self._theme.error))
+                self.add(render_notice(text, self._theme, self._theme.error, self._printer.width))
         self.space()
         if self._waiting:
             self.add(self._own(self._waiting.pop(0)))
@@ -218,8 +262,7 @@ class Activity:
         first, *rest = said.split("\n")
         if len(rest) > _OWN_LINES:
             rest = [*rest[:_OWN_LINES], f"… {len(rest) - _OWN_LINES} more lines"]
-        lines = "\n".join([f"❯ {first}", *(f"  {line}" for line in rest)])
-        return self._styled(f"{lines}\n", self._theme.bold)
+        return wrap_text("\n".join([first, *rest]), self._theme.bold, self._printer.width, first="❯ ", rest="  ")
 
     def _add_reply(self, text: str) -> None:
         if not self._replying:
@@ -249,14 +292,16 @@ class Activity:
     def _finish_call(self, event: ToolAnswered) -> None:
         running = self._running.pop(event.result.call_id, None)
         summary = running.summary if running else event.name
-        self._done.append(Done(summary, event.result.text))
+        self._done.append(Done(summary, event.result.text, event.diff))
         progress = self._display().progress
         if progress == "off" and not event.result.failed:
             return
         mark, style = ("✗", self._theme.error) if event.result.failed else ("✓", self._theme.tool)
-        line = self._fitting(f"{mark} {summary}", f"  {event.seconds:.1f} s")
+        line = self._fitting(f"{mark} {summary}", f"{_changes(event.diff)}  {event.seconds:.1f} s")
         self.add(self._styled(line + "\n", style))
-        if progress == "verbose":
+        if event.diff:
+            self.add(self._diff(event.diff, 0 if progress == "verbose" else _DIFF_LINES))
+        elif progress == "verbose":
             self.add(self._block(event.result.text, _UNFOLDED_LINES))
         elif event.result.failed:
             self.add(self._block(event.result.text, 1))
@@ -282,6 +327,9 @@ class Activity:
         parts += [self._styled(self._fitting(f"  waits: {said}", ""), self._theme.dim) for said in self._waiting]
         return "\n".join(part.rstrip("\n") for part in parts if part)
 
+    def _diff(self, diff: str, most: int) -> str:
+        return render_diff(diff, self._theme, self._printer.width, most=most)
+
     def _block(self, text: str, most: int = 0) -> str:
         """Return lines of output, indented; ``most`` keeps so many from the beginning, or from the end if negative."""
         lines = text.rstrip("\n").split("\n")
@@ -300,3 +348,10 @@ class Activity:
             return harmless(text)
         bare = harmless(text.rstrip("\n"))
         return f"\x1b[{style}m{bare}\x1b[0m" + "\n" * (len(text) - len(text.rstrip("\n")))
+
+
+def _changes(diff: str) -> str:
+    if not diff:
+        return ""
+    added, removed = count_changes(diff)
+    return f"  +{added} -{removed}"

@@ -10,6 +10,7 @@ from talaria.cli.cells import cell
 from talaria.cli.live.activity import Activity
 from talaria.cli.live.completing import Named
 from talaria.cli.live.front import Front
+from talaria.cli.live.line import Typed
 from talaria.cli.live.opening import run_behind
 from talaria.cli.live.place import TerminalPlace
 from talaria.cli.rendering.themes import THEMES
@@ -22,7 +23,6 @@ from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import TalariaError
 from talaria.core.events import TurnBegan
 from talaria.core.ids import SessionId, TurnId
-from talaria.core.messages import Image
 from talaria.sessions.live_events import QuestionClosed, Seen
 
 _FRAME = 0.05
@@ -60,7 +60,7 @@ class AttachedView:
         self._front = front
         self._store = house.store
         self._jobs = jobs
-        self._activity = Activity(front.canvas, THEMES[front.theme], lambda: display, lambda: front.choices.active)
+        self._activity = Activity(front.canvas, THEMES[front.theme], lambda: display, lambda: front.asking)
         pictures = house.identity.folder / "pictures"
         self._place = TerminalPlace(front, self._activity, display, pictures, lambda _: None)
         self.attached = Attached(house.store, session, self._see, self._place.show, self._place, jobs)
@@ -83,18 +83,21 @@ class AttachedView:
             self._activity.break_off()
             self._activity.tick()
 
-    def submit(self, text: str, pictures: list[Image]) -> None:
+    def submit(self, typed: Typed) -> None:
         """Take a line that was sent."""
-        self._jobs.create_task(self._act(text))
+        self._jobs.create_task(self._act(typed.text))
 
     def interrupt(self) -> None:
         """Stop the turn; where none is running, clear the line or leave."""
         if self.attached.busy:
-            self.submit("/stop", [])
+            self._jobs.create_task(self._act("/stop"))
         elif self._front.line.buffer.text:
-            self._front.line.buffer.reset()
+            self._front.line.clear()
         else:
             self.attached.over.set()
+
+    def escape(self) -> None:
+        """Do nothing: the turn runs elsewhere, and others may wait for it; `/stop` and Ctrl-C stop it."""
 
     def unfold(self) -> None:
         """Show the output of the last tool call."""
@@ -132,7 +135,8 @@ class AttachedView:
             self._activity.break_off()
             self._activity.add_dim("Another process goes on with it.")
         elif began.said:
-            self._activity.add_own(began.said)
+            author = began.route.user_name if began.route else ""
+            self._activity.add_said(began.said, author)
         self._turn_id = began.turn_id
 
     async def _draw(self) -> None:

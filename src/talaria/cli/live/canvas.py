@@ -68,6 +68,24 @@ class Canvas:
         """How many columns there are."""
         return self._output.get_size().columns
 
+    @property
+    def height(self) -> int:
+        """How many rows there are."""
+        return self._output.get_size().rows
+
+    def flush(self) -> None:
+        """Write all that was held back: another program is about to write to the same terminal."""
+        self._output.let_go()
+
+    def end_foreign_line(self) -> None:
+        """Begin a new line if another program left the cursor in the middle of one.
+
+        As many blanks as there are columns move the cursor to the next line only where it was not at the margin.
+        """
+        self._output.write_raw(" " * self.width + "\r")
+        self._output.erase_end_of_line()
+        self._output.flush()
+
     def set_live(self, text: str) -> None:
         """Show this above the input line, instead of what was there."""
         self._live = to_formatted_text(ANSI(text))

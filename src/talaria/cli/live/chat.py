@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import gc
-import time
 from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 
@@ -14,6 +13,7 @@ from talaria.cli.discoveries import discoveries
 from talaria.cli.live.activity import Activity
 from talaria.cli.live.completing import Named
 from talaria.cli.live.front import Front
+from talaria.cli.live.line import Typed
 from talaria.cli.live.place import TerminalPlace
 from talaria.cli.live.status import Situation, read_situation, status_line
 from talaria.cli.mentions import from_home, picture
@@ -26,7 +26,6 @@ from talaria.commands.command import Display
 from talaria.commands.house import House
 from talaria.commands.using import is_command
 from talaria.core.events import ModelCalled, TurnAnswered, TurnEvent
-from talaria.core.messages import Image
 from talaria.sessions.chat import Chat
 
 _SURFACE = "You are in a terminal that shows Markdown: headings, lists, tables and highlighted code."
@@ -34,7 +33,6 @@ _USUAL_LANGUAGES = ("python", "bash")
 _OBJECTS_BETWEEN_COLLECTIONS = 5_000
 _FRAME = 0.05
 _LOOK_AGAIN = 5.0
-_TWICE = 2.0
 
 
 async def serve(front: Front, arguments: argparse.Namespace, services: Services) -> None:
@@ -66,16 +64,13 @@ class LiveChat:
         self._house = house
         self._services = services
         self._jobs = jobs
-        self._activity = Activity(
-            front.canvas, THEMES[front.theme], lambda: self._place.display, lambda: front.choices.active
-        )
+        self._activity = Activity(front.canvas, THEMES[front.theme], lambda: self._place.display, lambda: front.asking)
         pictures = house.identity.folder / "pictures"
         self._place = TerminalPlace(front, self._activity, display, pictures, self._keep_display)
         self._sitting = Sitting(house, jobs, self._place, self._event, lambda: services.settings().cli.busy)
-        self._sent: asyncio.Queue[tuple[str, list[Image]]] = asyncio.Queue()
+        self._sent: asyncio.Queue[Typed] = asyncio.Queue()
         self._stirred = asyncio.Event()
         self._situation = Situation()
-        self._interrupted = 0.0
 
     async def open(self, arguments: argparse.Namespace) -> None:
         """Open the conversation that the command line asks for, and show where the person is."""
@@ -93,32 +88,35 @@ class LiveChat:
             group.create_task(self._draw())
             group.create_task(self._watch())
             while True:
-                await self._act(*await self._sent.get())
+                await self._act(await self._sent.get())
 
     async def close(self) -> None:
         """Leave the conversation."""
         await self._sitting.seat.close()
 
-    def submit(self, text: str, pictures: list[Image]) -> None:
+    def submit(self, typed: Typed) -> None:
         """Take a line that was sent."""
-        if self._sitting.is_urgent(text):
-            self._jobs.create_task(self._act(text, pictures))
+        if typed.text == "?":
+            typed = Typed("/keys", "/keys", typed.pictures)
+        if self._sitting.is_urgent(typed.text):
+            self._jobs.create_task(self._act(typed))
         else:
-            self._sent.put_nowait((text, pictures))
+            self._sent.put_nowait(typed)
 
     def interrupt(self) -> None:
-        """Stop the turn, or clear the line; the second time in a row leaves; where all is said, the first."""
-        now = time.monotonic()
-        if self._place.hushed or now - self._interrupted < _TWICE:
+        """Stop the turn, or clear the line, or offer to leave; leave where that was offered or all is over here."""
+        if self._place.hushed or self._front.leave_confirmed:
             self._front.leave()
+        elif self._sitting.stop():
             return
-        self._interrupted = now
-        if self._sitting.stop():
-            return
-        if self._front.line.buffer.text:
-            self._front.line.buffer.reset()
+        elif self._front.line.buffer.text:
+            self._front.line.clear()
         else:
-            self._place.show("Ctrl-C once more, or Ctrl-D, leaves.")
+            self._front.offer_leave()
+
+    def escape(self) -> None:
+        """Stop the running turn."""
+        self._sitting.stop()
 
     def unfold(self) -> None:
         """Show the output of the last tool call, and how running ones get on; the next time, no more."""
@@ -131,7 +129,7 @@ class LiveChat:
 
     def paste(self) -> None:
         """Take what the clipboard holds."""
-        self.submit("/paste", [])
+        self.submit(Typed("/paste", "/paste"))
 
     def commands(self) -> Sequence[Named]:
         """Return name, usage and help of each command."""
@@ -161,11 +159,12 @@ class LiveChat:
             self._activity.add_dim(self._footer())
         self._stirred.set()
 
-    async def _act(self, text: str, pictures: list[Image]) -> None:
+    async def _act(self, typed: Typed) -> None:
+        text = typed.text
         waits = self._sitting.seat.busy and not is_command(text) and not text.startswith("!")
         if text != "/paste":
-            self._activity.add_own(text, [image.source for image in pictures], waits=waits)
-        await self._sitting.act(text, pictures)
+            self._activity.add_own(typed.shown, [image.source for image in typed.pictures], waits=waits)
+        await self._sitting.act(text, typed.pictures)
         if self._place.leaving:
             self._front.leave()
         self._stirred.set()

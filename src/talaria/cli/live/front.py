@@ -6,33 +6,40 @@ from pathlib import Path
 from typing import Literal, Protocol, TextIO
 
 from prompt_toolkit.application import in_terminal
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.search import accept_search
 from prompt_toolkit.styles import DynamicStyle
 
+from talaria.cli.live.approval import ApprovalPrompt
 from talaria.cli.live.canvas import Canvas
 from talaria.cli.live.choices import ChoiceMenu
 from talaria.cli.live.completing import ChatCompleter, Named
-from talaria.cli.live.line import MARK, InputLine
+from talaria.cli.live.line import InputLine, Typed
 from talaria.cli.live.styles import style_for
-from talaria.core.messages import Image
 
-_HINT = "Ask anything, / for commands, @ for files, ! for the shell"
+_HINT = "Ask anything, / for commands, @ for files, ! for the shell, ? for keys"
+_SHORT_HINT = "Ask anything"
 _ANSWER = "answer ❯ "
+_LEAVE = "  Press Ctrl-C again to leave."
+_ESCAPE_SECONDS = 0.2
 
 
 class Behind(Protocol):
     """Whoever acts on what the person does; there from the moment that everything is loaded."""
 
-    def submit(self, text: str, pictures: list[Image]) -> None:
+    def submit(self, typed: Typed) -> None:
         """Take a line that was sent."""
 
     def interrupt(self) -> None:
         """React to Ctrl-C."""
+
+    def escape(self) -> None:
+        """React to Esc where no menu, search or question is open."""
 
     def unfold(self) -> None:
         """Show more of what tools do."""
@@ -54,24 +61,46 @@ class Front:
         self.theme = theme
         self.folder = Path.cwd()
         self.status: StyleAndTextTuples = [("class:status", " starting …")]
-        self.early: list[tuple[str, list[Image]]] = []
+        self.early: list[Typed] = []
         self.choices = ChoiceMenu(self._move_focus)
         self._behind: Behind | None = None
         self._answer: asyncio.Future[str] | None = None
+        self._presses = 0
+        self._leave_offered_at: int | None = None
         completer = ChatCompleter(self._commands, self._offers, lambda: self.folder)
-        self.line = InputLine(history, completer, lambda: "" if self._answer else _HINT)
-        status = Window(FormattedTextControl(lambda: self.status), height=1, dont_extend_height=True)
+        self.line = InputLine(history, completer, self._hint)
+        self.approval = ApprovalPrompt(self.line, self._redraw)
+        status = Window(FormattedTextControl(self._status), height=1, dont_extend_height=True)
         typing = ConditionalContainer(self.line.container, Condition(lambda: not self.choices.active))
-        below = [typing, self.choices.container, self._attached(), status]
+        below = [self.approval.container, typing, self.choices.container, self._attached(), status]
         self.canvas = Canvas(stdout, term, below, self._keys(), DynamicStyle(lambda: style_for(self.theme)))
-        self.canvas.app.layout.focus(self.line.window)
+        app = self.canvas.app
+        app.layout.focus(self.line.window)
+        # How long a lone Esc waits for more: Alt-Enter and the arrow keys begin with the same character.
+        app.timeoutlen = app.ttimeoutlen = _ESCAPE_SECONDS
+        app.key_processor.before_key_press += lambda _processor: self._count_press()
+
+    @property
+    def asking(self) -> bool:
+        """Whether the person is being asked something."""
+        return self.choices.active or self.approval.is_open or self._answer is not None
+
+    @property
+    def leave_confirmed(self) -> bool:
+        """Whether the key before this one offered to leave."""
+        return self._leave_offered_at is not None and self._presses == self._leave_offered_at + 1
+
+    def offer_leave(self) -> None:
+        """Say that the same key once more leaves; any other key takes that back."""
+        self._leave_offered_at = self._presses
+        self.canvas.app.invalidate()
 
     def attach_behind(self, behind: Behind) -> None:
         """Hand over to whoever acts, and give them what was sent before they were there."""
         self._behind = behind
         early, self.early = self.early, []
-        for text, pictures in early:
-            behind.submit(text, pictures)
+        for typed in early:
+            behind.submit(typed)
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         """Let the person choose under the cursor."""
@@ -86,20 +115,36 @@ class Front:
             return await self._answer
         finally:
             self._answer = None
-            self.line.mark = MARK
+            self.line.mark = None
             self.canvas.app.invalidate()
 
     async def lend(self, use: Callable[[], Awaitable[None]]) -> None:
         """Leave the terminal to another program."""
         with self.canvas.lent():
             async with in_terminal():
+                self.canvas.flush()
                 await use()
+                self.canvas.end_foreign_line()
         self.canvas.show_held_back()
 
     def leave(self, code: int = 0) -> None:
         """End the chat."""
         if self.canvas.app.is_running and not self.canvas.app.is_done:
             self.canvas.app.exit(result=code)
+
+    def _redraw(self) -> None:
+        self.canvas.app.invalidate()
+
+    def _count_press(self) -> None:
+        self._presses += 1
+
+    def _hint(self) -> str:
+        if self.asking:
+            return ""
+        return _HINT if self.canvas.width > len(_HINT) + 2 else _SHORT_HINT
+
+    def _status(self) -> StyleAndTextTuples:
+        return [("class:status.warning", _LEAVE)] if self._presses == self._leave_offered_at else self.status
 
     def _move_focus(self) -> None:
         self.canvas.app.layout.focus(self.choices.window if self.choices.active else self.line.window)
@@ -120,20 +165,22 @@ class Front:
         return await self._behind.offers(name, words) if self._behind else ()
 
     def _send(self) -> None:
-        text, pictures = self.line.take()
+        if self.approval.take():
+            return
+        typed = self.line.take()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_result(text)
-        elif not text and not pictures:
+            self._answer.set_result(typed.text)
+        elif not typed.text and not typed.pictures:
             return
         elif self._behind is None:
-            self.early.append((text, pictures))
+            self.early.append(typed)
         else:
-            self._behind.submit(text, pictures)
+            self._behind.submit(typed)
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         buffer = self.line.buffer
-        typing = Condition(lambda: not self.choices.active)
+        typing = Condition(lambda: not self.choices.active) & ~is_searching
         empty = Condition(lambda: not buffer.text)
         goes_on = Condition(lambda: buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"))
         keys.add("enter", filter=typing & ~goes_on)(self._enter)
@@ -141,13 +188,25 @@ class Front:
         for chord in (("escape", "enter"), ("c-j",)):
             keys.add(*chord, filter=typing)(lambda _event: buffer.newline(copy_margin=False))
         keys.add("c-c", filter=typing)(lambda _event: self._act("interrupt"))
+        keys.add("escape", filter=typing)(lambda _event: self._escape())
         keys.add("c-d", filter=typing & empty)(lambda _event: self.leave())
         keys.add("c-o")(lambda _event: self._act("unfold"))
         keys.add("c-v", filter=typing)(lambda _event: self._act("paste"))
         keys.add("c-l")(lambda event: event.app.renderer.clear())
         keys.add("c-z")(lambda event: event.app.suspend_to_background())
         keys.add(Keys.BracketedPaste, filter=typing)(lambda event: self.line.paste(event.data, self.folder))
+        for key in ("tab", "right", "c-e", "end"):
+            keys.add(key, filter=is_searching)(lambda _event: accept_search())
         return keys
+
+    def _escape(self) -> None:
+        """Close the completions, else react to the question, else leave it to whoever acts."""
+        if self.line.buffer.complete_state:
+            self.line.buffer.cancel_completion()
+        elif self.approval.is_open:
+            self.approval.escape()
+        else:
+            self._act("escape")
 
     def _enter(self, _event: KeyPressEvent) -> None:
         """Take the completion that is marked, or send the line."""
@@ -161,7 +220,7 @@ class Front:
         self.line.buffer.delete_before_cursor()
         self.line.buffer.newline(copy_margin=False)
 
-    def _act(self, what: Literal["interrupt", "unfold", "paste"]) -> None:
+    def _act(self, what: Literal["interrupt", "escape", "unfold", "paste"]) -> None:
         match self._behind, what:
             case None, "interrupt":
                 self.leave()
@@ -169,6 +228,8 @@ class Front:
                 pass
             case behind, "interrupt":
                 behind.interrupt()
+            case behind, "escape":
+                behind.escape()
             case behind, "unfold":
                 behind.unfold()
             case behind, "paste":

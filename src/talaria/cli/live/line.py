@@ -4,9 +4,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.layout import HSplit, Window
@@ -26,13 +27,21 @@ _LONG_PASTE = 800
 _PASTED = re.compile(r"\[pasted #(\d+): [^\]]*\]")
 
 
+class Typed(Struct, frozen=True):
+    """What was sent: ``text`` is all of it, ``shown`` has long pastes folded."""
+
+    text: str
+    shown: str
+    pictures: tuple[Image, ...] = ()
+
+
 class InputLine:
     """What the person types. Long pastes are shown as ``[pasted #1: 120 lines]`` and sent whole."""
 
     def __init__(self, history: Path, completer: Completer, hint: Callable[[], str]) -> None:
         self._pasted: dict[int, str] = {}
-        self.pictures: list[Image] = []
-        self.mark = MARK
+        self.pictures: tuple[Image, ...] = ()
+        self.mark: str | None = None
         self.buffer = Buffer(
             history=FileHistory(str(history)),
             completer=completer,
@@ -43,7 +52,7 @@ class InputLine:
         empty = Condition(lambda: not self.buffer.text)
         control = BufferControl(
             self.buffer,
-            input_processors=[ConditionalProcessor(AfterInput(hint, style="class:hint"), empty)],
+            input_processors=[ConditionalProcessor(AfterInput(hint, style="class:hint"), empty & ~is_searching)],
             search_buffer_control=search.control,
             preview_search=True,
         )
@@ -63,36 +72,51 @@ class InputLine:
         if file is not None and picture_kind(file) and file.is_file():
             self.attach(picture(file))
             return
-        lines = text.count("\n") + 1
-        if lines <= _LONG_PASTE_LINES and len(text) <= _LONG_PASTE:
-            self.buffer.insert_text(text)
-            return
-        number = len(self._pasted) + 1
-        self._pasted[number] = text
-        size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
-        self.buffer.insert_text(f"[pasted #{number}: {size}]")
+        self.buffer.insert_text(self._fold(text))
 
     def attach(self, image: Image) -> None:
         """Send this picture with the next message."""
-        self.pictures.append(image)
+        self.pictures += (image,)
 
-    def take(self) -> tuple[str, list[Image]]:
+    def take(self) -> Typed:
         """Return what was typed, pastes unfolded, and what is attached; the line is empty then."""
-        typed = self.buffer.text
-        if typed.strip():
+        shown = self.buffer.text
+        if shown.strip():
             self.buffer.append_to_history()
-        text = _PASTED.sub(lambda found: self._pasted.get(int(found[1]), found[0]), typed)
-        pictures, self.pictures, self._pasted = self.pictures, [], {}
+        typed = Typed(self._unfold(shown).strip(), shown.strip(), self.pictures)
+        self.pictures, self._pasted = (), {}
         self.buffer.reset()
-        return text.strip(), pictures
+        return typed
+
+    def clear(self) -> None:
+        """Empty the line; the history keeps what was typed."""
+        if self.buffer.text.strip():
+            self.buffer.text = self._unfold(self.buffer.text)
+            self.buffer.append_to_history()
+        self._pasted = {}
+        self.buffer.reset()
 
     def fill_in(self, text: str) -> None:
-        """Put text into the line, to be edited and sent."""
-        self.buffer.text = text
-        self.buffer.cursor_position = len(text)
+        """Put text into the line, to be edited and sent; long text is folded as a paste is."""
+        self.buffer.text = self._fold(text)
+        self.buffer.cursor_position = len(self.buffer.text)
+
+    def _fold(self, text: str) -> str:
+        """Return the text, or what stands for it in the line where it is long."""
+        lines = text.rstrip("\n").count("\n") + 1
+        if lines <= _LONG_PASTE_LINES and len(text) <= _LONG_PASTE:
+            return text
+        number = len(self._pasted) + 1
+        self._pasted[number] = text
+        size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
+        return f"[pasted #{number}: {size}]"
+
+    def _unfold(self, text: str) -> str:
+        return _PASTED.sub(lambda found: self._pasted.get(int(found[1]), found[0]), text)
 
     def _prefix(self, number: int, wrapped: int) -> StyleAndTextTuples:
-        return [("class:mark", self.mark if number == 0 and wrapped == 0 else " " * len(self.mark))]
+        mark = self.mark or MARK
+        return [("class:mark", mark if number == 0 and wrapped == 0 else " " * len(MARK))]
 
     def _names_something(self) -> bool:
         """Tell whether a command or a file is being typed: only then completions come by themselves."""

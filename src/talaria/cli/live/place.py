@@ -5,6 +5,8 @@ from pathlib import Path
 
 from prompt_toolkit.output import Output
 
+from talaria.cli.approval import decision_of
+from talaria.cli.cells import cell, cut
 from talaria.cli.clipboard import copy_sequence, read_clipboard
 from talaria.cli.live.activity import Activity
 from talaria.cli.live.front import Front
@@ -14,6 +16,7 @@ from talaria.cli.wishes import SOURCE
 from talaria.commands.command import Display
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound
+from talaria.core.events import ApprovalAsked
 from talaria.core.messages import Image
 
 
@@ -52,6 +55,15 @@ class TerminalPlace:
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         """Let the person choose, and return which; ``None`` when they do not."""
         return await self._front.choose(question, choices)
+
+    async def approve(self, asked: ApprovalAsked) -> str:
+        """Show exactly what would happen, and return the decision."""
+        self._activity.add_approval(asked)
+        self._activity.tick()
+        summary = cut(cell(f"{asked.tool}: {asked.summary}"), self._front.canvas.width - 3)
+        decision = await self._front.approval.ask(summary, decision_of)
+        self._activity.add_decision(decision)
+        return decision
 
     def change_theme(self, name: str) -> None:
         """Choose a theme, or raise `NotFound` with the names that there are."""

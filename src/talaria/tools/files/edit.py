@@ -1,18 +1,16 @@
 """The tool that changes parts of a file."""
 
 import asyncio
-import re
-from collections.abc import Sequence
-from difflib import unified_diff
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.tool import Call, Deed, Effect, ToolOutput, Workspace
 from talaria.core.errors import ToolFailed
-from talaria.tools.files.documents import load_document, refuse_mask, save_file
+from talaria.tools.files.diff import text_diff
+from talaria.tools.files.documents import Document, load_document, refuse_mask, save_file
 from talaria.tools.files.patch import apply_patch
 from talaria.tools.files.replacement import replace_passage
 from talaria.tools.output import cut_output
@@ -29,6 +27,15 @@ class EditFileArguments(Struct, frozen=True):
     replace_all: bool = False
     patch: Annotated[str, Meta(description="unified diff, instead of the texts")] = ""
 
+    def diff(self, workspace: Workspace) -> str:
+        """Return what would change; empty where the call would fail."""
+        path = workspace.resolve(self.path)
+        try:
+            document = load_document(path)
+            return text_diff(document.text, _edited(document, self))
+        except ToolFailed:
+            return ""
+
 
 class EditFile:
     """Replaces a passage or applies a patch.
@@ -44,19 +51,27 @@ class EditFile:
 
     def deed(self, arguments: EditFileArguments) -> Deed:
         """Say what would be written."""
-        return Deed("write", arguments.path)
+        return Deed("write", arguments.path, change=arguments)
 
     async def run(self, arguments: EditFileArguments, call: Call) -> ToolOutput:
         """Change the file and return what changed."""
         path = call.workspace.resolve(arguments.path)
-        return ToolOutput(await asyncio.to_thread(_edit, path, arguments))
+        return await asyncio.to_thread(_edit, path, arguments)
 
 
-def _edit(path: Path, arguments: EditFileArguments) -> str:
+def _edit(path: Path, arguments: EditFileArguments) -> ToolOutput:
     refuse_mask(arguments.new_text + arguments.patch)
+    document = load_document(path)
+    text = _edited(document, arguments)
+    save_file(path, msgspec.structs.replace(document, text=text).raw)
+    diff = text_diff(document.text, text)
+    return ToolOutput(cut_output(f"{path.name}:\n{diff}", limit=_LONGEST_DIFF), diff=diff)
+
+
+def _edited(document: Document, arguments: EditFileArguments) -> str:
+    """Return the text after the change, or raise `ToolFailed`."""
     if arguments.patch and arguments.old_text:
         raise ToolFailed("Give old_text and new_text, or a patch, not both.")
-    document = load_document(path)
     if arguments.patch:
         text = apply_patch(document.text, _unix(arguments.patch))
     else:
@@ -64,30 +79,8 @@ def _edit(path: Path, arguments: EditFileArguments) -> str:
         text = replace_passage(document.text, old, new, everywhere=arguments.replace_all)
     if text == document.text:
         raise ToolFailed("That would change nothing.")
-    save_file(path, msgspec.structs.replace(document, text=text).raw)
-    return _short_diff(document.text, text, path.name)
+    return text
 
 
 def _unix(text: str) -> str:
     return text.replace("\r\n", "\n")
-
-
-def _short_diff(old: str, new: str, name: str) -> str:
-    before, after = old.splitlines(), new.splitlines()
-    head = _common(before, after)
-    tail = _common(before[head:][::-1], after[head:][::-1])
-    first, last = max(0, head - 2), max(0, tail - 2)
-    old_part, new_part = before[first : len(before) - last], after[first : len(after) - last]
-    diff = list(unified_diff(old_part, new_part, lineterm="", n=2))[2:]
-    text = "\n".join((f"{name}:", *(_moved(line, first) if line.startswith("@@") else line for line in diff)))
-    return cut_output(text.encode("utf-8", "replace").decode(), limit=_LONGEST_DIFF)
-
-
-def _moved(header: str, lines: int) -> str:
-    return re.sub(r"([-+])(\d+)", lambda found: f"{found[1]}{int(found[2]) + lines}", header)
-
-
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines are the same from the beginning on."""
-    pairs = zip(one, other, strict=False)
-    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
-from talaria.tools.files.documents import refuse_mask, save_file
+from talaria.contracts.tool import Call, Deed, Effect, ToolOutput, Workspace
+from talaria.core.errors import ToolFailed
+from talaria.tools.files.diff import text_diff
+from talaria.tools.files.documents import load_document, refuse_mask, save_file
 
 
 class WriteFileArguments(Struct, frozen=True):
@@ -14,6 +16,10 @@ class WriteFileArguments(Struct, frozen=True):
 
     path: str
     content: str
+
+    def diff(self, workspace: Workspace) -> str:
+        """Return what would change; empty for a new file, and for one that isn't text."""
+        return _replacement_diff(workspace.resolve(self.path), self.content)
 
 
 class WriteFile:
@@ -26,20 +32,29 @@ class WriteFile:
 
     def deed(self, arguments: WriteFileArguments) -> Deed:
         """Say what would be written."""
-        return Deed("write", arguments.path)
+        return Deed("write", arguments.path, change=arguments)
 
     async def run(self, arguments: WriteFileArguments, call: Call) -> ToolOutput:
         """Write it and say how the size changed."""
         refuse_mask(arguments.content)
         path = call.workspace.resolve(arguments.path)
-        return ToolOutput(await asyncio.to_thread(_write, path, arguments.content))
+        return await asyncio.to_thread(_write, path, arguments.content)
 
 
-def _write(path: Path, content: str) -> str:
+def _replacement_diff(path: Path, content: str) -> str:
+    try:
+        before = load_document(path).text
+    except ToolFailed:
+        return ""
+    return text_diff(before, content.replace("\r\n", "\n"))
+
+
+def _write(path: Path, content: str) -> ToolOutput:
+    diff = _replacement_diff(path, content)
     before = path.stat().st_size if path.is_file() else None
     raw = content.encode("utf-8", "surrogateescape")
     save_file(path, raw)
     lines = content.count("\n") + (not content.endswith("\n") and bool(content))
     if before is None:
-        return f"Created {path}: {len(raw):,} bytes, {lines:,} lines."
-    return f"Replaced {path}: {before:,} → {len(raw):,} bytes, {lines:,} lines."
+        return ToolOutput(f"Created {path}: {len(raw):,} bytes, {lines:,} lines.")
+    return ToolOutput(f"Replaced {path}: {before:,} → {len(raw):,} bytes, {lines:,} lines.", diff=diff)
