@@ -208,7 +208,7 @@ class Activity:
         match end:
             case TurnStopped():
                 self.add_dim("Stopped.")
-            case TurnFailed(advice=text) | TurnOutOfBudget(text=text):
+            case TurnFailed(owner_advice=text) | TurnOutOfBudget(text=text):
                 self.add(self._styled(f"{text}\n", self._theme.error))
         self.space()
         if self._waiting:
