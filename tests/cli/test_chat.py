@@ -151,7 +151,7 @@ async def test_finished_turns_are_exported_where_a_collector_is_set(program: Pro
 async def test_what_keeps_a_conversation_from_opening_is_a_sentence(program: Program) -> None:
     refused = await _run(program, "chat", "-q", "hi", "--resume", "nowhere")
     assert refused.code == 1
-    assert refused.err == "talaria: There is no such conversation. `talaria sessions list` shows those there are.\n"
+    assert refused.err == "talaria: There is no such conversation. `talaria sessions list` lists all of them.\n"
 
 
 async def test_a_place_may_have_tools_of_its_own(program: Program, server: ModelServer) -> None:
