@@ -329,6 +329,6 @@ async def test_a_turn_that_fails_is_an_error_that_clients_do_not_repeat(
     assert (error.value.status_code, error.value.code) == (502, "turn_failed")
     assert error.value.response.headers["x-talaria-session-id"]
     asked = len(model.received)
-    with pytest.raises(openai.APIError, match="refused my key"):
+    with pytest.raises(openai.APIError, match="rejected my API key"):
         await _streamed(patient)
     assert len(model.received) == 2 * asked

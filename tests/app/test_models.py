@@ -7,7 +7,7 @@ import pytest
 from talaria.app.models import DEFAULT_MODELS, Models
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.provider import ModelReply, ModelRequest
-from talaria.core.errors import Ambiguous, NotFound, Refused
+from talaria.core.errors import Ambiguous, NotFound, ProviderUnreachable, Refused
 from talaria.core.messages import Message, Text, Usage
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded.card import LIMITS, MODEL
@@ -47,7 +47,7 @@ async def test_the_first_key_brings_a_good_model_of_its_provider(open_models: Op
     models = open_models(keys={"ANTHROPIC_API_KEY": "a", "GROQ_API_KEY": "g"})
     chosen = await models.chosen()
     assert (chosen.provider, chosen.model) == ("anthropic", DEFAULT_MODELS["anthropic"])
-    assert chosen.why == "ANTHROPIC_API_KEY is set, and no setting chooses another provider."
+    assert chosen.why == "Chosen because ANTHROPIC_API_KEY is set and `model.provider` is not."
     assert chosen.limits == ""
 
 
@@ -65,7 +65,7 @@ async def test_without_a_key_a_local_server_answers(open_models: Open) -> None:
         models = open_models(providers={"lmstudio": ProviderAccount(base_url=f"{server.url}/v1")})
         chosen = await models.chosen()
         assert (chosen.provider, chosen.model) == ("lmstudio", "small")
-        assert chosen.why == f"No key is set, and LM Studio answers at {server.url}/v1."
+        assert chosen.why == f"Chosen because no API key is set and LM Studio is running at {server.url}/v1."
         other = open_models(Model(name="large"), providers={"vllm": ProviderAccount(base_url=f"{server.url}/v1")})
         assert (await other.chosen()).model == "large"
 
@@ -86,7 +86,7 @@ async def test_a_chosen_provider_without_its_key_says_how_to_store_it(open_model
     with pytest.raises(Refused, match="OpenAI needs a key: `talaria config set OPENAI_API_KEY -` stores it"):
         await open_models(Model(provider="openai")).chosen()
     own = {"mine": ProviderAccount(base_url="http://127.0.0.1:9/v1", key="MY_KEY")}
-    with pytest.raises(Refused, match=r"put MY_KEY into the environment or into the \.env"):
+    with pytest.raises(Refused, match="mine needs a key: `talaria config set MY_KEY -` stores it"):
         await open_models(Model(provider="mine"), providers=own).chosen()
 
 
@@ -96,8 +96,11 @@ async def test_an_unknown_provider_brings_up_the_nearest(open_models: Open) -> N
 
 
 async def test_a_local_server_that_is_not_running_is_named(open_models: Open) -> None:
-    with pytest.raises(NotFound, match="Ollama names no model at"):
+    with pytest.raises(ProviderUnreachable) as failed:
         await open_models(Model(provider="ollama")).chosen()
+    assert failed.value.for_owner.startswith(
+        "I can't reach Ollama at http://127.0.0.1:9/v1: the connection was refused"
+    )
 
 
 async def test_the_chain_leads_to_providers_that_answer(open_models: Open) -> None:
@@ -167,7 +170,7 @@ async def test_the_listing_asks_everybody_and_tells_who_does_not_answer(open_mod
             ("openai", "own", False),
             ("ollama", "tiny", True),
         ]
-        assert [sentence.partition(":")[0] for sentence in listing.troubles] == ["Anthropic"]
+        assert [sentence.partition(" (")[0] for sentence in listing.troubles] == ["Anthropic rejected the API key"]
         assert [one.model for one in (await models.listing(local_only=True)).models] == ["tiny"]
 
 

@@ -77,8 +77,8 @@ async def test_a_failure_is_a_sentence_and_an_exit_code(program: Program, server
     server.otherwise(bad_key())
     failed = await _run(program, "chat", "-q", "hi")
     assert (failed.code, failed.out) == (1, "")
-    assert "key" in failed.err
-    assert "Traceback" not in failed.err
+    assert failed.err.startswith(f"mine at {server.url}/v1 requires an API key (HTTP 401). ")
+    assert "/retry" not in failed.err
 
 
 async def test_dangerous_commands_do_not_run_where_nobody_can_allow_them(program: Program, server: ModelServer) -> None:
@@ -151,7 +151,7 @@ async def test_finished_turns_are_exported_where_a_collector_is_set(program: Pro
 async def test_what_keeps_a_conversation_from_opening_is_a_sentence(program: Program) -> None:
     refused = await _run(program, "chat", "-q", "hi", "--resume", "nowhere")
     assert refused.code == 1
-    assert refused.err == "talaria: There is no such conversation. `talaria sessions list` shows those there are.\n"
+    assert refused.err == "talaria: There is no such conversation. `talaria sessions list` lists all of them.\n"
 
 
 async def test_a_place_may_have_tools_of_its_own(program: Program, server: ModelServer) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from tests.app.program import Outcome, Program
+from tests.app.scripted import scripted_program, talk
 from tests.cli.conversations import converse, read, said
 from tests.house.tree import ROOT
 
 from talaria.cli.checks.machine import FIRST_PYTHON, FIRST_SQLITE, LAST_PYTHON
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.settings.environment import process_environment
+from talaria.testing.model_server import Answer, ModelServer, bad_key, model_unknown, overloaded
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 
 KEY = {"OPENAI_API_KEY": "sk-hidden-and-long-enough"}
@@ -55,7 +57,7 @@ def by_check(outcome: Outcome) -> dict[str, Any]:
 
 def test_a_healthy_profile_is_well(program: Program) -> None:
     converse(program, NewSession(source="cli"), said("Hi"))
-    seen = program.run("doctor", env=KEY)
+    seen = program.run("doctor", "--offline", env=KEY)
     assert (seen.code, seen.err) == (0, "")
     assert seen.out.endswith("\nAll is well in the profile default.\n")
     assert found(seen, "files") == [("ok", f"{folder(program)} is private.")]
@@ -65,7 +67,7 @@ def test_a_healthy_profile_is_well(program: Program) -> None:
 
 
 def test_an_untouched_home_has_warnings_only_and_stays_untouched(program: Program) -> None:
-    seen = program.run("doctor")
+    seen = program.run("doctor", "--offline")
     assert (seen.code, seen.err) == (0, "")
     assert found(seen, "files") == [("warning", f"{program.home}/profiles/default does not exist yet.")]
     assert found(seen, "store")[0][0] == "ok"
@@ -74,7 +76,7 @@ def test_an_untouched_home_has_warnings_only_and_stays_untouched(program: Progra
 
 
 def test_a_missing_folder_is_made_when_asked_for(program: Program) -> None:
-    seen = program.run("doctor", "--fix")
+    seen = program.run("doctor", "--offline", "--fix")
     path = program.home / "profiles" / "default"
     assert found(seen, "files") == [("repaired", f"{path} was created."), ("ok", f"{path} is private.")]
     assert mode(path) == 0o700
@@ -83,7 +85,7 @@ def test_a_missing_folder_is_made_when_asked_for(program: Program) -> None:
 def test_every_fault_of_the_settings_is_told_and_the_rest_still_looked_at(program: Program) -> None:
     file = write_private(folder(program) / "config.toml", "[store]\nreaders = 0\n[log]\nlevl = 1\n")
     converse(program, NewSession(source="cli"))
-    seen = program.run("doctor")
+    seen = program.run("doctor", "--offline")
     assert (seen.code, seen.err) == (1, "")
     told = found(seen, "settings")
     assert [state for state, _ in told] == ["fault", "fault"]
@@ -94,13 +96,13 @@ def test_every_fault_of_the_settings_is_told_and_the_rest_still_looked_at(progra
     assert (
         found(seen, "model") == found(seen, "tools") == [("warning", "Not looked at, since the settings have faults.")]
     )
-    assert "2 faults and 5 warnings in the profile default." in seen.out
+    assert "2 faults and 4 warnings in the profile default." in seen.out
 
 
 @pytest.mark.parametrize("text", ["[store", "\x00", '[cli]\ncolor = "pink"\n'])
 def test_settings_that_cannot_be_read_are_no_reason_to_break_off(program: Program, text: str) -> None:
     write_private(folder(program) / "config.toml", text)
-    for words in (["doctor"], ["doctor", "--fix"], ["doctor", "--json"]):
+    for words in (["doctor", "--offline"], ["doctor", "--offline", "--fix"], ["doctor", "--offline", "--json"]):
         seen = program.run(*words)
         assert (seen.code, seen.err) == (1, "")
     assert len(json.loads(seen.out)) == 13
@@ -110,12 +112,12 @@ def test_secrets_that_others_can_read_are_a_fault_until_they_are_private(program
     file = folder(program) / ".env"
     file.write_text("OPENAI_API_KEY=sk-hidden-and-long-enough\n")
     file.chmod(0o644)
-    seen = program.run("doctor")
+    seen = program.run("doctor", "--offline")
     assert seen.code == 1
     assert found(seen, "files") == [("fault", f"Others than its owner can get at {file} (mode 0644).")]
     assert f"→ `chmod 600 {file}` makes it private. `talaria doctor --fix` does it.\n" in seen.out
     assert [state for state, _ in found(seen, "keys")] == ["ok"]
-    mended = program.run("doctor", "--fix")
+    mended = program.run("doctor", "--offline", "--fix")
     assert mended.code == 0
     assert ("repaired", f"{file} has mode 0600 now.") in found(mended, "files")
     assert mode(file) == 0o600
@@ -126,31 +128,29 @@ def test_modes_of_folder_settings_and_store_are_mended(program: Program) -> None
     write_private(folder(program) / "config.toml", "").chmod(0o664)
     folder(program).chmod(0o755)
     (folder(program) / "talaria.db").chmod(0o400)
-    seen = program.run("doctor")
+    seen = program.run("doctor", "--offline")
     assert sorted(state for state, _ in found(seen, "files")) == ["fault", "warning", "warning"]
-    assert program.run("doctor", "--fix").code == 0
+    assert program.run("doctor", "--offline", "--fix").code == 0
     assert mode(folder(program)) == 0o700
     assert mode(folder(program) / "config.toml") == mode(folder(program) / "talaria.db") == 0o600
 
 
 def test_keys_are_named_with_their_origin_and_never_shown(program: Program) -> None:
     file = write_private(folder(program) / ".env", "GROQ_API_KEY=gsk-hidden-and-long-enough\nOTHER=hidden\n")
-    for words in (["doctor"], ["doctor", "--json"]):
+    for words in (["doctor", "--offline"], ["doctor", "--offline", "--json"]):
         assert "hidden" not in program.run(*words, env=KEY).out
-    told = found(program.run("doctor", env=KEY), "keys")
+    told = found(program.run("doctor", "--offline", env=KEY), "keys")
     assert ("ok", f"GROQ_API_KEY ****ough, from {file}:1.") in told
     assert len(told) == 3
 
 
-def test_no_key_is_a_warning_that_says_which_model_is_used(program: Program) -> None:
-    told = found(program.run("doctor", env={"TELEGRAM_BOT_TOKEN": "123:abc"}), "keys")
-    assert [state for state, _ in told] == ["ok", "warning"]
-    assert "a local model will be used, or the embedded one" in told[1][1]
+def test_no_key_is_no_warning_by_itself(program: Program) -> None:
+    assert found(program.run("doctor", "--offline"), "keys") == [("ok", "No keys or tokens are set.")]
 
 
 def test_lines_of_the_secrets_file_that_make_no_sense_are_faults(program: Program) -> None:
     write_private(folder(program) / ".env", "what is this\n")
-    seen = program.run("doctor")
+    seen = program.run("doctor", "--offline")
     assert seen.code == 1
     assert found(seen, "keys")[0][0] == "fault"
     assert "line 1" in found(seen, "keys")[0][1]
@@ -165,54 +165,90 @@ def test_a_token_whose_package_is_missing_is_a_warning(program: Program, tmp_pat
         "\n".join(["Metadata-Version: 2.1\nName: talaria-agent\nVersion: 0.1.0", *extras])
     )
     env = {"DISCORD_BOT_TOKEN": "abc", "PYTHONPATH": str(described.parent)}
-    told = found(program.run("doctor", env=env), "extras")
+    told = found(program.run("doctor", "--offline", env=env), "extras")
     assert ("warning", "DISCORD_BOT_TOKEN is set, but no-such-discord is not installed.") in told
     others = next(sentence for _, sentence in told if sentence.startswith("Not installed"))
     assert "slack. `pip install 'talaria-agent[slack]'`" in others
 
 
 def test_installed_extras_are_told_with_their_versions(program: Program) -> None:
-    assert any(sentence.startswith("postgres: psycopg 3.") for _, sentence in found(program.run("doctor"), "extras"))
+    assert any(
+        sentence.startswith("postgres: psycopg 3.")
+        for _, sentence in found(program.run("doctor", "--offline"), "extras")
+    )
 
 
 def test_a_server_that_cannot_be_reached_is_a_fault_without_its_password(program: Program) -> None:
     url = {"TALARIA__STORE__URL": "postgresql://me:hidden@127.0.0.1:1/db", "TALARIA__STORE__BUSY_TIMEOUT_SECONDS": "1"}
-    seen = program.run("doctor", env=url)
+    seen = program.run("doctor", "--offline", env=url)
     assert (seen.code, seen.err) == (1, "")
     assert found(seen, "store")[0][0] == "fault"
     assert "hidden" not in seen.out
 
 
 def test_too_little_free_disk_is_a_warning(program: Program) -> None:
-    seen = program.run("doctor", env={"TALARIA__DOCTOR__MIN_FREE_MEGABYTES": "999999999"})
+    seen = program.run("doctor", "--offline", env={"TALARIA__DOCTOR__MIN_FREE_MEGABYTES": "999999999"})
     assert seen.code == 0
     assert found(seen, "disk")[0][0] == "warning"
     assert "asks for 999999999 MB" in seen.out
 
 
 def test_an_output_that_cannot_show_every_script_is_a_warning(program: Program) -> None:
-    seen = program.run("doctor", env={"PYTHONIOENCODING": "latin-1"})
+    seen = program.run("doctor", "--offline", env={"PYTHONIOENCODING": "latin-1"})
     assert found(seen, "terminal")[0][0] == "warning"
     assert "LC_ALL=C.UTF-8" in seen.out
 
 
-def test_the_model_that_answers_is_named_with_the_reason(program: Program) -> None:
-    ((state, sentence),) = found(program.run("doctor", env=KEY), "model")
+def test_offline_the_model_is_named_with_the_reason_and_not_asked(program: Program) -> None:
+    ((state, sentence),) = found(program.run("doctor", "--offline", env=KEY), "model")
     assert state == "ok"
-    assert re.fullmatch(r"openai:\S+ answers\. OPENAI_API_KEY is set, .*", sentence)
-
-
-def test_a_provider_of_ones_own_is_not_asked_for_its_models(program: Program) -> None:
-    settings = '[model]\nprovider = "mine"\n[providers.mine]\nbase_url = "https://model.invalid/v1"\n'
-    write_private(folder(program) / "config.toml", settings)
-    assert found(program.run("doctor"), "model") == [
-        ("ok", "The first model of mine answers: `model.name` is not set.")
+    assert re.fullmatch(r"openai:\S+ is configured; it was not asked\. Chosen because OPENAI_API_KEY is .*", sentence)
+    own = {"TALARIA__MODEL__PROVIDER": "mine", "TALARIA__PROVIDERS__MINE__BASE_URL": "https://model.invalid/v1"}
+    assert found(program.run("doctor", "--offline", env=own), "model") == [
+        ("ok", "The first model of mine is configured: `model.name` is not set.")
     ]
+
+
+async def test_own_model_that_answers_is_well_without_a_key(tmp_path: Path, server: ModelServer) -> None:
+    seen = await talk(scripted_program(tmp_path, server), "doctor")
+    assert found(seen, "model")[0] == ("ok", "mine:scripted answers. Chosen by the setting `model.provider`.")
+    assert found(seen, "keys") == [("ok", "No keys or tokens are set.")]
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "state", "sentence"),
+    [
+        (bad_key(), 1, "fault", "mine at {url} requires an API key (HTTP 401)"),
+        (model_unknown(), 1, "fault", "mine at {url} has no model named `scripted`"),
+        (overloaded(), 0, "warning", "mine is having problems (HTTP 503)"),
+    ],
+    ids=["key", "model", "overloaded"],
+)
+async def test_model_that_refuses_is_reported_with_its_address(
+    tmp_path: Path, server: ModelServer, answer: Answer, code: int, state: str, sentence: str
+) -> None:
+    server.otherwise(answer)
+    seen = await talk(scripted_program(tmp_path, server), "doctor")
+    expected = f"mine:scripted does not answer. {sentence.format(url=f'{server.url}/v1')}"
+    assert (seen.code, seen.err) == (code, "")
+    assert found(seen, "model")[0][0] == state
+    assert found(seen, "model")[0][1].startswith(expected)
+
+
+def test_model_behind_a_closed_port_is_a_fault(program: Program) -> None:
+    own = {"TALARIA__MODEL__PROVIDER": "mine", "TALARIA__PROVIDERS__MINE__BASE_URL": "http://127.0.0.1:9/v1"}
+    sentence = "I can't reach mine at http://127.0.0.1:9/v1: the connection was refused."
+    for named, expected in (("clever", f"mine:clever does not answer. {sentence}"), ("", sentence)):
+        seen = program.run("doctor", env={**own, "TALARIA__MODEL__NAME": named})
+        state, reported = found(seen, "model")[0]
+        assert (seen.code, seen.err, state) == (1, "", "fault")
+        assert reported.startswith(expected)
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "nowhere"])
 def test_a_model_that_cannot_answer_is_a_warning_that_says_what_to_do(program: Program, provider: str) -> None:
-    seen = program.run("doctor", env={"TALARIA__MODEL__PROVIDER": provider})
+    seen = program.run("doctor", "--offline", env={"TALARIA__MODEL__PROVIDER": provider})
     ((state, sentence),) = found(seen, "model")
     assert (seen.code, seen.err, state) == (0, "", "warning")
     assert provider.upper() in sentence.upper()
@@ -221,7 +257,7 @@ def test_a_model_that_cannot_answer_is_a_warning_that_says_what_to_do(program: P
 def test_tools_are_counted_and_names_that_mean_none_are_warned_about(program: Program) -> None:
     settings = '[tools]\ntoolsets = ["files", "web"]\ndisabled = ["web_serch", "mcp_x_y"]\n[mcp.half]\nenabled = true\n'
     write_private(folder(program) / "config.toml", settings)
-    seen = program.run("doctor")
+    seen = program.run("doctor", "--offline")
     told = found(seen, "tools")
     assert [state for state, _ in told] == ["ok", "warning", "warning"]
     assert told[0][1].startswith("7 of ")
@@ -232,7 +268,7 @@ def test_tools_are_counted_and_names_that_mean_none_are_warned_about(program: Pr
 
 def test_helpers_that_are_missing_come_with_the_way_to_get_them(program: Program, tmp_path: Path) -> None:
     bare = {"PATH": str(tmp_path / "no-programs"), "TALARIA__SANDBOX__ENABLED": "true"}
-    seen = program.run("doctor", env=bare)
+    seen = program.run("doctor", "--offline", env=bare)
     assert seen.code == 0
     assert ("warning", "ripgrep (rg) is not installed: searching in many files takes longer.") in found(seen, "tools")
     ((state, sentence),) = found(seen, "sandbox")
@@ -241,9 +277,11 @@ def test_helpers_that_are_missing_come_with_the_way_to_get_them(program: Program
 
 
 def test_a_sandbox_is_reported_as_it_is_set(program: Program) -> None:
-    ((state, sentence),) = found(program.run("doctor"), "sandbox")
+    ((state, sentence),) = found(program.run("doctor", "--offline"), "sandbox")
     assert (state, sentence[:3]) == ("ok", "Off")
-    ((state, sentence),) = found(program.run("doctor", env={"TALARIA__SANDBOX__ENABLED": "true"}), "sandbox")
+    ((state, sentence),) = found(
+        program.run("doctor", "--offline", env={"TALARIA__SANDBOX__ENABLED": "true"}), "sandbox"
+    )
     works = sandbox_available() is None
     assert (state, "run in a sandbox" in sentence) == (("ok", True) if works else ("warning", False))
 
@@ -265,18 +303,18 @@ def damage(program: Program) -> Path:
 def test_a_damaged_store_is_found_and_recovered_with_the_old_file_kept(program: Program) -> None:
     file = damage(program)
     before = file.read_bytes()
-    seen = program.run("doctor")
+    seen = program.run("doctor", "--offline")
     assert (seen.code, seen.err) == (1, "")
     ((state, sentence),) = found(seen, "store")
     assert (state, sentence.startswith("The store is damaged.")) == ("fault", True)
     assert file.read_bytes() == before
-    mended = program.run("doctor", "--fix")
+    mended = program.run("doctor", "--offline", "--fix")
     assert (mended.code, mended.err) == (0, "")
     told = found(mended, "store")
     assert [state for state, _ in told] == ["repaired", "ok"]
     assert any(path.name in told[0][1] and path.read_bytes() == before for path in folder(program).iterdir())
     assert len(read(program, lambda store: store.sessions.find(SessionFilter(archived=None)))) > 10
-    assert program.run("doctor").code == 0
+    assert program.run("doctor", "--offline").code == 0
 
 
 @pytest.mark.parametrize("content", [b"not a database at all\n" * 500, b"SQLite format 3\x00" + b"\xff" * 8000])
@@ -284,10 +322,10 @@ def test_a_file_that_is_no_database_is_kept_aside(program: Program, content: byt
     file = folder(program) / "talaria.db"
     file.write_bytes(content)
     file.chmod(0o600)
-    seen = program.run("doctor")
+    seen = program.run("doctor", "--offline")
     assert (seen.code, seen.err) == (1, "")
     assert found(seen, "store")[0][0] == "fault"
-    assert program.run("doctor", "--fix").code == 0
+    assert program.run("doctor", "--offline", "--fix").code == 0
     assert any(path.read_bytes() == content for path in folder(program).glob("talaria.db?*"))
 
 
@@ -315,21 +353,21 @@ def test_empty_store_is_a_fault_and_not_filled(program: Program) -> None:
 
 def test_a_folder_in_place_of_the_store_is_a_fault(program: Program) -> None:
     (folder(program) / "talaria.db").mkdir()
-    for words in (["doctor"], ["doctor", "--fix"]):
+    for words in (["doctor", "--offline"], ["doctor", "--offline", "--fix"]):
         seen = program.run(*words)
         assert (seen.code, seen.err) == (1, "")
         assert "fault" in {state for state, _ in found(seen, "store")}
 
 
 def test_a_profile_that_does_not_exist_is_told_once(program: Program) -> None:
-    refused = program.run("doctor", "-p", "nowhere", "--json")
+    refused = program.run("doctor", "--offline", "-p", "nowhere", "--json")
     assert (refused.code, refused.out) == (1, "")
     assert "talaria profile create nowhere" in refused.err
 
 
 def test_json_has_every_check_with_its_findings(program: Program) -> None:
     folder(program).chmod(0o755)
-    seen = program.run("doctor", "--json")
+    seen = program.run("doctor", "--offline", "--json")
     results = by_check(seen)
     assert seen.code == 0
     assert list(results)[:3] == ["python", "files", "settings"]
@@ -337,18 +375,20 @@ def test_json_has_every_check_with_its_findings(program: Program) -> None:
     (finding,) = results["files"]["findings"]
     assert finding["fixable"]
     assert "chmod 700" in finding["repair"]
-    mended = by_check(program.run("doctor", "--fix", "--json"))
+    mended = by_check(program.run("doctor", "--offline", "--fix", "--json"))
     assert mended["files"]["state"] == "ok"
     assert mended["files"]["repaired"] == [f"{folder(program)} has mode 0700 now."]
 
 
 def test_the_report_is_coloured_and_fits_a_terminal(program: Program) -> None:
     folder(program).chmod(0o755)
-    seen = program.run_on_terminal("doctor", env={"COLUMNS": "100"})
+    seen = program.run_on_terminal("doctor", "--offline", env={"COLUMNS": "100"})
     assert seen.code == 0
     assert "\x1b[33mwarning " in seen.out
     assert "\x1b[32mok " in seen.out
-    sentences = program.run_on_terminal("doctor", "--color", "never", env={"COLUMNS": "100"}).out.splitlines()
+    sentences = program.run_on_terminal(
+        "doctor", "--offline", "--color", "never", env={"COLUMNS": "100"}
+    ).out.splitlines()
     assert all(len(line) <= 100 or program.home.name in line for line in sentences)
 
 

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import Outcome, Program
+from tests.app.scripted import scripted_program, talk
 
 from talaria.providers.embedded.card import MODEL
 from talaria.providers.embedded.weights import is_installed
 from talaria.providers.presets import PRESETS
-from talaria.testing.model_server import ModelServer
+from talaria.testing.model_server import ModelServer, bad_key
 
 DEAD = "http://127.0.0.1:9/v1"
 ELSEWHERE = {
@@ -29,16 +30,25 @@ def program(tmp_path: Path) -> Program:
 def test_without_keys_the_embedded_model_is_in_use_and_says_what_it_cannot_do(program: Program) -> None:
     shown = program.run("model", env=ELSEWHERE)
     assert (shown.code, shown.err) == (0, "")
-    assert shown.out.startswith(f"embedded:{MODEL}\nNo key is set and no local server answers.\n")
-    assert "uses no tools" in shown.out
+    assert shown.out.startswith(f"embedded:{MODEL}\nChosen because no API key or local server was found.\n")
+    assert "no tools" in shown.out
     assert program.run("models", env=ELSEWHERE).out == f"*\tembedded\t{MODEL}\t4,096\t\t\t\n"
 
 
 def test_with_a_key_the_choice_and_its_reason_are_shown(program: Program) -> None:
     keyed = {**ELSEWHERE, "OPENAI_API_KEY": "sk-x"}
-    shown = json.loads(program.run("model", "--json", env=keyed).out)
+    shown = json.loads(program.run("model", "--offline", "--json", env=keyed).out)
     assert (shown["provider"], shown["info"]["tools"]) == ("openai", True)
-    assert shown["why"].startswith("OPENAI_API_KEY is set")
+    assert shown["why"].startswith("Chosen because OPENAI_API_KEY is set")
+
+
+async def test_model_in_use_is_asked_whether_it_answers(tmp_path: Path, server: ModelServer) -> None:
+    program = scripted_program(tmp_path, server)
+    assert (await talk(program, "model")).out.endswith("\nIt answers.\n")
+    server.otherwise(bad_key())
+    assert f"It does not answer. mine at {server.url}/v1 requires an API key" in (await talk(program, "model")).out
+    shown = json.loads((await talk(program, "model", "--json")).out)
+    assert (shown["answers"], shown["problem"].partition(" at ")[0]) == (False, "mine")
 
 
 def test_without_any_model_the_sentence_says_what_to_do(program: Program) -> None:

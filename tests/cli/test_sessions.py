@@ -67,6 +67,18 @@ def test_a_session_without_a_title_is_listed_by_what_was_said_first(program: Pro
     assert json.loads(program.run("sessions", "list", "--json").out)[0]["title"] == ""
 
 
+def test_untitled_session_is_found_by_what_is_listed_as_its_title(program: Program) -> None:
+    rome = converse(program, NewSession(source="cli"), said("Which train goes to ROME?"))
+    oslo = converse(program, NewSession(source="cli", title="Trip to Oslo"), said("Not to Rome"))
+    assert session_ids(program, "list", "--matching", "rome") == [rome.id]
+    assert session_ids(program, "list", "--matching", "T") == [oslo.id, rome.id]
+    assert session_ids(program, "list", "--matching", "trip to oslo") == [oslo.id]
+    assert rome.id in program.run("sessions", "show", "train goes").out
+    assert program.run("trace", "rome", "--json").code == 0
+    ambiguous = program.run("sessions", "show", "t")
+    assert (ambiguous.code, f"{rome.id}  Which train goes to ROME?" in ambiguous.err) == (1, True)
+
+
 def test_the_list_fits_a_terminal_of_eighty_columns(program: Program) -> None:
     titled(program, "東京の旅行 " * 20)
     titled(program, "A very long title of a conversation " * 5)

@@ -51,14 +51,15 @@ async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]
         await talk.answer("Web search", "http://127.0.0.1:8888")
         await talk.answer("Approval [ask]", "allow-list")
         assert await talk.end() == 0
-    assert "No key of a model provider was found." in talk.text
+    assert "no API key or local server was found" in talk.text or "No model can be used" in talk.text
     assert "OPENAI_API_KEY ****6789 is written" in talk.text
     assert "Telegram knows it: @winged_bot." in talk.text
     assert KEY not in talk.text
     assert TOKEN not in talk.text
-    assert "Answers:  openai:gpt-5. The setting model.provider says so." in talk.text
+    assert "Model:    openai:gpt-5. Chosen by the setting `model.provider`." in talk.text
     assert "Chats:    Telegram, once the gateway runs." in talk.text
-    assert "Now type `talaria`" in talk.text
+    assert "ask before every command that is not on your list" in talk.text
+    assert "Run `talaria` to chat" in talk.text
     assert kept(program, ".env") == f"OPENAI_API_KEY={KEY}\nTELEGRAM_BOT_TOKEN={TOKEN}\n"
     assert kept(program, "config.toml") == (
         '[model]\nprovider = "openai"\nname = "gpt-5"\n\n[tools]\ntoolsets = ["files", "web"]\n'
@@ -139,7 +140,7 @@ async def test_a_server_of_ones_own_is_added_by_its_address(program: Program, en
             assert await talk.end() == 0
         assert "An address begins with http:// or https://." in talk.text
         assert "`openai` cannot be its name" in talk.text
-        assert "Answers:  box:mine-large." in talk.text
+        assert "Model:    box:mine-large." in talk.text
         assert kept(program, "config.toml") == (
             f'[providers.box]\nbase_url = "{own.url}/v1"\n\n[model]\nprovider = "box"\nname = "mine-large"\n'
         )
@@ -157,10 +158,10 @@ async def test_it_is_left_anywhere_and_resumed(program: Program, env: dict[str, 
         else:
             await talk.press("Networks", way)
         assert await talk.end() == code
-        assert "`talaria setup` goes on, beginning with: Chat networks." in " ".join(talk.text.split())
+        assert "`talaria setup` continues, beginning with: Chat networks." in " ".join(talk.text.split())
     async with dialogue(program, "setup", env=env) as talk:
         await talk.answer("Networks", "none")
-        assert "Done before: Model. It goes on with: Chat networks." in talk.text
+        assert "Done before: Model. Continuing with: Chat networks." in talk.text
         await talk.answer("Toolsets", "files")
         await talk.answer("Approval", "")
         assert await talk.end() == 0
@@ -176,7 +177,7 @@ async def test_it_is_left_while_a_key_is_typed(program: Program, env: dict[str, 
         await talk.answer("Provider", "openai")
         await talk.press("Key", key)
         await talk.end()
-    assert "Left here." in talk.text
+    assert "Stopped here." in talk.text
     assert "Traceback" not in talk.text
     assert kept(program, "config.toml") == ""
 
@@ -190,7 +191,7 @@ async def test_it_is_left_while_a_provider_is_asked(program: Program, env: dict[
             await talk.screen.wait_for("Asking Groq")
             await talk.screen.press("c-c")
             assert await talk.end() == 130
-    assert "Left here." in talk.text
+    assert "Stopped here." in talk.text
     assert "Traceback" not in talk.text
     assert kept(program, ".env") == ""
 

@@ -36,7 +36,7 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
 
 async def test_model_says_what_answers_and_why(desk: Desk) -> None:
     shown = await desk.use("/model")
-    assert shown.startswith("`mine:scripted` answers here. The setting model.provider says so.")
+    assert shown.startswith("`mine:scripted` answers here. Chosen by the setting `model.provider`.")
 
 
 async def test_another_model_answers_from_the_next_message_on(desk: Desk, server: ModelServer) -> None:

@@ -304,6 +304,13 @@ def test_an_exact_title_is_returned_alone(mine: Transaction) -> None:
     assert sorted(found(mine, "tri")) == ["A trip", "Trip", "Trip to Rome"]
 
 
+def test_sessions_are_filtered_by_whether_they_have_a_title(mine: Transaction) -> None:
+    named = mine.sessions.create(NewSession(source="cli", title="Trip"))
+    bare = mine.sessions.create(NewSession(source="cli"))
+    assert [one.id for one in mine.sessions.find(SessionFilter(titled=True))] == [named.id]
+    assert [one.id for one in mine.sessions.find(SessionFilter(titled=False))] == [bare.id]
+
+
 def test_matching_goes_together_with_the_other_filters(mine: Transaction) -> None:
     mine.sessions.create(NewSession(source="cli", title="Trip"))
     mine.sessions.create(NewSession(source="telegram", title="Trip to Rome"))

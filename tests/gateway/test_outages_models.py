@@ -11,8 +11,8 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.faults import Fail, Fault, overloaded
 from talaria.testing.model_server.received import Received
 
-UNREACHABLE = "I cannot reach the model's provider. Try again in a while. `/retry` asks the same once more."
-TROUBLE = "The model's provider has trouble. Try again in a while. `/retry` asks the same once more."
+UNREACHABLE = "I can't reach the model provider. Try again later. `/retry` asks the same once more."
+TROUBLE = "The model provider is having problems. Try again later. `/retry` asks the same once more."
 BUSY = "The model is busy. Try again in a while. `/retry` asks the same once more."
 
 

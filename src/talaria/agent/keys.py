@@ -57,10 +57,14 @@ class KeyPool:
     def _all_rest(self, now: datetime) -> ProviderError:
         rests = [rest for rest in self._rests if rest is not None]
         busy = [rest.until - now for rest in rests if isinstance(rest.reason, ProviderBusy)]
-        if busy:
-            return ProviderBusy(f"all {len(rests)} keys must rest", retry_after=min(busy))
         reason = rests[-1].reason
-        return type(reason)(f"all {len(rests)} keys fail, the last with: {reason}")
+        failed: ProviderError
+        if busy:
+            failed = ProviderBusy(f"all {len(rests)} keys must rest", retry_after=min(busy), status=reason.status)
+        else:
+            failed = type(reason)(f"all {len(rests)} keys fail, the last with: {reason}", status=reason.status)
+        failed.attribute_to(reason.source)
+        return failed
 
 
 class PooledProvider:

@@ -97,7 +97,7 @@ class Agent:
             end = await work.cut_off(TurnOutOfBudget("money", error.public))
         except TalariaError as error:
             log.warning("turn failed in session %s: %s", turn.session_id, error)
-            end = await work.cut_off(TurnFailed(error.public, passing=error.passing))
+            end = await work.cut_off(TurnFailed(error.public, passing=error.passing, details=error.for_owner))
         except Exception:  # a bug ends the turn, not the process
             log.exception("turn failed in session %s", turn.session_id)
             end = await work.cut_off(TurnFailed(TalariaError.public))

@@ -42,6 +42,7 @@ from talaria.sessions.approvals import SessionApprover
 from talaria.sessions.branching import lineage
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.conversation import Conversation, Desk
+from talaria.sessions.naming import find_by_name
 from talaria.sessions.preferences import Preferences, read_preferences
 from talaria.sessions.prefix import Prefix, keep_prefix, prefix_to_use, read_prefix
 from talaria.sessions.prospect import AgentParts, Prospect
@@ -231,9 +232,9 @@ def _find(tx: Transaction, wish: ChatWish) -> tuple[Session | None, Preferences]
         return exact, read_preferences(tx, exact.id)
     source = "" if wish.resume else wish.source
     wanted = SessionFilter(matching=wish.resume, source=source, owner=wish.owner, limit=2)
-    found = tx.sessions.find(wanted)
+    found = find_by_name(tx, wanted)
     if not found:
-        raise NotFound("There is no such conversation. `talaria sessions list` shows those there are.")
+        raise NotFound("There is no such conversation. `talaria sessions list` lists all of them.")
     if wish.resume and len(found) > 1:
         raise Ambiguous(f"`{wish.resume}` fits several conversations: name one by its id (`talaria sessions list`).")
     return found[0], read_preferences(tx, found[0].id)

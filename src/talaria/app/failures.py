@@ -25,7 +25,7 @@ def explain(error: Exception, *, debug: bool) -> int:
 def _sentence(error: Exception) -> str:
     match error:
         case TalariaError():
-            return str(error) or error.public
+            return error.for_owner
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return f"The disk is full{_at(error)}: free some space and try again."
         case OSError(errno=errno.EACCES | errno.EPERM | errno.EROFS, strerror=str(reason)):

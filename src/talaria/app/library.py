@@ -84,7 +84,7 @@ class Agent:
         match await self._chat.conversation.say(message, source=SOURCE, external_id=new_id()):
             case TurnAnswered(answer):
                 return answer
-            case TurnFailed(reason) | TurnOutOfBudget(text=reason):
+            case TurnFailed(owner_text=reason) | TurnOutOfBudget(text=reason):
                 raise TalariaError(reason)
             case _:
                 raise TalariaError("The turn was stopped.")

@@ -12,6 +12,7 @@ from msgspec import Struct
 from talaria.agent.keys import PooledProvider
 from talaria.agent.model_calls import ModelChoice
 from talaria.agent.model_health import ModelHealth
+from talaria.app.model_check import CHECK_TIMEOUTS, check_model, is_called
 from talaria.app.subcommands import load
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.models import Chosen, Listing, ModelInfo, Usable
@@ -29,7 +30,7 @@ from talaria.providers.timeouts import Timeouts
 from talaria.settings.faults import nearest, unknown
 from talaria.settings.model import Settings
 from talaria.settings.providers import Model, ModelFacts, ProviderAccount
-from talaria.settings.secrets import KNOWN_SECRETS, Secrets
+from talaria.settings.secrets import Secrets
 
 DEFAULT_MODELS = {
     "openai": "gpt-6.1-terra",
@@ -52,8 +53,8 @@ _LISTING_LASTS = timedelta(minutes=1)
 _MILLION = 1_000_000
 _PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 _NOTHING_USABLE = (
-    "No model can be used: no key of a provider is set, no local server answers, and the embedded model is {state}."
-    " `talaria config set OPENAI_API_KEY -` stores a key (other providers work the same way); {remedy}."
+    "No model can be used: no API key is set, no local server is running, and the built-in model is {state}."
+    " `talaria setup` connects a provider, `talaria config set OPENAI_API_KEY -` stores a key, {remedy}."
 )
 
 
@@ -83,18 +84,21 @@ class Models:
         """
         wanted = wanted or self._settings.model
         if wanted.provider:
-            return await self.choose(wanted.provider, wanted.name, "The setting model.provider says so.")
+            return await self.choose(wanted.provider, wanted.name, "Chosen by the setting `model.provider`.")
         for account in self._accounts.with_keys():
             name, key = account.preset.name, account.key_names[0]
             if wanted.name or name in DEFAULT_MODELS:
-                return await self.choose(name, wanted.name, f"{key} is set, and no setting chooses another provider.")
+                why = f"Chosen because {key} is set and `model.provider` is not."
+                return await self.choose(name, wanted.name, why)
         for server in await self._local_servers():
             model = wanted.name or server.models[0]
             if model in server.models:
-                why = f"No key is set, and {server.preset.title} answers at {server.preset.base_url}."
+                where = f"{server.preset.title} is running at {server.preset.base_url}"
+                why = f"Chosen because no API key is set and {where}."
                 return self._chosen(server.preset.name, model, why)
         if self._settings.embedded.enabled and is_installed():
-            return self._chosen(embedded.PROVIDER, embedded.MODEL, "No key is set and no local server answers.")
+            why = "Chosen because no API key or local server was found."
+            return self._chosen(embedded.PROVIDER, embedded.MODEL, why)
         raise Refused(self._nothing_usable())
 
     async def choose(self, provider: str, model: str, why: str) -> Chosen:
@@ -114,13 +118,19 @@ class Models:
         account = self._accounts.get(provider)
         return account.preset.base_url, account.preset.protocol, " ".join(account.keys(self._secrets))
 
+    async def check(self, chosen: Chosen) -> None:
+        """Ask the provider whether a model answers, at next to no cost; raises `ProviderError` if it does not."""
+        if chosen.provider != embedded.PROVIDER:
+            account = self._accounts.get(chosen.provider)
+            await check_model(self._accounts.open(account, self._http, CHECK_TIMEOUTS), chosen.model)
+
     async def find(self, words: str) -> Chosen:
         """Return the model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means, having asked its provider for it."""
         provider, _, model = words.partition(":")
         known = (*self._accounts.names(), embedded.PROVIDER)
         if provider not in known:
             return await self._find_by_name(words)
-        chosen = await self.choose(provider, model, "It was chosen just now.")
+        chosen = await self.choose(provider, model, "You chose it just now.")
         if provider != embedded.PROVIDER and model:
             self._check_offered(chosen, *await self._ask_for_models(self._accounts.get(provider)))
         return chosen
@@ -191,7 +201,7 @@ class Models:
 
     async def _find_by_name(self, name: str) -> Chosen:
         listing = await self.listing()
-        found = [one for one in listing.models if _is_called(one.model, name)]
+        found = [one for one in listing.models if is_called(one.model, name)]
         if len(found) > 1:
             names = ", ".join(f"`{one.provider}:{one.model}`" for one in found)
             raise Ambiguous(f"Several providers have `{name}`: {names}. Name one of these.")
@@ -199,12 +209,12 @@ class Models:
             fault = unknown("model", name, sorted({one.model for one in listing.models}))
             problem = fault.problem if fault.nearest else f"None of the usable providers has a model `{name}`."
             raise NotFound(" ".join([problem, *listing.troubles, "`talaria models` lists what can be used."]))
-        return self._chosen(found[0].provider, found[0].model, "It was chosen just now.")
+        return self._chosen(found[0].provider, found[0].model, "You chose it just now.")
 
     def _check_offered(self, chosen: Chosen, offered: list[str], trouble: str) -> None:
         if trouble:
             raise Refused(f"{trouble} Nothing was changed.")
-        if not any(_is_called(one, chosen.model) for one in offered):
+        if not any(is_called(one, chosen.model) for one in offered):
             close = nearest(chosen.model, offered)
             hint = f"the nearest is `{close}`" if close else f"`talaria models` lists those of {chosen.provider}"
             raise NotFound(f"{chosen.provider} has no model `{chosen.model}`; {hint}.")
@@ -240,14 +250,11 @@ class Models:
         return self._local
 
     async def _first_model(self, account: "Account") -> str:
-        if account.local:
-            servers = await self._local_servers()
-            names = [name for server in servers if server.preset.name == account.preset.name for name in server.models]
-        else:
-            names, _ = await self._ask_for_models(account)
+        """Return the first model that a provider lists, or raise `ProviderError` if it does not answer."""
+        names = await self._accounts.open(account, self._http, CHECK_TIMEOUTS).models()
         if not names:
-            where = f"{account.preset.title} names no model at {account.preset.base_url}"
-            raise NotFound(f"{where}: start it, or name a model with `talaria model {account.preset.name}:NAME`.")
+            where = f"{account.preset.title} lists no models at {account.preset.base_url}"
+            raise NotFound(f"{where}. Name one with `talaria model {account.preset.name}:NAME`.")
         return names[0]
 
     async def _ask_for_models(self, account: "Account") -> tuple[list[str], str]:
@@ -258,7 +265,7 @@ class Models:
         except TimeoutError:
             return [], f"{account.preset.title} did not answer within {_LIST_SECONDS:.0f} s."
         except (ProviderError, Refused) as error:
-            return [], f"{account.preset.title}: {error}"
+            return [], error.for_owner
 
     def _chosen(self, provider: str, model: str, why: str) -> Chosen:
         limits = embedded.LIMITS if provider == embedded.PROVIDER else ""
@@ -288,6 +295,10 @@ class ProfileModels:
     def find(self, words: str) -> Chosen:
         """The model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means, if it can be used."""
         return self._ask(lambda models: models.find(words))
+
+    def check(self, chosen: Chosen) -> None:
+        """Ask whether a model answers; raises `ProviderError` if it does not."""
+        self._ask(lambda models: models.check(chosen))
 
     def listing(self, *, local_only: bool = False) -> Listing:
         """Every model that can be used now; asks the providers."""
@@ -326,7 +337,11 @@ class Account(Struct, frozen=True):
 
     def keys(self, secrets: Secrets) -> tuple[str, ...]:
         """The keys there are."""
-        return tuple(key for name in self.key_names if (key := secrets.get(name)))
+        return tuple(self.named_keys(secrets).values())
+
+    def named_keys(self, secrets: Secrets) -> dict[str, str]:
+        """The keys there are, each under the name of its secret."""
+        return {name: key for name in self.key_names if (key := secrets.get(name))}
 
     def lacks_key(self, secrets: Secrets) -> bool:
         """Whether it needs a key and has none."""
@@ -380,16 +395,12 @@ class Accounts:
         others = (account for account in self._all.values() if not account.local and not account.key_names)
         return tuple(account for account in others if account.preset.base_url)
 
-    def open(self, account: Account, http: HttpPool) -> Provider:
-        """Return the provider, with all its keys as one."""
-        keys = account.keys(self._secrets) or ("",)
-        opened = [open_provider(account.preset, http, key, account.timeouts) for key in keys]
+    def open(self, account: Account, http: HttpPool, timeouts: Timeouts | None = None) -> Provider:
+        """Return the provider, with all its keys as one; ``timeouts`` replace those of the account."""
+        within = timeouts or account.timeouts
+        keys = account.named_keys(self._secrets) or {"": ""}
+        opened = [open_provider(account.preset, http, key, within, secret=name) for name, key in keys.items()]
         return opened[0] if len(opened) == 1 else PooledProvider(opened, SystemClock())
-
-
-def _is_called(offered: str, name: str) -> bool:
-    """Return whether a provider's model goes by this name, with or without the prefix that some write before it."""
-    return offered == name or offered.endswith(f"/{name}")
 
 
 def _corrected(info: ModelInfo, facts: ModelFacts) -> ModelInfo:
@@ -422,6 +433,4 @@ def _preset(name: str, said: ProviderAccount) -> Preset:
 
 
 def _how_to_store(secret: str) -> str:
-    if any(known.name == secret for known in KNOWN_SECRETS):
-        return f"`talaria config set {secret} -` stores it, `talaria model` chooses another model."
-    return f"put {secret} into the environment or into the .env of the profile, or choose another model."
+    return f"`talaria config set {secret} -` stores it, `talaria model` chooses another model."

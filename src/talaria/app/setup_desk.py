@@ -115,7 +115,7 @@ class ProfileSetup:
         except TimeoutError:
             trouble = "The model that is set did not answer in time."
         except TalariaError as error:
-            trouble = str(error) or error.public
+            trouble = error.for_owner
         finally:
             await models.close()
         return Discovered(self._keys(accounts, secrets), servers, _embedded(settings), chosen, trouble)

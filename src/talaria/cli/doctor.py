@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from talaria.cli.checks.abilities import look_at_model, look_at_sandbox, look_at_tools
+from talaria.cli.checks.abilities import look_at_model, look_at_model_offline, look_at_sandbox, look_at_tools
 from talaria.cli.checks.access import look_at_access
 from talaria.cli.checks.configuration import look_at_keys, look_at_settings
 from talaria.cli.checks.files import look_at_disk, look_at_files
@@ -33,6 +33,10 @@ CHECKS = (
     Check("terminal", look_at_terminal),
 )
 
+OFFLINE_CHECKS = tuple(
+    Check(check.name, look_at_model_offline) if check.look is look_at_model else check for check in CHECKS
+)
+
 _COLORS = {"ok": "green", "warning": "yellow", "fault": "red"}
 _INDENT = " " * 19
 
@@ -53,9 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take how to report, and whether to repair."""
     parser.epilog = (
         "The exit code is 1 if a fault is left, warnings do not count. --fix makes files\n"
-        "private, creates missing folders and recovers a damaged store, no more."
+        "private, creates missing folders and recovers a damaged store, no more. The model's\n"
+        "provider gets one request that costs next to nothing, unless --offline is given."
     )
     parser.add_argument("--fix", action="store_true", help="repair what can be repaired safely")
+    parser.add_argument("--offline", action="store_true", help="don't ask the model's provider whether it answers")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -63,7 +69,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     """Look at everything, report it, and return whether a fault is left."""
     profile = services.profile
     results = []
-    for check in CHECKS:
+    for check in OFFLINE_CHECKS if arguments.offline else CHECKS:
         result = _examine(check, services, fix=arguments.fix)
         results.append(result)
         if not arguments.json:
@@ -99,7 +105,7 @@ def _look(check: Check, services: Services) -> list[Finding]:
 
 def _reason(error: TalariaError | OSError) -> str:
     if isinstance(error, TalariaError):
-        return str(error) or error.public
+        return error.for_owner
     return f"{error.strerror} ({error.filename})." if error.filename else f"{error.strerror}."
 
 

@@ -1,11 +1,14 @@
-"""`talaria model`: show which model answers and why, choose another, install the embedded one."""
+"""`talaria model`: show which model is configured and whether it answers, choose another, install the built-in one."""
 
 import argparse
 from importlib import import_module
 
+from msgspec import structs
+
 from talaria.cli.models import abilities, price
-from talaria.cli.services import Services
+from talaria.cli.services import ModelDesk, Services
 from talaria.contracts.models import Chosen
+from talaria.core.errors import ProviderError
 from talaria.settings.keys import variable
 
 INSTALL_EMBEDDED = "install-embedded"
@@ -13,12 +16,13 @@ INSTALL_EMBEDDED = "install-embedded"
 # Brings tomlkit along, which only a choice needs.
 _EDITING = "talaria.settings.edit"
 _MORE = f"""\
-Without a name it shows the model in use. `talaria models` lists what can be
-chosen. `talaria config unset model.provider` lets Talaria choose by itself again.
+Without a name it shows the model in use and asks it for a sign of life.
+`talaria models` lists what can be chosen. `talaria config unset
+model.provider` lets Talaria choose by itself again.
 
   talaria model anthropic:claude-opus-5-5
   talaria model ollama
-  talaria model {INSTALL_EMBEDDED}    the small model that needs no key (130 MB)
+  talaria model {INSTALL_EMBEDDED}    the built-in model that needs no key (130 MB)
 """
 
 
@@ -28,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", metavar="NAME", help=f"MODEL, PROVIDER:MODEL, PROVIDER, or {INSTALL_EMBEDDED}"
     )
+    parser.add_argument("--offline", action="store_true", help="don't ask the provider whether the model answers")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -36,14 +41,30 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     if arguments.name == INSTALL_EMBEDDED:
         services.terminal.line(services.models().install_embedded())
         return 0
-    chosen = services.models().find(arguments.name) if arguments.name else services.models().chosen()
+    desk = services.models()
+    chosen = desk.find(arguments.name) if arguments.name else desk.chosen()
     if arguments.name:
         _write(chosen, services)
+    asks = not (arguments.name or arguments.offline or chosen.limits)  # `find` has asked already
+    problem = _find_problem(chosen, desk) if asks else ""
     if arguments.json:
-        services.terminal.json(chosen)
-    else:
-        _print(chosen, services)
+        answers = not problem if asks else None
+        services.terminal.json({**structs.asdict(chosen), "answers": answers, "problem": problem or None})
+        return 0
+    _print(chosen, services)
+    if problem:
+        services.terminal.line(services.terminal.styled(f"It does not answer. {problem}", "yellow"))
+    elif asks:
+        services.terminal.line("It answers.")
     return 0
+
+
+def _find_problem(chosen: Chosen, desk: ModelDesk) -> str:
+    try:
+        desk.check(chosen)
+    except ProviderError as error:
+        return error.for_owner
+    return ""
 
 
 def _write(chosen: Chosen, services: Services) -> None:

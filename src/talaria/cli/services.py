@@ -29,6 +29,9 @@ class ModelDesk(Protocol):
     def find(self, words: str) -> "Chosen":
         """The model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means, if it can be used."""
 
+    def check(self, chosen: "Chosen") -> None:
+        """Ask whether a model answers, at next to no cost; raises `ProviderError` if it does not."""
+
     def listing(self, *, local_only: bool = False) -> "Listing":
         """Every model that can be used now; asks the providers."""
 

@@ -52,7 +52,12 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
 
 
 def _describe_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--matching", metavar="TEXT", default="", help="only with this in the title, or this id")
+    parser.add_argument(
+        "--matching",
+        metavar="TEXT",
+        default="",
+        help="only with this in the title (or first message, without a title), or this id",
+    )
     _take_source(parser)
     archived = parser.add_mutually_exclusive_group()
     archived.add_argument("--all", action="store_true", help="archived ones too")

@@ -73,10 +73,14 @@ def diff_lines(diff: str, terminal: Terminal, most: int = _DIFF_LINES) -> Iterat
 
 
 class Transcribed:
-    """Implements `Show` for people: the reply as the output, everything else beside it."""
+    """Implements `Show` for people: the reply on stdout, everything else on stderr.
 
-    def __init__(self, terminal: Terminal) -> None:
+    ``commands`` says whether slash commands can be typed, so that an error may suggest one.
+    """
+
+    def __init__(self, terminal: Terminal, *, commands: bool = True) -> None:
         self._terminal = terminal
+        self._commands = commands
         self._open_line = False
 
     def opened(self, chat: Chat, notes: Sequence[str] = ()) -> None:
@@ -94,8 +98,8 @@ class Transcribed:
                 self._follow_call(event)
             case ApprovalAsked() | QuestionAsked() | ModelCalled():
                 self._end_line()
-            case Noticed(text) | TurnFailed(advice=text) | TurnOutOfBudget(text=text):
-                self._beside(text, "yellow")
+            case Noticed() | TurnFailed() | TurnOutOfBudget():
+                self._beside(self._remark(event), "yellow")
             case TurnAnswered() | TurnStopped():
                 self._end_line()
             case TurnBegan(said=said) if is_report(said):
@@ -122,6 +126,11 @@ class Transcribed:
         self._end_line()
         for line in diff_lines(diff, self._terminal):
             self._terminal.note(line)
+
+    def _remark(self, event: Noticed | TurnFailed | TurnOutOfBudget) -> str:
+        if isinstance(event, TurnFailed):
+            return event.owner_advice if self._commands else event.owner_text
+        return event.text
 
     def _beside(self, text: str, style: str) -> None:
         self._end_line()

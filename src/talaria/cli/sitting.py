@@ -95,7 +95,7 @@ class Sitting:
             else:
                 await self._say(text, pictures)
         except TalariaError as error:
-            self._face.show(str(error))
+            self._face.show(error.for_owner)
 
     def stop(self) -> bool:
         """End the running turn, and what a command of the person's own runs; ``False`` when nothing was running."""
@@ -155,7 +155,7 @@ class Sitting:
         try:
             await chat.conversation.settled()
         except TalariaError as error:
-            self._face.show(str(error))
+            self._face.show(error.for_owner)
 
     async def _run_shell_line(self, line: str, workspace: Workspace) -> None:
         """Run a line in the person's shell, where the conversation works; the terminal is its own meanwhile."""

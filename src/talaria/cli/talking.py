@@ -48,7 +48,7 @@ async def _ask_once(arguments: argparse.Namespace, services: Services, question:
         watchable=False,
         attended=services.terminal.interactive,
     )
-    show: Show = EventLines(services.terminal) if arguments.json else Transcribed(services.terminal)
+    show: Show = EventLines(services.terminal) if arguments.json else Transcribed(services.terminal, commands=False)
     parts: list[Part] = [Text(question), *map(picture, arguments.image)]
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         house = services.load_house()(stack)

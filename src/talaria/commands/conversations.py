@@ -14,7 +14,7 @@ from talaria.core.addresses import audience_of
 from talaria.core.ids import SessionId
 from talaria.core.wording import ago, counted
 from talaria.sessions.branching import exchanges
-from talaria.sessions.naming import opening
+from talaria.sessions.naming import find_by_name, opening
 from talaria.sessions.transcripts import is_mirrored, said_by_people
 
 _SPARE = 20
@@ -53,7 +53,7 @@ def find_conversations(
     wanted = SessionFilter(
         id=reach.only, matching=matching, seen_by=reach.viewer, archived=archived, limit=limit + _SPARE
     )
-    found = [one for one in tx.sessions.find(wanted) if one.message_count or one.title or one.id == reach.here]
+    found = [one for one in find_by_name(tx, wanted) if one.message_count or one.title or one.id == reach.here]
     return found[:limit]
 
 

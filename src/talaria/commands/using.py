@@ -35,7 +35,7 @@ async def use_command(text: str, errand: Errand) -> None:
     try:
         await command.run(structs.replace(errand, words=words.strip()))
     except TalariaError as error:
-        errand.place.show(str(error) if errand.author.owner else error.public)
+        errand.place.show(error.for_owner if errand.author.owner else error.public)
 
 
 def usable(commands: Sequence[Command], *, terminal: bool, owner: bool = True) -> tuple[Command, ...]:

@@ -129,18 +129,32 @@ class TurnOutOfBudget(Struct, frozen=True, tag="out_of_budget"):
 
 
 class TurnFailed(Struct, frozen=True, tag="failed"):
-    """The turn could not go on; ``text`` may be shown to anybody.
+    """The turn could not continue; ``text`` may be shown to anybody, ``details`` only to the owner.
 
-    What is ``passing`` may not come again; ``advice`` is the text for places where commands can be typed.
+    What is ``passing`` may not come again; ``advice`` and ``owner_advice`` are for chats, where commands can be typed.
     """
 
     text: str
     passing: bool = False
+    details: str = ""
 
     @property
     def advice(self) -> str:
-        """The text, with the command that asks once more where that may help."""
-        return f"{self.text} `/retry` asks the same once more." if self.passing else self.text
+        """The text, with the command that asks again where that may help."""
+        return self._with_retry(self.text)
+
+    @property
+    def owner_text(self) -> str:
+        """The details, or the text where there are none."""
+        return self.details or self.text
+
+    @property
+    def owner_advice(self) -> str:
+        """The owner's text, with the command that asks again where that may help."""
+        return self._with_retry(self.owner_text)
+
+    def _with_retry(self, text: str) -> str:
+        return f"{text} `/retry` asks the same once more." if self.passing else text
 
 
 TurnEnd = TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed

@@ -247,7 +247,7 @@ class Intake:
 
     async def _tell(self, incoming: Incoming, admission: Admission, error: TalariaError) -> None:
         """Tell a person, once, why they get no answer."""
-        reason = str(error) if admission.guest.is_owner else error.public
+        reason = error.for_owner if admission.guest.is_owner else error.public
         content = Content(text=f"What you wrote waits: {reason}", reply_to=incoming.message_id)
         address, key = incoming.address, f"trouble:{admission.session_id}:{admission.item}"
         try:

@@ -78,8 +78,8 @@ def failure(provider: str, status: int, body: bytes, headers: Mapping[str, str],
     kind = _kind(complaint, status)
     message = f"{provider}: HTTP {status} {complaint.summary(body)}"
     if kind is ProviderBusy:
-        return ProviderBusy(message, retry_after=complaint.wait() or wait_of(headers, now))
-    return kind(message)
+        return ProviderBusy(message, retry_after=complaint.wait() or wait_of(headers, now), status=status)
+    return kind(message, status=status)
 
 
 def failure_in_stream(provider: str, complaint: "Complaint") -> ProviderError:

@@ -1,6 +1,7 @@
 """HTTP to model providers: one pool of connections, time-outs that mean something, our own errors."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -65,9 +66,9 @@ class Answer:
         try:
             return await self._watch.read()
         except TimeoutError as error:
-            raise ProviderUnreachable("the provider fell silent") from error
+            raise ProviderUnreachable("the provider fell silent", cause="the reply stopped in the middle") from error
         except OSError as error:
-            raise ProviderUnreachable(f"the connection broke: {_words(error)}") from error
+            raise ProviderUnreachable(f"the connection broke: {_words(error)}", cause="the connection broke") from error
         except NotHttp as error:
             raise MalformedReply(f"the provider does not speak HTTP: {_words(error)}") from error
 
@@ -122,7 +123,7 @@ class HttpPool:
         except NotHttp as error:
             raise MalformedReply(f"{url} does not speak HTTP: {_words(error)}") from error
         except (OSError, ValueError) as error:
-            raise ProviderUnreachable(f"{url} does not answer: {_words(error)}") from error
+            raise ProviderUnreachable(f"{url} does not answer: {_words(error)}", cause=_cause(error)) from error
         answer = Answer(reply, connection, first_byte_by, timeouts.silence.total_seconds())
         try:
             yield answer
@@ -190,6 +191,23 @@ class HttpPool:
             self._kept.setdefault(to, []).append((asyncio.get_running_loop().time(), connection))
         else:
             connection.abort()
+
+
+def _cause(error: Exception) -> str:
+    """Return why no reply came, as a clause for people."""
+    match error:
+        case socket.gaierror():
+            return "its host name can't be resolved"
+        case ConnectionRefusedError(strerror=str()):
+            return "the connection was refused"
+        case TimeoutError():
+            return str(error) or "no reply in time"
+        case ssl.SSLCertVerificationError():
+            return "its TLS certificate isn't trusted"
+        case OSError(strerror=str(reason)):
+            return reason[:1].lower() + reason[1:]
+        case _:
+            return _words(error)
 
 
 def _words(error: Exception) -> str:

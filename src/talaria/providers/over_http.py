@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText
-from talaria.core.errors import MalformedReply, ProviderError
+from talaria.core.errors import MalformedReply, ModelSource, ProviderError
 from talaria.core.messages import File, Image
 from talaria.providers.attachments import load_attachments
 from talaria.providers.conversation_encoder import ConversationEncoder
@@ -46,6 +46,7 @@ class Endpoint(Struct, frozen=True):
     models_url: str
     headers: Mapping[str, str]
     timeouts: Timeouts
+    source: ModelSource | None = None
 
 
 class ProviderOverHttp(ABC):
@@ -63,30 +64,38 @@ class ProviderOverHttp(ABC):
         body = await self._encoded(request)
         underway, meter = self.begin(request), ReplyMeter()
         endpoint = self._endpoint
-        async with self._http.post(endpoint.calls_url, body, self._headers, endpoint.timeouts) as answer:
-            await self._check(answer)
-            if answer.content_type == JSON:
-                for event in underway.take_whole(await answer.body()):
-                    yield meter.cut(event)
-            else:
-                while not (underway.done or meter.is_full) and (events := await answer.events()) is not None:
-                    meter.count_bytes(events)
-                    for event in _together(event for data in events for event in underway.take(data)):
+        try:
+            async with self._http.post(endpoint.calls_url, body, self._headers, endpoint.timeouts) as answer:
+                await self._check(answer)
+                if answer.content_type == JSON:
+                    for event in underway.take_whole(await answer.body()):
                         yield meter.cut(event)
-                if not meter.is_full:
-                    await answer.drain()
-        if meter.is_full:
-            for event in meter.ended(request.model, self._clock.now()):
-                yield event
-        else:
-            yield underway.reply(self._clock.now())
+                else:
+                    while not (underway.done or meter.is_full) and (events := await answer.events()) is not None:
+                        meter.count_bytes(events)
+                        for event in _together(event for data in events for event in underway.take(data)):
+                            yield meter.cut(event)
+                    if not meter.is_full:
+                        await answer.drain()
+            if meter.is_full:
+                for event in meter.ended(request.model, self._clock.now()):
+                    yield event
+            else:
+                yield underway.reply(self._clock.now())
+        except ProviderError as error:
+            error.attribute_to(self._source(request.model))
+            raise
 
     async def models(self) -> list[str]:
         """Return the names of the models that this account may use."""
         endpoint = self._endpoint
-        async with self._http.get(endpoint.models_url, self._headers, endpoint.timeouts) as answer:
-            await self._check(answer)
-            return read_models(await answer.body())
+        try:
+            async with self._http.get(endpoint.models_url, self._headers, endpoint.timeouts) as answer:
+                await self._check(answer)
+                return read_models(await answer.body())
+        except ProviderError as error:
+            error.attribute_to(endpoint.source)
+            raise
 
     async def close(self) -> None:  # noqa: B027 - whoever has more to let go of may override it
         """Do nothing: connections belong to the pool."""
@@ -108,6 +117,10 @@ class ProviderOverHttp(ABC):
         fresh = encoder.fresh(request.messages)
         encoder.take(request.messages, await load_attachments(fresh, self.shows))
         return encoder.encode(request)
+
+    def _source(self, model: str) -> ModelSource | None:
+        source = self._endpoint.source
+        return msgspec.structs.replace(source, model=model) if source is not None else None
 
     async def _check(self, answer: Answer) -> None:
         if answer.status != 200:

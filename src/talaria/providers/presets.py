@@ -94,6 +94,11 @@ PRESETS: tuple[Preset, ...] = (
 )
 
 
+def is_preset(name: str) -> bool:
+    """Return whether a provider is a known one, rather than one that was added by its address."""
+    return any(preset.name == name for preset in PRESETS)
+
+
 def find_preset(name: str) -> Preset:
     """Return the preset of this name, or raise `NotFound`."""
     for preset in PRESETS:

@@ -2,11 +2,14 @@
 
 import re
 
+from msgspec import structs
+
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
 
 _LOOKED_AT = 3
 _LONGEST_OPENING = 80
+_MOST_OPENINGS = 5_000  # some 30 µs each
 
 
 def opening(tx: Transaction, session: Session) -> str:
@@ -16,6 +19,21 @@ def opening(tx: Transaction, session: Session) -> str:
     first = tx.messages.load(session.id, limit=_LOOKED_AT)
     said = next((one.message.text for one in first if one.message.role == "user"), "")
     return " ".join(said[: 4 * _LONGEST_OPENING].split())[:_LONGEST_OPENING]
+
+
+def find_by_name(tx: Transaction, wanted: SessionFilter) -> list[Session]:
+    """Return the conversations that fit, last used first; ``matching`` fits what lists show as their title too.
+
+    That is the title or, where there is none, the opening. An exact id or title is returned alone.
+    """
+    found = tx.sessions.find(wanted)
+    name = wanted.matching.casefold()
+    if not name or any(name in (one.id, one.title.casefold()) for one in found):
+        return found
+    untitled = tx.sessions.find(structs.replace(wanted, matching="", titled=False, limit=_MOST_OPENINGS))
+    known = {one.id for one in found}
+    opened = [one for one in untitled if one.id not in known and name in opening(tx, one).casefold()]
+    return sorted([*found, *opened], key=lambda one: one.updated_at, reverse=True)[: wanted.limit]
 
 
 def free_title(tx: Transaction, title: str, mark: str, *, owner: str = "") -> str:

@@ -3,10 +3,17 @@
 import shutil
 from collections.abc import Iterator
 
-from talaria.cli.checks.findings import Finding, ok, warning
+from talaria.cli.checks.findings import Finding, fault, ok, warning
 from talaria.cli.services import Services
 from talaria.contracts.models import Chosen
-from talaria.core.errors import TalariaError
+from talaria.core.errors import (
+    BadKey,
+    ModelUnknown,
+    NoCredit,
+    ProviderError,
+    ProviderUnreachable,
+    TalariaError,
+)
 from talaria.settings.errors import SettingsInvalid
 from talaria.settings.faults import nearest
 from talaria.settings.load import load
@@ -18,21 +25,46 @@ _INSTALL = "your system has the package {package}, as in `sudo apt install {pack
 
 
 def look_at_model(services: Services) -> Iterator[Finding]:
-    """Report which model would answer and why; asks servers on this machine and nobody else."""
+    """Report which model is configured and why, and whether it answers: its provider is asked."""
+    try:
+        desk = services.models()
+        chosen = desk.chosen()
+    except SettingsInvalid:
+        yield warning(_NOT_NOW, _REPAIR_FIRST)
+        return
+    except ProviderError as error:
+        yield _unusable(error)
+        return
+    except TalariaError as error:
+        yield warning(error.for_owner)
+        return
+    name = f"{chosen.provider}:{chosen.model}"
+    try:
+        desk.check(chosen)
+    except ProviderError as error:
+        yield _unusable(error, f"{name} does not answer. ")
+    else:
+        yield _limited(chosen) if chosen.limits else ok(f"{name} answers. {chosen.why}")
+    yield from _catalogued(chosen)
+
+
+def look_at_model_offline(services: Services) -> Iterator[Finding]:
+    """Report which model is configured and why, without asking anybody outside this machine."""
     try:
         settings = services.settings()
         wanted = settings.model
-        account = settings.providers.get(wanted.provider)
-        if account is not None and account.base_url and not wanted.name:
-            yield ok(f"The first model of {wanted.provider} answers: `model.name` is not set.")
+        if wanted.provider and not wanted.name and wanted.provider in settings.providers:
+            yield ok(f"The first model of {wanted.provider} is configured: `model.name` is not set.")
             return
         chosen = services.models().chosen()
     except SettingsInvalid:
         yield warning(_NOT_NOW, _REPAIR_FIRST)
     except TalariaError as error:
-        yield warning(str(error) or error.public)
+        yield warning(error.for_owner)
     else:
-        yield from _answering(chosen)
+        name = f"{chosen.provider}:{chosen.model}"
+        yield _limited(chosen) if chosen.limits else ok(f"{name} is configured; it was not asked. {chosen.why}")
+        yield from _catalogued(chosen)
 
 
 def look_at_tools(services: Services) -> Iterator[Finding]:
@@ -69,8 +101,17 @@ def look_at_sandbox(services: Services) -> Iterator[Finding]:
         yield ok("Off: commands reach what you reach. `talaria config set sandbox.enabled true` changes that.")
 
 
-def _answering(chosen: Chosen) -> Iterator[Finding]:
-    yield ok(f"{chosen.provider}:{chosen.model} answers. {chosen.why}")
+def _unusable(error: ProviderError, about: str = "") -> Finding:
+    """Return a fault for what stays until somebody changes it, a warning for what may pass."""
+    lasting = isinstance(error, BadKey | NoCredit | ModelUnknown | ProviderUnreachable)
+    return (fault if lasting else warning)(f"{about}{error.for_owner}")
+
+
+def _limited(chosen: Chosen) -> Finding:
+    return warning(f"{chosen.provider}:{chosen.model} is in use. {chosen.why}", chosen.limits)
+
+
+def _catalogued(chosen: Chosen) -> Iterator[Finding]:
     if not chosen.info.known:
         yield ok(f"{chosen.model} is not in the catalogue: its limits are cautious guesses.")
 

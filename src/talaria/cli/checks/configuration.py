@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from talaria.cli.checks.findings import Finding, fault, ok, warning
+from talaria.cli.checks.findings import Finding, fault, ok
 from talaria.cli.services import Services
 from talaria.settings.files import OWNER_ONLY_FILE
 from talaria.settings.load import load
-from talaria.settings.secrets import KNOWN_SECRETS, Secrets, mask, read_secrets
+from talaria.settings.secrets import mask, read_secrets
 
 
 def look_at_settings(services: Services) -> Iterator[Finding]:
@@ -20,19 +20,12 @@ def look_at_settings(services: Services) -> Iterator[Finding]:
 
 
 def look_at_keys(services: Services) -> Iterator[Finding]:
-    """Report the keys and tokens that are set, what is wrong with their file, and that models need one."""
+    """Report the keys and tokens that are set, and what is wrong with their file."""
     secrets = read_secrets(services.profile, services.environment)
     for one in secrets.faults:
-        if one.expected != f"mode {OWNER_ONLY_FILE:04o}":  # told, and mended, by the check of the files
+        if one.expected != f"mode {OWNER_ONLY_FILE:04o}":  # reported, and repaired, by the check of the files
             yield fault(str(one), f"Edit {services.profile.secrets_file}.")
     for name in secrets.names():
         yield ok(f"{name} {mask(secrets.get(name) or '')}, from {secrets.place(name)}.")
-    if not _has_model_key(secrets):
-        yield warning(
-            "No key of a model provider is set: a local model will be used, or the embedded one.",
-            "`talaria config set OPENAI_API_KEY -` stores one; ANTHROPIC_API_KEY and others work the same way.",
-        )
-
-
-def _has_model_key(secrets: Secrets) -> bool:
-    return any(secrets.get(known.name) for known in KNOWN_SECRETS if known.name.endswith("_API_KEY"))
+    if not secrets.names():
+        yield ok("No keys or tokens are set.")

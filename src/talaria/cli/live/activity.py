@@ -252,7 +252,7 @@ class Activity:
         match end:
             case TurnStopped():
                 self.add_dim("Stopped.")
-            case TurnFailed(advice=text) | TurnOutOfBudget(text=text):
+            case TurnFailed(owner_advice=text) | TurnOutOfBudget(text=text):
                 self.add(render_notice(text, self._theme, self._theme.error, self._printer.width))
         self.space()
         if self._waiting:

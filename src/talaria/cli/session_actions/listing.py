@@ -7,7 +7,7 @@ from talaria.cli.session_actions.figures import as_data
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.wording import ago, money
-from talaria.sessions.naming import opening
+from talaria.sessions.naming import find_by_name, opening
 
 
 def list_sessions(arguments: argparse.Namespace, services: Services) -> None:
@@ -19,7 +19,7 @@ def list_sessions(arguments: argparse.Namespace, services: Services) -> None:
         limit=arguments.limit + 1,
     )
     with services.open_database() as database:
-        found = database.read(lambda store: [(one, opening(store, one)) for one in store.sessions.find(wanted)])
+        found = database.read(lambda store: [(one, opening(store, one)) for one in find_by_name(store, wanted)])
     shown = found[: arguments.limit]
     if arguments.json:
         services.terminal.json([as_data(session) for session, _ in shown])

@@ -1,4 +1,4 @@
-"""Sessions by the names that people give them: an id, the beginning of one, a title or a part of it."""
+"""Sessions by name: an id, the beginning of one, a part of the title or, without a title, of the first message."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.ids import SessionId
+from talaria.sessions.naming import find_by_name, opening
 
 _CANDIDATES = 10
 
@@ -16,11 +17,11 @@ def find_session(store: Transaction, text: str) -> Session:
     exact = store.sessions.get(SessionId(name))
     if exact is not None:
         return exact
-    found = store.sessions.find(SessionFilter(matching=name, archived=None, limit=_CANDIDATES + 1)) if name else []
+    found = find_by_name(store, SessionFilter(matching=name, archived=None, limit=_CANDIDATES + 1)) if name else []
     if not found:
-        raise NotFound(f"No session is called `{name}`. `talaria sessions list --all` shows those there are.")
+        raise NotFound(f"No session is called `{name}`. `talaria sessions list --all` lists all of them.")
     if len(found) > 1:
-        raise Ambiguous(_candidates(name, found))
+        raise Ambiguous(_candidates(store, name, found))
     return found[0]
 
 
@@ -35,8 +36,8 @@ def called(session: Session) -> str:
     return f"“{session.title}” ({session.id})" if session.title else session.id
 
 
-def _candidates(name: str, found: list[Session]) -> str:
+def _candidates(store: Transaction, name: str, found: list[Session]) -> str:
     shown, more = found[:_CANDIDATES], len(found) > _CANDIDATES
     count = f"more than {_CANDIDATES}" if more else str(len(found))
-    lines = [f"  {session.id}  {' '.join(session.title.split()) or '(without a title)'}" for session in shown]
+    lines = [f"  {one.id}  {' '.join(one.title.split()) or opening(store, one) or '(no title)'}" for one in shown]
     return "\n".join([f"`{name}` fits {count} sessions; name one by its id:", *lines, *(["  …"] if more else [])])

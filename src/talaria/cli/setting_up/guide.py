@@ -59,7 +59,7 @@ def _sections(progress: Progress, guided: Guided) -> list[str]:
         return list(left)
     titles = ", ".join(_title(name) for name in done)
     if left:
-        guided.say(f"Done before: {titles}. It goes on with: {_title(left[0])}.")
+        guided.say(f"Done before: {titles}. Continuing with: {_title(left[0])}.")
         return list(left)
     choices = [Choice(ALL), *(Choice(name, _title(name)) for name in SECTIONS)]
     picked = guided.questions.choose("Which section again", choices, default=ALL, explain=_AGAIN)
@@ -90,7 +90,7 @@ def _finish(progress: Progress, name: str) -> bool:
 def _say_goodbye(progress: Progress, guided: Guided, *, interrupted: bool) -> int:
     left = progress.left()
     where = f", beginning with: {_title(left[0])}" if left else ""
-    guided.say(f"\nLeft here. What you answered is kept; `talaria setup` goes on{where}.")
+    guided.say(f"\nStopped here. Your answers are saved; `talaria setup` continues{where}.")
     return INTERRUPTED if interrupted else 0
 
 
@@ -99,20 +99,20 @@ def _sum_up(guided: Guided, progress: Progress) -> None:
     guided.say("")
     guided.say("Ready" if now.chosen else "Nearly ready", "bold")
     if now.chosen:
-        guided.say(f"  Answers:  {now.chosen.provider}:{now.chosen.model}. {now.chosen.why}")
+        guided.say(f"  Model:    {now.chosen.provider}:{now.chosen.model}. {now.chosen.why}")
     else:
-        guided.say(f"  Answers:  nobody yet. {now.trouble}", "yellow")
+        guided.say(f"  Model:    none yet. {now.trouble}", "yellow")
     ready = {token.network for token in TOKENS if secrets.get(token.secret)}
     networks = ", ".join(title for name, title in NETWORKS.items() if name in ready)
     guided.say(f"  Chats:    {f'{networks}, once the gateway runs' if networks else 'none'}.")
     guided.say(f"  Tools:    {', '.join(settings.tools.toolsets) or 'none'}.")
     guided.say(f"  Approval: {settings.approval.mode}, {MODES[settings.approval.mode]}.")
     if progress.left():
-        guided.say(f"Not done yet: {', '.join(map(_title, progress.left()))}. `talaria setup` goes on there.")
+        guided.say(f"Not done yet: {', '.join(map(_title, progress.left()))}. `talaria setup` continues there.")
     if now.chosen:
-        guided.say('Now type `talaria` to talk, or `talaria chat -q "Hello"` to ask once; `talaria doctor` checks all.')
+        guided.say('Run `talaria` to chat, or `talaria "Hello"` to ask once. `talaria doctor` checks the installation.')
     else:
-        guided.say("Now type `talaria setup model` to choose who answers; `talaria doctor` checks all.")
+        guided.say("Now run `talaria setup model` to choose a model. `talaria doctor` checks the installation.")
 
 
 def _title(name: str) -> str:

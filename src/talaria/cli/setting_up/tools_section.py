@@ -10,9 +10,9 @@ from talaria.settings.checks import is_web_address
 
 DUCKDUCKGO = "duckduckgo"
 MODES = {
-    "ask": "what is dangerous is asked about",
-    "allow-list": "only commands that you named run, nothing else is asked",
-    "off": "everything runs, nobody is asked",
+    "ask": "ask before every dangerous command",
+    "allow-list": "ask before every command that is not on your list",
+    "off": "never ask, run everything",
 }
 
 _WHICH = "Each tool costs some of every request. Give the numbers or names of those that shall be on, or `none`."

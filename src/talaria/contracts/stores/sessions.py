@@ -64,6 +64,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
 
     id: SessionId | None = None
     matching: str = ""
+    titled: bool | None = None
     source: str = ""
     owner: str | None = None
     seen_by: Viewer | None = None

@@ -19,7 +19,8 @@ class Anthropic(ProviderOverHttp):
         base = settings.base_url.rstrip("/")
         headers = {"x-api-key": settings.api_key, "anthropic-version": VERSION, **settings.headers}
         calls, models = f"{base}/messages", f"{base}/models?limit=1000"
-        super().__init__(Endpoint(settings.name, calls, models, headers, settings.timeouts), http, clock)
+        endpoint = Endpoint(settings.name, calls, models, headers, settings.timeouts, settings.source)
+        super().__init__(endpoint, http, clock)
         self._settings = settings
 
     def shows(self, part: Image | File) -> bool:

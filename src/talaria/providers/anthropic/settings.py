@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from talaria.core.errors import ModelSource
 from talaria.providers.timeouts import Timeouts
 
 
@@ -33,4 +34,5 @@ class AnthropicSettings(Struct, frozen=True, kw_only=True):
     api_key: str = ""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
+    source: ModelSource | None = None
     quirks: AnthropicQuirks = AnthropicQuirks()

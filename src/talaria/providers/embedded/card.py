@@ -3,7 +3,6 @@
 PROVIDER = "embedded"
 MODEL = "smollm2-135m-instruct"
 LIMITS = (
-    "A small model inside Talaria answers (SmolLM2, 135 million parameters). It can chat a little, in English; it"
-    " uses no tools, forgets what was said a few pages ago and is often wrong. With a key (`talaria config set"
-    " OPENAI_API_KEY -`; other providers work the same way) or a local server such as Ollama, a capable model answers."
+    "You are using a tiny built-in model: English only, no tools, short memory, often wrong."
+    " Run `talaria setup` to connect a real one."
 )

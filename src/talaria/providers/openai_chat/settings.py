@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from talaria.core.errors import ModelSource
 from talaria.providers.timeouts import Timeouts
 
 
@@ -29,4 +30,5 @@ class OpenAIChatSettings(Struct, frozen=True, kw_only=True):
     api_key: str = ""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
+    source: ModelSource | None = None
     quirks: ChatQuirks = ChatQuirks()

@@ -18,7 +18,8 @@ class OpenAIResponses(ProviderOverHttp):
         key = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         headers = {**key, **settings.headers}
         calls, models = f"{base}/responses", f"{base}/models"
-        super().__init__(Endpoint(settings.name, calls, models, headers, settings.timeouts), http, clock)
+        endpoint = Endpoint(settings.name, calls, models, headers, settings.timeouts, settings.source)
+        super().__init__(endpoint, http, clock)
         self._settings = settings
 
     def shows(self, part: Image | File) -> bool:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from talaria.core.errors import ModelSource
 from talaria.providers.timeouts import Timeouts
 
 
@@ -23,4 +24,5 @@ class OpenAIResponsesSettings(Struct, frozen=True, kw_only=True):
     api_key: str = ""
     headers: dict[str, str] = {}
     timeouts: Timeouts = Timeouts()
+    source: ModelSource | None = None
     quirks: ResponsesQuirks = ResponsesQuirks()

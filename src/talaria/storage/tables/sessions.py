@@ -176,6 +176,8 @@ def _conditions(wanted: SessionFilter) -> tuple[list[str], list[Value]]:
     conditions, values = ["1 = 1"], list[Value]()
     if wanted.archived is not None:
         conditions.append("archived_at IS NOT NULL" if wanted.archived else "archived_at IS NULL")
+    if wanted.titled is not None:
+        conditions.append("title <> ''" if wanted.titled else "title = ''")
     columns = {
         "id": wanted.id,
         "source": wanted.source or None,
