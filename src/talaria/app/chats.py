@@ -5,7 +5,7 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -23,7 +23,7 @@ from talaria.agent.window import Window
 from talaria.app.allowances import budget_of, limits_of
 from talaria.app.delegates import CallsClosed, Delegating, end_background
 from talaria.app.goals import goal_follower
-from talaria.app.guests import rules_for, standing, wants_servers, working_folder
+from talaria.app.guests import is_same_person, rules_for, standing, wants_servers, working_folder
 from talaria.app.personalities import read_personality
 from talaria.app.subcommands import load
 from talaria.app.toolsets import Workbench, make_tools, may_use
@@ -118,6 +118,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         keep_workplace=place.keep,
         end_work=lambda: end_background(house, session.id),
         delegator=delegating,
+        is_same_person=desk.is_same_person,
         notes=(*notes, *remarks, *_sandbox_note(settings)),
     )
 
@@ -367,10 +368,11 @@ async def _desk(
     vouched: Sequence[Grant],
     workspace: LocalWorkspace,
 ) -> Desk:
-    approval = house.settings.approval
+    def settings() -> Settings:
+        return house.settings
 
-    @cache
     def policy() -> ApprovalPolicy:
+        approval = house.settings.approval
         return ApprovalPolicy(
             home=Path(house.environment.get("HOME", str(bench.folder))),
             mode=approval.mode,
@@ -382,13 +384,16 @@ async def _desk(
     return Desk(
         emit=emit,
         person=questions,
-        approver=SessionApprover(bench.store, _granted_to(bench), rules_for(bench, policy), questions, workspace),
+        approver=SessionApprover(
+            bench.store, _granted_to(bench), rules_for(bench, policy, settings), questions, workspace
+        ),
         workspace=workspace,
         limits=limits_of(house.settings, bench.mandate),
         mask=house.mask,
         owner=bench.viewer.owner,
         audience=bench.viewer.audience,
         lease=timedelta(seconds=house.settings.gateway.lease_seconds),
+        is_same_person=partial(is_same_person, settings),
         witnesses=(_WorkspaceKeeper(workspace),),
         followers=(CallsClosed(house.end_workplace), *await _exports(house.settings, bench, session)),
     )
