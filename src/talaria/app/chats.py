@@ -77,8 +77,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     """
     store, models = house.store, house.models
     found = _Found(wish.begins) if wish.begins else await store.read(lambda tx: _found(tx, wish))
-    kept = found.preferences
-    settings = _with_choices(house.settings, kept, wish.model)
+    kept, settings = found.preferences, _with_choices(house.settings, found.preferences, wish.model)
     chosen = await models.chosen(settings.model)
     chain, helpers = models.chain(chosen), models.auxiliary(chosen)
     notes = await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits)) if chosen.limits else []
@@ -93,17 +92,17 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         seer=_seer(helpers),
         processes=place.processes,
     )
-    questions, model = _questions(settings, wish, emit), f"{chosen.provider}:{chosen.model}"
-    delegating = Delegating(house, wish, context, bench.viewer, model, questions, jobs)
+    questions = _questions(settings, wish, emit)
+    delegating = Delegating(house, wish, context, bench.viewer, f"{chosen.provider}:{chosen.model}", questions, jobs)
     tools, remarks = await _tools(house, structs.replace(bench, delegator=delegating), wish, jobs, context)
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), _toolbox(tools, delegating)
     prefix = _prefix(bench, wish, toolbox, found)
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
-    desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context)
-    desk = structs.replace(desk, beforehand=_keeping(bench, prefix, kept.personality))
-    named = not wish.titled or bool(session.title)
-    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=not named)
+    beforehand = _keeping(bench, prefix, kept.personality)
+    desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context, beforehand=beforehand)
+    titled = wish.titled and not session.title
+    conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=titled)
     stack.push_async_callback(conversation.close)
     return Chat(
         conversation=conversation,
