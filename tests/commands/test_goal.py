@@ -124,6 +124,7 @@ async def test_resume_starts_a_turn_by_itself(desk: Desk, models: Models) -> Non
 
 async def test_criteria_are_added_listed_and_removed(desk: Desk, models: Models) -> None:
     models.verdicts = [NOT_YET]
+    desk.author = Author(id="1")
     await desk.use("/goal Win the game | budget: 1 turn")
     await noticed(desk, "Goal paused")
     await desk.use("/subgoal be quick")

@@ -51,7 +51,7 @@ async def test_with_nothing_running_steering_is_saying(desk: Desk, server: Model
     assert await desk.use("/steer hello") == ""
     await desk.seat.chat.conversation.settled()
     assert await desk.transcript() == [("user", "hello"), ("assistant", "ok")]
-    assert "Say what the running turn should heed" in await desk.use("/steer")
+    assert "Add the text for the running turn" in await desk.use("/steer")
 
 
 async def test_approve_lets_it_happen_once(desk: Desk, server: ModelServer) -> None:

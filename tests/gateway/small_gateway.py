@@ -18,11 +18,11 @@ from talaria.commands.registry import REGISTRY
 from talaria.commands.using import usable
 from talaria.contracts.follower import Follower
 from talaria.contracts.platform import Platform
-from talaria.core.addresses import Address
+from talaria.core.addresses import Address, audience_of
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.gateway.access import Access
 from talaria.gateway.delivery import Delivery
-from talaria.gateway.doorman import Doorman
+from talaria.gateway.doorman import Doorman, place_owner
 from talaria.gateway.intake import Intake
 from talaria.gateway.network import Network
 from talaria.gateway.room import Door, Room
@@ -124,7 +124,9 @@ class _Maker:
         return await self._door.house.prospect(structs.replace(self._wish(address.platform), resume=session_id))
 
     def __call__(self, key: str, address: Address) -> Room:
-        return Room(key, address, self._wish(address.platform), self._door, self._jobs)
+        shared = place_owner(address, self._door.manner())
+        wish = structs.replace(self._wish(address.platform), owner=shared, audience=audience_of(address))
+        return Room(key, address, wish, self._door, self._jobs)
 
     def _wish(self, platform: str) -> ChatWish:
         followers = self._more

@@ -15,8 +15,8 @@ from talaria.core.errors import Refused, StoreBusy
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Message, Text
-from talaria.sessions.admitted import Packed, Unpack, unpacked
-from talaria.sessions.lane import Terms, admit, arrival, work_off
+from talaria.sessions.admitted import Admitted, Packed, Unpack, unpacked
+from talaria.sessions.lane import Terms, admit, arrival_of, work_off
 from talaria.sessions.waiting import waiting
 from talaria.testing.clock import NOON
 
@@ -43,7 +43,8 @@ async def fetch(packed: Packed) -> Message:
 
 async def bring(store: Store, session_id: SessionId, text: str, *, priority: int = 0) -> None:
     """Let a message with a file arrive."""
-    came = arrival(session_id, "test", text, said(text), route=ROUTE, attachments=(NOTES,))
+    message = Admitted(**structs.asdict(said(text)), route=ROUTE, attachments=(NOTES,))
+    came = arrival_of(session_id, "test", text, message, kind="message")
     await store.write(lambda tx: tx.inbox.add(structs.replace(came, priority=priority)))
 
 

@@ -61,8 +61,8 @@ class Bench:
 
     async def woken_with(self) -> str:
         """Return what the conversation is told, now that it rests; nothing where there is nothing."""
-        item = await self.store.write(lambda tx: fold_in_at_rest(tx, SessionId(self.session_id)))
-        return read_message(item.payload).text if item else ""
+        items = await self.store.write(lambda tx: fold_in_at_rest(tx, SessionId(self.session_id)))
+        return "\n".join(read_message(item.payload).text for item in items)
 
     def call(self, call_id: str = "call-1", *, wakes: bool = True) -> Call:
         plain = call_from(self.folder, session_id=self.session_id, environment=PATH)

@@ -17,6 +17,7 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import TextAdded, TurnAnswered, TurnBegan, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, new_id, new_session_id
 from talaria.core.messages import Message
+from talaria.core.senders import api_sender
 from talaria.sessions.lane import arrival
 from talaria.sessions.questions import Questions
 
@@ -196,7 +197,9 @@ class Turn:
             self._wanted.begun(tx, session_id)
         if self._wanted.message is None:
             return None
-        item = tx.inbox.add(arrival(session_id, SOURCE, self._message_id, self._wanted.message))
+        item = tx.inbox.add(
+            arrival(session_id, SOURCE, self._message_id, self._wanted.message, sender=api_sender(self._caller.name))
+        )
         return item.id if item else None
 
     async def _finish_before(self) -> None:

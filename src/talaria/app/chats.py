@@ -5,7 +5,7 @@ from asyncio import TaskGroup
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from functools import cache
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -23,7 +23,7 @@ from talaria.agent.window import Window
 from talaria.app.allowances import budget_of, limits_of
 from talaria.app.delegates import CallsClosed, Delegating, end_background
 from talaria.app.goals import goal_follower
-from talaria.app.guests import rules_for, standing, wants_servers, working_folder
+from talaria.app.guests import is_same_person, rules_for, standing, wants_servers, working_folder
 from talaria.app.personalities import read_personality
 from talaria.app.subcommands import load
 from talaria.app.toolsets import Workbench, make_tools, may_use
@@ -78,8 +78,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     """
     store, models = house.store, house.models
     found = _Found(wish.begins) if wish.begins else await store.read(lambda tx: _found(tx, wish))
-    kept = found.preferences
-    settings = _with_choices(house.settings, kept, wish.model)
+    kept, settings = found.preferences, _with_choices(house.settings, found.preferences, wish.model)
     chosen = await models.chosen(settings.model)
     chain, helpers = models.chain(chosen), models.auxiliary(chosen)
     notes = await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits)) if chosen.limits else []
@@ -94,15 +93,15 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         seer=_seer(helpers),
         processes=place.processes,
     )
-    questions, model = _questions(settings, wish, emit), f"{chosen.provider}:{chosen.model}"
-    delegating = Delegating(house, wish, context, bench.viewer, model, questions, jobs)
+    questions = _questions(settings, wish, emit)
+    delegating = Delegating(house, wish, context, bench.viewer, f"{chosen.provider}:{chosen.model}", questions, jobs)
     tools, remarks = await _tools(house, structs.replace(bench, delegator=delegating), wish, jobs, context)
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), _toolbox(tools, delegating)
     prefix = _prefix(bench, wish, toolbox, found)
     agent = _agent(house, bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
     desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
-    desk = _followed(desk, bench, session, wish, auxiliary)
-    desk = structs.replace(desk, context=context, beforehand=_keeping(bench, prefix, kept.personality))
+    beforehand = _keeping(bench, prefix, kept.personality)
+    desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context, beforehand=beforehand)
     titled = wish.titled and not session.title
     conversation = Conversation(store, session.id, agent, desk, jobs, auxiliary=auxiliary, titled=titled)
     stack.push_async_callback(conversation.close)
@@ -119,6 +118,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         keep_workplace=place.keep,
         end_work=lambda: end_background(house, session.id),
         delegator=delegating,
+        is_same_person=desk.is_same_person,
         notes=(*notes, *remarks, *_sandbox_note(settings)),
     )
 
@@ -370,10 +370,11 @@ async def _desk(
     vouched: Sequence[Grant],
     workspace: LocalWorkspace,
 ) -> Desk:
-    approval = house.settings.approval
+    def settings() -> Settings:
+        return house.settings
 
-    @cache
     def policy() -> ApprovalPolicy:
+        approval = house.settings.approval
         return ApprovalPolicy(
             home=Path(house.environment.get("HOME", str(bench.folder))),
             mode=approval.mode,
@@ -385,13 +386,16 @@ async def _desk(
     return Desk(
         emit=emit,
         person=questions,
-        approver=SessionApprover(bench.store, _granted_to(bench), rules_for(bench, policy), questions, workspace),
+        approver=SessionApprover(
+            bench.store, _granted_to(bench), rules_for(bench, policy, settings), questions, workspace
+        ),
         workspace=workspace,
         limits=limits_of(house.settings, bench.mandate),
         mask=house.mask,
         owner=bench.viewer.owner,
         audience=bench.viewer.audience,
         lease=timedelta(seconds=house.settings.gateway.lease_seconds),
+        is_same_person=partial(is_same_person, settings),
         witnesses=(_WorkspaceKeeper(workspace),),
         followers=(CallsClosed(house.end_workplace), *await _exports(house.settings, bench, session)),
     )

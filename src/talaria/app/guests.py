@@ -1,7 +1,7 @@
 """What is different where others than the owner take part: what they see, where they work, what they may do."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -11,6 +11,7 @@ from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.app.subcommands import load
 from talaria.app.toolsets import OTHERS, TOOLSETS, Workbench, for_guests
 from talaria.contracts.stores.sessions import Session, Viewer
+from talaria.core.senders import OWNER, UNKNOWN, is_same_sender
 from talaria.core.session_context import current_context
 from talaria.sessions.chat import ChatWish
 from talaria.settings.model import Settings
@@ -48,28 +49,43 @@ def wants_servers(bench: Workbench) -> bool:
     return not bench.guest or not ours.issuperset(bench.settings.access.guest_tools)
 
 
-def rules_for(bench: Workbench, policy: Callable[[], ApprovalPolicy]) -> Callable[[], ApprovalPolicy]:
-    """Return what says by which rules a call is judged now; they are made for the first call.
+def rules_for(
+    bench: Workbench, policy: Callable[[], ApprovalPolicy], settings: Callable[[], Settings]
+) -> Callable[[], ApprovalPolicy]:
+    """Return the rules by which a call is judged, made of the settings in force at that call.
 
-    A conversation of the owner that was brought to a place where several people speak is the owner's only in the
-    turns that the owner has begun.
+    Where several people speak in a conversation of the owner's, a turn that another person began has the rules for
+    guests. No text of another person joins a turn, so the rules of a turn are those of each text in it.
     """
     if not bench.guest and not bench.viewer.owner:
         return policy
+    places = (bench.folder, *bench.output_places)
 
-    @cache
     def confined() -> ApprovalPolicy:
-        places = (bench.folder, *bench.output_places)
-        return structs.replace(policy(), confined=Confinement(places, partial(for_guests, bench.settings)))
+        return structs.replace(policy(), confined=Confinement(places, partial(for_guests, settings())))
 
     if bench.guest:
         return confined
-    return lambda: policy() if _is_owners_turn(bench.settings) else confined()
+    return lambda: policy() if _is_owners_turn(settings()) else confined()
+
+
+def is_same_person(settings: Callable[[], Settings], one: str, other: str) -> bool:
+    """Return whether two senders are one person: the owner, a person of `people`, or the same id."""
+    known = settings()
+    return is_same_sender(_person(known, one), _person(known, other))
 
 
 def _is_owners_turn(settings: Settings) -> bool:
     context = current_context()
-    if context is None or not context.user_id:
-        return False
+    return context is not None and _person(settings, context.sender) == OWNER
+
+
+def _person(settings: Settings, sender: str) -> str:
+    if sender in (OWNER, UNKNOWN):
+        return sender
+    platform, _, user_id = sender.partition(":")
     people = load("talaria.gateway.identity").People(settings.people)
-    return bool(people.names(context.platform, {context.user_id}) & set(settings.access.owners))
+    if people.names(platform, {user_id}) & set(settings.access.owners):
+        return OWNER
+    person: str = people.person(platform, (user_id,))
+    return f"person:{person}"

@@ -17,6 +17,7 @@ from talaria.core.errors import Refused
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd
 from talaria.core.ids import TurnId, WorkerId, is_gone
 from talaria.core.messages import Message, Text
+from talaria.core.senders import OWNER
 from talaria.sessions.branching import exchanges
 from talaria.sessions.holding import lane_of
 from talaria.sessions.homes import gateway_alive
@@ -31,6 +32,7 @@ _LOOK_AGAIN = 1.0
 _LOOKED_BACK = 60
 _HELP = "While you watch there are `/stop`, `/steer TEXT`, `/take` and `/detach`; everything else works after `/take`."
 _NOBODY = "Nobody works on this conversation now, so nobody would answer: `/take` lets it go on here."
+_STEERED = "It joins the running turn before its next step if that turn is yours; otherwise it gets its own turn next."
 _GONE = "The process that worked on it is gone. It goes on as soon as another takes it up …"
 
 
@@ -162,11 +164,10 @@ class Attached:
             raise Refused(_NOBODY)
         await self._store.write(lambda tx: self._let_know(tx, text))
         message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
-        running = await say_there(self._store, self.session.id, message, source=SOURCE, steering=steering)
+        running = await say_there(self._store, self.session.id, message, source=SOURCE, sender=OWNER, steering=steering)
         await self._store.hint(OUTBOX)
         if running:
-            words = "It joins the running turn before its next step." if steering else "It waits behind the turn."
-            self._tell(words)
+            self._tell(_STEERED if steering else "It waits behind the turn.")
 
     def _let_know(self, tx: Transaction, text: str) -> None:
         quoted = text.replace("\n", "\n> ")

@@ -22,6 +22,7 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Text
+from talaria.core.senders import OWNER
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.listening import listen
 from talaria.sessions.seat import Seat
@@ -147,7 +148,7 @@ class Sitting:
         busy = self._busy()
         if self.seat.busy and busy == "interrupt":
             self.seat.chat.conversation.stop()
-        await self.seat.put(*parts, *pictures, steering=busy == "steer")
+        await self.seat.put(*parts, *pictures, sender=OWNER, steering=busy == "steer")
         self._jobs.create_task(self._report(self.seat.chat))
 
     async def _report(self, chat: Chat) -> None:

@@ -9,6 +9,7 @@ from talaria.commands.house import House
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image
+from talaria.core.senders import OWNER, chat_sender
 from talaria.sessions.seat import Seat
 
 Category = Literal["Session", "Turn", "Model", "Abilities", "Display", "Program", "Your own"]
@@ -110,6 +111,11 @@ class Errand(Struct, frozen=True, kw_only=True):
     author: Author = Author()
     screen: Screen | None = None
     service: Service | None = None
+
+    @property
+    def sender(self) -> str:
+        """Who types the command: text that it says has their rights."""
+        return OWNER if self.place.address is None else chat_sender(self.place.address.platform, self.author.id)
 
 
 Run = Callable[[Errand], Awaitable[None]]

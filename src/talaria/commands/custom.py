@@ -115,7 +115,7 @@ def _first_line(text: str) -> str:
 
 
 async def _say(body: str, errand: Errand) -> None:
-    await errand.seat.put(Text(fill_in(body, errand.words)))
+    await errand.seat.put(Text(fill_in(body, errand.words)), sender=errand.sender)
 
 
 async def _run_line(line: str, errand: Errand) -> None:

@@ -47,7 +47,7 @@ async def _do(errand: Errand) -> None:
 
 
 async def _set(errand: Errand) -> None:
-    state = await goal_of(errand).set(errand.words, vouched=errand.author.owner)
+    state = await goal_of(errand).set(errand.words, vouched=errand.author.owner, sender=errand.sender)
     errand.place.show(f"{standing(state)}\n\n`/goal pause` stops it, `/goal clear` drops it.")
     _go_on(errand)
 

@@ -13,7 +13,7 @@ async def run(errand: Errand) -> None:
     seat = errand.seat
     was_busy = seat.busy
     if errand.words:
-        await seat.put(Text(errand.words))
+        await seat.put(Text(errand.words), sender=errand.sender)
         if not was_busy:
             return
     session_id = seat.session_id

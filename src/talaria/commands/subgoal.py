@@ -1,5 +1,7 @@
 """`/subgoal`: criteria that a goal has to meet as well, added on the way."""
 
+from functools import partial
+
 from talaria.commands.command import Command, Errand
 from talaria.commands.goal import goal_of
 from talaria.core.errors import Refused
@@ -7,7 +9,14 @@ from talaria.goals.goal import GoalState
 
 
 async def run(errand: Errand) -> None:
-    """Add a criterion, list them, or remove one by its number."""
+    """Add a criterion, list them, or remove one by its number; whoever it is reads why that cannot be."""
+    try:
+        await _do(errand)
+    except Refused as refusal:
+        errand.place.show(str(refusal))
+
+
+async def _do(errand: Errand) -> None:
     goal = goal_of(errand)
     first, _, rest = errand.words.partition(" ")
     if not errand.words:
@@ -17,7 +26,8 @@ async def run(errand: Errand) -> None:
     if first.lower() == "remove" and (not rest.strip() or rest.strip().isdecimal()):
         errand.place.show(_listed(await goal.remove_subgoal(_number(rest))))
     else:
-        errand.place.show(_listed(await goal.add_subgoal(errand.words)))
+        is_setter = partial(errand.seat.chat.is_same_person, errand.sender)
+        errand.place.show(_listed(await goal.add_subgoal(errand.words, is_setter=is_setter)))
     errand.seat.chat.conversation.follow()
 
 

@@ -6,13 +6,15 @@ from contextvars import ContextVar, Token
 
 from msgspec import Struct
 
+from talaria.core.senders import UNKNOWN
+
 
 class SessionContext(Struct, frozen=True, kw_only=True):
     """Whose turn it is; what is not known is empty.
 
     ``source`` is the front door, ``platform`` the network behind it, ``message_id`` the message that is answered, and
-    ``cwd`` the folder in which the turn began. ``async_delivery`` says that the conversation can be woken later. The
-    last three are where a scheduled job reports.
+    ``cwd`` the folder in which the turn began. ``sender`` is the person whose rights the turn has. ``async_delivery``
+    says that the conversation can be woken later. The last three are where a scheduled job reports.
     """
 
     platform: str = ""
@@ -27,6 +29,7 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     message_id: str = ""
     turn_id: str = ""
     cwd: str = ""
+    sender: str = UNKNOWN
     async_delivery: bool = True
     cron_auto_deliver_platform: str = ""
     cron_auto_deliver_chat_id: str = ""

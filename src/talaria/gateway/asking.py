@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Button, Content
 from talaria.core.ids import new_id
+from talaria.core.senders import is_same_sender
 
 _PATIENCE = 300.0
 _PLAIN = "\N{VARIATION SELECTOR-16}"  # what networks put behind some emoji, and others leave out
@@ -60,7 +61,7 @@ class Asking:
         found = self._open.get(number)
         if found is None or not place.isdecimal() or int(place) >= len(found.choices):
             return False
-        return (owner or by == found.whom) and _settle(found, int(place))
+        return _may_answer(found, by, owner=owner) and _settle(found, int(place))
 
     @property
     def waiting(self) -> list[str]:
@@ -70,7 +71,7 @@ class Asking:
     def mark(self, key: str, emoji: str, by: str, *, owner: bool = False) -> bool:
         """Take a mark on a question as its answer: thumbs for the first and the last choice, or its number."""
         found = self._open.get(key)
-        if found is None or not (owner or by == found.whom):
+        if found is None or not _may_answer(found, by, owner=owner):
             return False
         sign = emoji.removesuffix(_PLAIN)
         signs = {**dict.fromkeys(_YES, 0), **dict.fromkeys(_NO, len(found.choices) - 1)}
@@ -92,7 +93,7 @@ class Asking:
     def _meant(self, text: str, by: str, *, owner: bool) -> _Open | None:
         """Return the oldest question that this person may answer, if this text can be the answer."""
         for found in self._open.values():
-            if found.answer.done() or not text or not (owner or by == found.whom):
+            if found.answer.done() or not text or not _may_answer(found, by, owner=owner):
                 continue
             if not found.choices:
                 return found
@@ -117,6 +118,11 @@ class Asking:
 
 def _opened(whom: str, choices: tuple[str, ...]) -> _Open:
     return _Open(whom, choices, asyncio.get_running_loop().create_future())
+
+
+def _may_answer(found: _Open, by: str, *, owner: bool) -> bool:
+    """Return whether this person may answer; a sender without an id never is the one who was asked."""
+    return owner or is_same_sender(by, found.whom)
 
 
 def _settle(found: _Open, answer: int | str) -> bool:

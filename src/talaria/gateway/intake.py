@@ -17,7 +17,8 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address, Route
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId, WorkerId
-from talaria.core.messages import Message, Text
+from talaria.core.messages import Text
+from talaria.core.senders import chat_sender
 from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.beginnings import tell_of_beginning
 from talaria.gateway.doorman import Doorman, Guest
@@ -25,7 +26,8 @@ from talaria.gateway.keepers import Letter, keeper_of, topic, write_letter
 from talaria.gateway.moving import move_chat
 from talaria.gateway.room import Room
 from talaria.gateway.rooms import Rooms
-from talaria.sessions.lane import arrival
+from talaria.sessions.admitted import Admitted
+from talaria.sessions.lane import arrival_of
 from talaria.sessions.leaving import end_background
 from talaria.sessions.outgoing import queue_notice
 from talaria.sessions.sending import tell_news, welcome
@@ -148,23 +150,19 @@ class Intake:
         begun, session_id, over, notice = self._session(tx, guest, incoming)
         if over:
             end_background(tx, over)
-        message = Message(
+        message = Admitted(
             role="user",
             parts=_words(incoming),
             at=incoming.at,
             author=incoming.sender.name,
             platform_message_id=incoming.message_id or None,
-        )
-        came = arrival(
-            session_id,
-            self._name,
-            incoming.external_id,
-            message,
-            kind=self._kind(incoming),
             route=_route(incoming),
             attachments=incoming.attachments,
+            sender=chat_sender(self._name, incoming.sender.id),
         )
-        item = tx.inbox.add(came)
+        item = tx.inbox.add(
+            arrival_of(session_id, self._name, incoming.external_id, message, kind=self._kind(incoming))
+        )
         if item is not None and item.kind == COMMAND:
             tx.inbox.settle([item.id])
         return Admission(

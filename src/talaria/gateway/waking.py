@@ -53,6 +53,6 @@ class Waking:
         for session_id in tx.completions.waiting():
             for binding in tx.bindings.of_session(session_id)[:1]:
                 ours = binding.address.platform in self._platforms and keep(tx, binding.key, self._rooms.worker)
-                if ours and fold_in_at_rest(tx, session_id) is not None:
+                if ours and fold_in_at_rest(tx, session_id):
                     found.append((session_id, binding.key, binding.address))
         return found

@@ -7,6 +7,7 @@ from msgspec import Struct, structs
 
 from talaria.core.ids import TurnId
 from talaria.core.messages import Usage
+from talaria.core.senders import OWNER, UNKNOWN
 from talaria.core.wording import counted
 
 Status = Literal["active", "paused", "done"]
@@ -72,7 +73,8 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The goal of one conversation.
 
     What it took is counted from ``since``, when it was set or last resumed; ``usage`` is what the conversation had used
-    by then. ``vouched`` says that the owner of the agent set it. ``untold`` is for the person to read next.
+    by then. ``vouched`` says that the owner of the agent set it, ``sender`` who did. ``untold`` is for the person to
+    read next.
     """
 
     id: str
@@ -89,6 +91,7 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     resumes: int = 0
     failures: int = 0
     vouched: bool = True
+    sender: str = UNKNOWN
     pending: Pending | None = None
     parked: Parked | None = None
     last: Judged | None = None
@@ -98,6 +101,11 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def max_turns(self) -> int:
         """How many turns it may take."""
         return self.allowance.turns
+
+    @property
+    def setter(self) -> str:
+        """Who set the goal: its turns have that person's rights. Goals set by older versions name the owner only."""
+        return self.sender or (OWNER if self.vouched else UNKNOWN)
 
     @property
     def account(self) -> str:

@@ -86,7 +86,7 @@ def read_history(tx: Transaction, session_id: SessionId, last: int) -> list[Judg
 def put_kick_off(tx: Transaction, session_id: SessionId, state: GoalState, text: str) -> None:
     """Put what the person typed into the inbox, as their message."""
     message = Message(role="user", parts=(Text(text),), at=state.since)
-    tx.inbox.add(arrival(session_id, KIND, f"{state.id}:start", message, kind=KIND))
+    tx.inbox.add(arrival(session_id, KIND, f"{state.id}:start", message, kind=KIND, sender=state.setter))
 
 
 def put_continuation(
@@ -94,7 +94,7 @@ def put_continuation(
 ) -> None:
     """Put the next step into the inbox, behind all that people have said; once only for each ``behind``."""
     message = Message(role="user", parts=(Text(continuation(state, reason)),), at=now, author=KIND)
-    came = arrival(session_id, KIND, f"{state.id}:{behind}", message, kind=KIND)
+    came = arrival(session_id, KIND, f"{state.id}:{behind}", message, kind=KIND, sender=state.setter)
     step = structs.replace(came, priority=BEHIND_PEOPLE)
     tx.inbox.add(step)
 

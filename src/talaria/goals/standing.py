@@ -8,6 +8,7 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import NotFound, Refused
 from talaria.core.ids import SessionId, new_id, new_turn_id
+from talaria.core.senders import UNKNOWN
 from talaria.goals.deciding import counted_and_decided
 from talaria.goals.goal import Allowance, GoalState, Judged, Verdict
 from talaria.goals.judge import Judge
@@ -95,10 +96,11 @@ class GoalManager:
         self._state = (await self._store.read(lambda tx: read_goal(tx, self._session_id))).state
         return self._state
 
-    async def set(self, text: str, *, vouched: bool = True) -> GoalState:
+    async def set(self, text: str, *, vouched: bool = True, sender: str = UNKNOWN) -> GoalState:
         """Set or replace the goal, with its first turn in the inbox; raises `Refused` for a blank one.
 
-        ``vouched`` says that the owner of the agent wants it: then what verifies it runs without asking.
+        ``vouched`` says that the owner of the agent wants it: then what verifies it runs without asking. Its turns have
+        the rights of ``sender``.
         """
         wish = read_wish(text, self._usual)
         goal_id = new_id()
@@ -116,6 +118,7 @@ class GoalManager:
                 since=now,
                 usage=usage_of(tx, self._session_id),
                 vouched=vouched,
+                sender=sender,
             )
             put_kick_off(tx, self._session_id, state, text.strip())
             return state
@@ -174,12 +177,21 @@ class GoalManager:
         await self._change(drop)
         return was_there
 
-    async def add_subgoal(self, text: str) -> GoalState:
-        """Add a criterion that has to be met as well; it counts from the next verdict on."""
+    async def add_subgoal(self, text: str, *, is_setter: Callable[[str], bool] | None = None) -> GoalState:
+        """Add a criterion that has to be met as well; it counts from the next verdict on.
+
+        Raises `Refused` where ``is_setter`` says that another person set the goal: its turns have that person's rights.
+        """
         wanted = " ".join(text.split())
         if not wanted:
             raise Refused("A criterion needs words: `/subgoal <text>`.")
-        return await self._change_standing(lambda state: structs.replace(state, subgoals=(*state.subgoals, wanted)))
+
+        def added(state: GoalState) -> GoalState:
+            if is_setter is not None and not is_setter(state.setter):
+                raise Refused("Only the person who set this goal can add criteria to it.")
+            return structs.replace(state, subgoals=(*state.subgoals, wanted))
+
+        return await self._change_standing(added)
 
     async def remove_subgoal(self, number: int) -> GoalState:
         """Remove a criterion by its number, counted from 1."""

@@ -10,13 +10,15 @@ from talaria.contracts.platform import Attachment
 from talaria.core.addresses import Route
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Part, Text
+from talaria.core.senders import UNKNOWN
 
 
 class Admitted(Message, frozen=True, kw_only=True):
-    """A message with where its reply goes and what is still to be fetched; the transcript keeps neither."""
+    """A message with its sender, the route of its reply and the files to fetch; the transcript stores none of these."""
 
     route: Route | None = None
     attachments: tuple[Attachment, ...] = ()
+    sender: str = UNKNOWN
 
 
 class Packed(Struct, frozen=True):

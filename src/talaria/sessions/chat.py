@@ -11,6 +11,7 @@ from talaria.contracts.models import ModelInfo
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.tool import Tool, Workspace
+from talaria.core.senders import is_same_sender
 from talaria.core.session_context import SessionContext
 from talaria.sessions.admitted import Unpack, leave_packed
 from talaria.sessions.conversation import Conversation
@@ -67,6 +68,7 @@ class Chat(Struct, frozen=True, kw_only=True):
     """An open conversation; ``notes`` are sentences that the person should read first.
 
     ``why`` is a sentence about why this model answers, ``signature`` stands for all that the agent is made of.
+    ``is_same_person`` compares two senders: text joins a turn only if its sender is that of the turn.
     ``keep_workplace`` lets folder and processes of the conversation
     outlast its closing, for whoever opens it next in this process. ``end_work`` ends what goes on in its background.
     """
@@ -82,5 +84,6 @@ class Chat(Struct, frozen=True, kw_only=True):
     workspace: Workspace
     keep_workplace: Callable[[], None] = _nothing_to_keep
     end_work: Callable[[], None] = _nothing_to_keep
+    is_same_person: Callable[[str, str], bool] = is_same_sender
     notes: tuple[str, ...] = ()
     delegator: Delegator | None = None

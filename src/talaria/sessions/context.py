@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import structs
 
 from talaria.core.addresses import Address
+from talaria.core.senders import user_id_of
 from talaria.core.session_context import FIELDS, SESSION_ID, SessionContext, bind, current_context
 from talaria.sessions.turn_log import StoredTurn
 from talaria.settings.environment import environment_value, move_variable
@@ -71,7 +72,7 @@ def place_context(known: SessionContext, key: str, address: Address | None) -> S
 
 def turn_context(place: SessionContext, turn: StoredTurn, cwd: Path) -> SessionContext:
     """Return whose turn this is: where its reply goes counts more than what the place knows."""
-    own = structs.replace(place, session_id=turn.session_id, turn_id=turn.turn_id, cwd=str(cwd))
+    own = structs.replace(place, session_id=turn.session_id, turn_id=turn.turn_id, cwd=str(cwd), sender=turn.sender)
     route = turn.route
     if route is None:
         return own
@@ -82,7 +83,7 @@ def turn_context(place: SessionContext, turn: StoredTurn, cwd: Path) -> SessionC
         chat_id=address.chat_id,
         chat_name=route.chat_name or (place.chat_name if address.chat_id == place.chat_id else ""),
         thread_id=address.thread_id,
-        user_id=route.user_id or address.user_id or place.user_id,
+        user_id=route.user_id or address.user_id or user_id_of(turn.sender, address.platform) or place.user_id,
         user_name=route.user_name or place.user_name,
         message_id=route.reply_to,
     )

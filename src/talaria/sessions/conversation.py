@@ -22,6 +22,7 @@ from talaria.core.errors import LeaseLost, Refused, StoreError
 from talaria.core.events import TurnAnswered, TurnBegan, TurnEnd, TurnEvent, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
+from talaria.core.senders import OWNER, is_same_sender
 from talaria.core.session_context import SessionContext, bound
 from talaria.sessions.admitted import Unpack, leave_packed
 from talaria.sessions.context import turn_context
@@ -41,7 +42,8 @@ class Desk(Struct, frozen=True, kw_only=True):
 
     ``beforehand`` runs in the transaction that begins the first turn, or the first with another effort; ``witnesses``
     and ``followers`` hear of each turn that ends. ``context`` is what is known of the place. With ``held_up`` turns
-    wait for a store that refuses to be written to; it is called when they do.
+    wait for a store that refuses to be written to; it is called when they do. ``is_same_person`` compares two senders:
+    text joins a running turn only if its sender is that of the turn.
     """
 
     emit: Callable[[TurnEvent], None]
@@ -60,6 +62,7 @@ class Desk(Struct, frozen=True, kw_only=True):
     context: SessionContext = SessionContext()
     lease: timedelta = LEASE
     held_up: Callable[[], None] | None = None
+    is_same_person: Callable[[str, str], bool] = is_same_sender
 
 
 class Conversation:
@@ -118,19 +121,19 @@ class Conversation:
         await self._lane.close()
         await self._beside.close(patience)
 
-    async def say(self, message: Message, *, source: str, external_id: str) -> TurnEnd | None:
+    async def say(self, message: Message, *, source: str, external_id: str, sender: str = OWNER) -> TurnEnd | None:
         """Take what a person says and return how the last turn for it ended.
 
         ``None`` is for a message that came before. Raises `Refused` while another process works on this
         conversation; the message waits in the inbox then.
         """
-        if not await admit(self._store, self.session_id, source, external_id, message):
+        if not await admit(self._store, self.session_id, source, external_id, message, sender=sender):
             return None
         return await self.work_off()
 
-    async def put(self, message: Message, *, source: str, external_id: str) -> bool:
+    async def put(self, message: Message, *, source: str, external_id: str, sender: str = OWNER) -> bool:
         """Take what a person says, to be worked off behind what waits already; ``False`` for what came before."""
-        came = await admit(self._store, self.session_id, source, external_id, message)
+        came = await admit(self._store, self.session_id, source, external_id, message, sender=sender)
         if came:
             self.wake()
         return came
@@ -170,9 +173,12 @@ class Conversation:
             self._hasty = item
         return self.turn is not None and item not in self.turn.items and self.stop()
 
-    async def steer(self, message: Message, *, source: str, external_id: str) -> None:
-        """Let a message join the running turn before its next model call; where that comes too late it gets its own."""
-        came = arrival(self.session_id, source, external_id, message, kind=STEERING)
+    async def steer(self, message: Message, *, source: str, external_id: str, sender: str = OWNER) -> None:
+        """Let a message join the running turn before its next model call, or start its own turn.
+
+        It starts its own if it comes too late, or if another sender began the running turn.
+        """
+        came = arrival(self.session_id, source, external_id, message, kind=STEERING, sender=sender)
         await self._store.write(lambda tx: tx.inbox.add(came))
         self.nudge(steered=True)
 
@@ -287,7 +293,7 @@ class Conversation:
     def _surroundings(self, turn: StoredTurn, context: SessionContext) -> Surroundings:
         async def joined() -> list[Message]:
             steered, self._steered = self._steered, False
-            return await turn.let_join() if steered else []
+            return await turn.let_join(self._desk.is_same_person) if steered else []
 
         return Surroundings(
             emit=self._desk.emit,

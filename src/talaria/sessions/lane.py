@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.follower import Ending
-from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
 from talaria.core.addresses import Route
@@ -19,6 +18,7 @@ from talaria.core.errors import Busy, LeaseLost
 from talaria.core.events import TurnEnd
 from talaria.core.ids import SessionId, TurnId, new_turn_id
 from talaria.core.messages import Message
+from talaria.core.senders import UNKNOWN
 from talaria.sessions.admitted import Admitted, Packed, Unpack, leave_packed, read_admitted, read_message
 from talaria.sessions.company import accompanied
 from talaria.sessions.holding import hold, is_held, lane_of, let_go, take
@@ -60,7 +60,8 @@ _USUAL = Terms()
 class Work(Struct, frozen=True):
     """A turn to take: what it works off, where its reply goes, and what was said.
 
-    ``move`` is the last move of its conversation that its owner knew of when they began.
+    ``move`` is the last move of its conversation that its owner knew of when they began. ``sender`` is the person whose
+    text began the turn, also after a crash.
     """
 
     turn_id: TurnId
@@ -68,6 +69,7 @@ class Work(Struct, frozen=True):
     route: Route | None = None
     said: str = ""
     move: str = ""
+    sender: str = UNKNOWN
 
 
 log = logging.getLogger(__name__)
@@ -85,22 +87,29 @@ def arrival(
     *,
     kind: str = "message",
     route: Route | None = None,
-    attachments: tuple[Attachment, ...] = (),
+    sender: str = UNKNOWN,
 ) -> Arrival:
     """Return a message as something that arrives in the inbox of a conversation; replies follow its route."""
-    admitted = Admitted(**structs.asdict(message), route=route, attachments=attachments)
+    admitted = Admitted(**structs.asdict(message), route=route, sender=sender)
+    return arrival_of(session_id, source, external_id, admitted, kind=kind)
+
+
+def arrival_of(session_id: SessionId, source: str, external_id: str, message: Admitted, *, kind: str) -> Arrival:
+    """Return an admitted message as something that arrives in the inbox of a conversation."""
     return Arrival(
         session_id=session_id,
         source=source,
         external_id=external_id,
-        payload=_encode(admitted).decode(),
+        payload=_encode(message).decode(),
         kind=kind,
     )
 
 
-async def admit(store: Store, session_id: SessionId, source: str, external_id: str, message: Message) -> bool:
+async def admit(
+    store: Store, session_id: SessionId, source: str, external_id: str, message: Message, *, sender: str = UNKNOWN
+) -> bool:
     """Put a message in the inbox of a conversation; ``False`` for one that came before."""
-    came = arrival(session_id, source, external_id, message)
+    came = arrival(session_id, source, external_id, message, sender=sender)
     return await store.write(lambda tx: tx.inbox.add(came)) is not None
 
 
@@ -233,7 +242,17 @@ def _work(tx: Transaction, session_id: SessionId, turn_id: TurnId, items: Sequen
     messages = [read_admitted(item.payload) for item in items]
     meant = next((message.route for message in messages if message.route), None) or _home(tx, session_id)
     said = "\n".join(message.text for message in messages)
-    return Work(turn_id, tuple(item.id for item in items), meant, said)
+    senders = {message.sender for message in messages}
+    sender = senders.pop() if len(senders) == 1 else UNKNOWN
+    return Work(turn_id, tuple(item.id for item in items), meant, said, sender=sender)
+
+
+def running_sender(tx: Transaction, session_id: SessionId) -> str | None:
+    """Return who began the turn that is running in a conversation, in any process; ``None`` where none is running."""
+    for turn in tx.turns.find(session_id, running=True, limit=1):
+        taken = [item for item in tx.inbox.unsettled(session_id) if item.turn_id == turn.id]
+        return _work(tx, session_id, turn.id, taken).sender
+    return None
 
 
 def _home(tx: Transaction, session_id: SessionId) -> Route | None:
@@ -267,4 +286,5 @@ def _log(store: Store, claim: SessionClaim, work: Work, finishing: Finishing) ->
     turn.fate = fate
     turn.said = work.said
     turn.move = work.move
+    turn.sender = work.sender
     return turn

@@ -15,13 +15,13 @@ from talaria.sessions.turn_log import STEERING
 
 
 async def say_there(
-    store: Store, session_id: SessionId, message: Message, *, source: str, steering: bool = False
+    store: Store, session_id: SessionId, message: Message, *, source: str, sender: str, steering: bool = False
 ) -> bool:
-    """Say something in a conversation; tell whether a turn is running, which it joins if it is to steer that.
+    """Say something in a conversation; return whether a turn is running, which it may join if ``steering``.
 
     Its reply goes to the place of the conversation, and whoever is at work there answers it.
     """
-    came = arrival(session_id, source, new_id(), message, kind=STEERING if steering else "message")
+    came = arrival(session_id, source, new_id(), message, kind=STEERING if steering else "message", sender=sender)
 
     def work(tx: Transaction) -> bool:
         tx.inbox.add(came)

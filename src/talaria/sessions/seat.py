@@ -16,6 +16,7 @@ from talaria.core.errors import Refused
 from talaria.core.events import TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Part
+from talaria.core.senders import UNKNOWN
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.context import place_context, set_current_session_id
 from talaria.sessions.conversation import Conversation
@@ -151,12 +152,12 @@ class Seat:
         async with self._changing:
             return
 
-    async def put(self, *parts: Part, steering: bool = False) -> None:
-        """Take what a person says here: for the next turn, or for the one that is running."""
+    async def put(self, *parts: Part, sender: str = UNKNOWN, steering: bool = False) -> None:
+        """Take what a person says here: for the next turn, or for the one that is running if they began that."""
         message = Message(role="user", parts=parts, at=datetime.now(UTC))
         conversation = self.chat.conversation
         add = conversation.steer if steering and conversation.busy else conversation.put
-        await add(message, source=self.wish.source, external_id=new_id())
+        await add(message, source=self.wish.source, external_id=new_id(), sender=sender)
 
     def start_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Begin something that outlives the conversation, and ends with the place at the latest."""

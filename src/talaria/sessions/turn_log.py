@@ -18,6 +18,7 @@ from talaria.core.addresses import Route
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import TurnId
 from talaria.core.messages import Message, ToolCall, ToolResult
+from talaria.core.senders import UNKNOWN, is_same_sender
 from talaria.sessions.admitted import read_admitted, read_message
 from talaria.sessions.insisting import insist
 from talaria.sessions.unbroken import unbroken
@@ -57,7 +58,8 @@ class StoredTurn:
     """Implements `TurnLog`.
 
     ``finishing`` runs in the transaction that ends the turn: whatever must happen with it, or not at all. ``route`` is
-    where its reply goes, ``items`` are what it works off of the inbox, and ``said`` is the text of those. ``move`` is
+    where its reply goes, ``items`` are what it works off of the inbox, ``said`` is the text of those and ``sender`` the
+    person who wrote it. ``move`` is
     the last move of its conversation that is reckoned with, ``fate`` what ``finishing`` found out at its end.
     With ``held_up`` a store that refuses a step is waited for, and that is called when it takes a while.
     """
@@ -78,6 +80,7 @@ class StoredTurn:
         self.route = route
         self.items = items
         self.said = self.move = ""
+        self.sender = UNKNOWN
         self.fate = Fate()
         self.held_up: Callable[[], None] | None = None
         self._store = store
@@ -133,16 +136,18 @@ class StoredTurn:
 
         await self._write(work)
 
-    async def let_join(self) -> list[Message]:
-        """Make what was written to steer this turn a part of it, and return that.
+    async def let_join(self, is_same: Callable[[str, str], bool] = is_same_sender) -> list[Message]:
+        """Append the pending steering messages of this turn's sender to the turn, and return them.
 
-        A message with files waits for its own turn, and so does what comes behind it.
+        A turn has the rights of its sender, so messages of any other sender wait for their own turns. A message with
+        files waits as well, and so do later messages of the same sender.
         """
         joined: list[Message] = []
 
         def work(tx: Transaction) -> None:
             waiting = [item for item in tx.inbox.unsettled(self.session_id) if item.state == "waiting"]
-            steering = [item for item in takewhile(_is_at_hand, waiting) if item.kind == STEERING]
+            own = [item for item in waiting if is_same(self.sender, read_admitted(item.payload).sender)]
+            steering = [item for item in takewhile(_is_at_hand, own) if item.kind == STEERING]
             joined[:] = [read_message(item.payload) for item in steering]
             tx.inbox.settle([item.id for item in steering])
             if joined:

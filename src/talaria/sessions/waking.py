@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import ClassVar
 
 import msgspec
@@ -14,6 +15,7 @@ from talaria.contracts.stores.inbox import InboxItem
 from talaria.core.addresses import Address, Route
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, ToolResult
+from talaria.core.senders import UNKNOWN
 from talaria.core.session_context import SessionContext
 from talaria.sessions.holding import is_held, lane_of
 from talaria.sessions.lane import arrival
@@ -36,6 +38,7 @@ class Origin(Struct, frozen=True, omit_defaults=True):
     user_id: str = ""
     user_name: str = ""
     chat_name: str = ""
+    sender: str = UNKNOWN
 
     def is_at(self, address: Address) -> bool:
         """Tell whether that was at this place."""
@@ -95,33 +98,39 @@ def hear(tx: Transaction, session_id: SessionId, source: str, external_ids: Sequ
         tx.state.put(key, _encode(marks).decode())
 
 
-def fold_in(tx: Transaction, session_id: SessionId) -> InboxItem | None:
-    """Put all that was reported and not heard yet into the inbox as one message; ``None`` where there is nothing.
+def fold_in(tx: Transaction, session_id: SessionId) -> list[InboxItem]:
+    """Put all that was reported and not heard yet into the inbox, and return the messages; none if there is nothing.
 
+    Reports on work that the same person started make one message, in order: the turn for it has that person's rights.
     The reply goes to where the conversation is now; it answers the message that led to the last report, if that was
     written there.
     """
     taken = tx.completions.take(session_id)
     if not taken or tx.sessions.get(session_id) is None:
-        return None
-    reports = [_decode(one.payload) for one in _unheard(tx, session_id, taken)]
-    if not reports:
-        return None
+        return []
+    reports = [(one.id, _decode(one.payload)) for one in _unheard(tx, session_id, taken)]
+    groups = [list(group) for _, group in groupby(reports, lambda pair: pair[1].origin.sender)]
+    added = [_put(tx, session_id, group[-1][0], [one for _, one in group]) for group in groups]
+    return [item for item in added if item is not None]
+
+
+def _put(tx: Transaction, session_id: SessionId, number: int, reports: Sequence[Report]) -> InboxItem | None:
     words = Text(_TOLD.format(_BETWEEN.join(_shortened([one.text for one in reports]))))
     message = Message(role="user", parts=(words,), at=datetime.now(UTC), author=PROGRAM)
-    route = _route(tx, session_id, [one.origin for one in reports])
-    return tx.inbox.add(arrival(session_id, WAKE, f"{session_id}:{taken[-1].id}", message, kind=WAKE, route=route))
+    origins = [one.origin for one in reports]
+    route, sender, name = _route(tx, session_id, origins), origins[-1].sender, f"{session_id}:{number}"
+    return tx.inbox.add(arrival(session_id, WAKE, name, message, kind=WAKE, route=route, sender=sender))
 
 
-def fold_in_at_rest(tx: Transaction, session_id: SessionId) -> InboxItem | None:
+def fold_in_at_rest(tx: Transaction, session_id: SessionId) -> list[InboxItem]:
     """Do so unless somebody works on the conversation, or is about to tell: who does tells the rest behind that.
 
     A turn that was cut off is worked on when it goes on.
     """
     if is_held(tx, lane_of(session_id)) or tx.turns.find(session_id, running=True, limit=1):
-        return None
+        return []
     if any(item.kind == WAKE for item in tx.inbox.unsettled(session_id)):
-        return None
+        return []
     return fold_in(tx, session_id)
 
 
@@ -150,7 +159,7 @@ async def tell(store: Store, session_id: SessionId, key: str = "") -> bool:
         return False
 
     def work(tx: Transaction) -> bool:
-        return is_told_at(tx, session_id, key) and fold_in_at_rest(tx, session_id) is not None
+        return is_told_at(tx, session_id, key) and bool(fold_in_at_rest(tx, session_id))
 
     return await store.write(work)
 

@@ -11,7 +11,7 @@ def goes_on_behind(tx: Transaction, session_id: SessionId) -> bool:
     """Put what was reported into the inbox, and tell whether there was any, or whether some is still to come."""
     if not is_told_at(tx, session_id, ""):
         return False  # it is told in the chat where the conversation is now
-    if fold_in(tx, session_id) is not None or any(item.kind == WAKE for item in tx.inbox.unsettled(session_id)):
+    if fold_in(tx, session_id) or any(item.kind == WAKE for item in tx.inbox.unsettled(session_id)):
         return True
     watched = (process for process in list_processes(tx, session_id) if process.notify or process.patterns)
     return any(process.is_alive for process in watched) or bool(in_background(tx, session_id))

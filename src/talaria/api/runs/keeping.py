@@ -19,6 +19,7 @@ from talaria.contracts.stores.responses import ApiRun, ApiRunState
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Usage
+from talaria.core.senders import api_sender
 from talaria.sessions.lane import MIRROR, arrival
 
 RUNS = "runs"  # the topic of hints that one was begun
@@ -81,7 +82,7 @@ def begin_run(tx: Transaction, run_id: str, start: Start, caller: Caller) -> Api
     if start.session_id:
         put_before(tx, session_id, run_id, start.history)
     message = structs.replace(start.message, platform_message_id=run_id)
-    tx.inbox.add(arrival(session_id, _SOURCE, run_id, message))
+    tx.inbox.add(arrival(session_id, _SOURCE, run_id, message, sender=api_sender(caller.name)))
     tell(tx, run_id, session_id, [RunQueued(session_id)])
     return run
 
