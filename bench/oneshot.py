@@ -4,17 +4,23 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import peer_hermes
 from bench.measure import Figure, Times, byte_code_environment, installed, time_programs
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.messages import Message, Role, Text
+from talaria.storage.sqlite.opening import open_sqlite
 
 NAME = "oneshot"
 
 _OURS = "talaria chat -q hi"
 _PEER = "hermes chat -q hi"
 _ANSWER = "Hello."
+_EMPTY, _LARGE, _SESSIONS = "default", "large", 20_000
 # Floor by floor: the least that Python takes, what short commands are held to, and the client that asks the model.
 _FLOORS: Mapping[str, tuple[list[str], float]] = {
     "python -S -E -c pass": (["-S", "-E", "-c", "pass"], 13),
@@ -24,10 +30,12 @@ _FLOORS: Mapping[str, tuple[list[str], float]] = {
 
 
 def run(quick: bool) -> list[Figure]:
-    """Measure it beside Python with next to nothing, and beside Python with what it cannot do without."""
+    """Measure it beside Python with next to nothing, beside Python with what it needs, and on a large store."""
     with _prepared() as (_, environment):
-        times = time_programs(_programs(), rounds=5 if quick else 25, environment=environment)
-    return list(_figures(times))
+        _fill_store(Path(environment["TALARIA_HOME"]) / "profiles" / _LARGE / "talaria.db")
+        times = time_programs(_programs() | _stores(), rounds=5 if quick else 25, environment=environment)
+    full, empty = (times[profile].cpu * 1000 for profile in (_LARGE, _EMPTY))
+    return [*_figures(times), Figure(f"{_OURS}, CPU, {_SESSIONS:,} sessions to none", full, "ms", 1.1, empty)]
 
 
 def run_beside_peer(quick: bool) -> list[Figure]:
@@ -52,6 +60,27 @@ def _programs() -> dict[str, list[str]]:
     return {_OURS: [installed("talaria"), *_OURS.split()[1:]]} | floors
 
 
+def _stores() -> dict[str, list[str]]:
+    return {profile: [installed("talaria"), "-p", profile, *_OURS.split()[1:]] for profile in (_EMPTY, _LARGE)}
+
+
+def _fill_store(file: Path) -> None:
+    """Write sessions of two messages each, indexed as a store in use is."""
+
+    def talk(tx: Transaction) -> None:
+        for number in range(_SESSIONS):
+            session = tx.sessions.create(NewSession(source="cli", title=f"Conversation {number}"))
+            texts: list[tuple[Role, str]] = [("user", f"Question {number}"), ("assistant", f"Answer {number}")]
+            now = datetime.now(UTC)
+            tx.messages.append(session.id, [Message(role=role, parts=(Text(text),), at=now) for role, text in texts])
+
+    database = open_sqlite(file)
+    database.write(talk)
+    while database.tend():
+        pass
+    database.close()
+
+
 def _figures(times: Mapping[str, Times]) -> Iterator[Figure]:
     ours = times[_OURS]
     for name, (_, goal) in _FLOORS.items():
@@ -65,11 +94,11 @@ def _prepared() -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the address of a model and what makes us ask it, in a folder that holds nothing else."""
     with TemporaryDirectory() as folder, _served() as url, chdir(folder):
         home = Path(folder) / "talaria"
-        profile = home / "profiles" / "default"
-        profile.mkdir(parents=True)
-        (profile / "config.toml").write_text(
-            f'[model]\nprovider = "bench"\nname = "scripted"\n[providers.bench]\nbase_url = "{url}/v1"\n'
-        )
+        for profile in (_EMPTY, _LARGE):
+            (home / "profiles" / profile).mkdir(parents=True)
+            (home / "profiles" / profile / "config.toml").write_text(
+                f'[model]\nprovider = "bench"\nname = "scripted"\n[providers.bench]\nbase_url = "{url}/v1"\n'
+            )
         environment = {"TALARIA_HOME": str(home)}
         _check_answer([installed("talaria"), *_OURS.split()[1:]], environment)
         yield url, environment
