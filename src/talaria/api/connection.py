@@ -14,7 +14,7 @@ from talaria.api.problems import Problem
 _FEWEST = 16
 _REFUSED_AT_ONCE = 16
 _LINGER = 2.0  # seconds in which a refused client may read the answer
-_DISCARDED = 4_000_000  # bytes that a refused client may still send meanwhile
+_DISCARDED = 1_000_000  # bytes that a refused client may still send meanwhile
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
