@@ -46,7 +46,7 @@ async def _run(quick: bool) -> list[Figure]:
         ours = await stack.enter_async_context(talaria(model))
         figures = await _loads(ours, floor, quick=quick)
         slow = await stack.enter_async_context(talaria(model, name="slow"))
-        figures.append(await _lists(slow.url))
+        figures.append(await _lists(slow))
     return figures
 
 
@@ -90,9 +90,11 @@ def _judged(in_flight: int, whole: Load, streamed: Load, least: Load) -> list[Fi
     return figures
 
 
-async def _lists(url: str) -> Figure:
+async def _lists(server: Server) -> Figure:
     """Look at the list of conversations while turns run that take their time."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http, asyncio.TaskGroup() as group:
+    url, headers = server.url, {"authorization": f"Bearer {server.key}"}
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as http, asyncio.TaskGroup() as group:
         turns = [group.create_task(_ask(http, url)) for _ in range(_SLOW_TURNS)]
         while _number(await _text(http, f"{url}/metrics"), "talaria_turns_running") < _SLOW_TURNS:  # noqa: ASYNC110
             await asyncio.sleep(0.05)

@@ -67,8 +67,10 @@ async def talaria(model: str, *, name: str = "words", context_limit: int = 0) ->
         )
         assert process.stderr is not None
         try:
-            said = (await process.stderr.readline()).decode()
-            yield Server("http://" + said.partition("http://")[2].partition("/v1")[0], process.pid)
+            while "http://" not in (said := (await process.stderr.readline()).decode()):
+                pass  # what it says about its key
+            url = "http://" + said.partition("http://")[2].partition("/v1")[0]
+            yield Server(url, process.pid, (folder / "api-key").read_text().strip())
         finally:
             process.kill()
             await process.wait()

@@ -1,7 +1,7 @@
 // Asks the API with OpenAI's own client for JavaScript, and prints what that made of the answers as one JSON object.
 const OpenAI = require("openai");
 
-const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0 });
+const client = new OpenAI({ baseURL: process.argv[2], apiKey: process.argv[3], maxRetries: 0 });
 const model = "talaria";
 
 async function pieces(stream) {

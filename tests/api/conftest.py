@@ -31,7 +31,7 @@ async def server(tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
 @pytest.fixture
 async def sdk(server: Server) -> AsyncIterator[AsyncOpenAI]:
     """The official client, asking it."""
-    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE, max_retries=0) as one:
+    async with AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.key, timeout=PATIENCE, max_retries=0) as one:
         yield one
 
 

@@ -11,6 +11,7 @@ from tests.app.scripted import scripted_program
 from talaria.app.api import api_served
 from talaria.app.house import House, open_house
 from talaria.gateway.shelter import Shelter
+from talaria.settings.api_key_file import read_key_file
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -21,11 +22,12 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Hosted:
-    """``url`` is where it listens, without ``/v1``; ``http`` asks there."""
+    """``url`` is where it listens, without ``/v1``; ``http`` asks there with ``key``, the first one."""
 
     house: House
     url: str
     http: httpx.AsyncClient
+    key: str = ""
 
     @property
     def port(self) -> int:
@@ -41,6 +43,8 @@ async def hosted(home: Path, model: ModelServer, settings: str = "", secrets: st
         known = load_settings(profile, environment), profile, read_secrets(profile, environment)
         house = open_house(*known, environment, stack)
         url = await stack.enter_async_context(api_served(house, jobs, port=0))
-        http = httpx.AsyncClient(base_url=url, timeout=PATIENCE, trust_env=False)
+        key = read_key_file(profile)
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        http = httpx.AsyncClient(base_url=url, headers=headers, timeout=PATIENCE, trust_env=False)
         await stack.enter_async_context(http)
-        yield Hosted(house, url, http)
+        yield Hosted(house, url, http, key)

@@ -12,6 +12,9 @@ from typing import Any, Self
 import httpx
 from tests.app.program import TALARIA, Program
 
+from talaria.settings.api_key_file import read_key_file
+from talaria.settings.profiles import Profiles
+
 PATIENCE = 60.0
 _ADDRESS = re.compile(rb"(http://[\d.:]+)/v1")
 
@@ -25,6 +28,11 @@ class Server:
     url: str = ""
     process: asyncio.subprocess.Process | None = None
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The key that the server created at its first start."""
+        return read_key_file(Profiles(self.program.home).active())
 
     async def start(self) -> Self:
         """Listen at the same port as before, unless somebody has taken it meanwhile."""
@@ -81,8 +89,10 @@ async def serving(program: Program, **environment: str) -> AsyncIterator[Server]
 
 
 @asynccontextmanager
-async def client(server: Server, key: str = "") -> AsyncIterator[httpx.AsyncClient]:
-    headers = {"authorization": f"Bearer {key}"} if key else {}
+async def client(server: Server, key: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client with a key: the first one of the server, unless another is given."""
+    shown = server.key if key is None else key
+    headers = {"authorization": f"Bearer {shown}"} if shown else {}
     async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
         yield http
 

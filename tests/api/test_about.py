@@ -1,8 +1,10 @@
 """What the API tells of itself: a description that fits, a page that loads nothing, figures, models."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import openai
 import pytest
@@ -15,9 +17,21 @@ HI = {"messages": [{"role": "user", "content": "hi"}]}
 
 
 @pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Hosted]:
-    async with ModelServer(models=("test-model", "family/other")) as model, hosted(tmp_path, model) as served:
-        yield served
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer(models=("test-model", "family/other")) as one:
+        yield one
+
+
+async def test_the_events_of_a_stream_are_described(host: Hosted) -> None:
+    found = (await host.http.get("/openapi.json")).json()
+    for path, method in (
+        ("/v1/chat/completions", "post"),
+        ("/v1/responses", "post"),
+        ("/v1/runs/{run_id}/events", "get"),
+    ):
+        content = found["paths"][path][method]["responses"]["200"]["content"]
+        assert content["text/event-stream"]["schema"].get("type") != "string", path
+    assert found["paths"]["/v1/runs"]["post"]["security"] == [{"key": []}]
 
 
 async def test_the_description_names_every_route_once_and_all_it_refers_to(host: Hosted) -> None:
@@ -81,7 +95,7 @@ async def test_figures_count_requests_by_route_and_status(host: Hosted) -> None:
 
 
 async def test_clients_find_the_models_by_the_names_that_they_may_use(host: Hosted) -> None:
-    async with openai.AsyncOpenAI(base_url=f"{host.url}/v1", api_key="none", timeout=PATIENCE) as client:
+    async with openai.AsyncOpenAI(base_url=f"{host.url}/v1", api_key=host.key, timeout=PATIENCE) as client:
         names = [one.id async for one in client.models.list()]
         assert names[0] == "talaria"
         assert {"mine:test-model", "mine:family/other"} <= set(names)
@@ -97,6 +111,26 @@ async def test_health_needs_nothing_and_capabilities_name_the_routes(host: Hoste
     assert "POST /v1/chat/completions" in able["endpoints"]
     assert (able["streaming"], able["client_tools"]) == (True, False)
     assert "/v1/chat/completions" not in able["async_delivery"]
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "agent", "llama3:8b", "x" * 5000, "no name"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", HI),
+        ("/v1/responses", {"input": "hi"}),
+        ("/v1/runs", {"input": "hi"}),
+    ],
+)
+async def test_a_name_of_no_model_means_the_agents_own(
+    host: Hosted, model: ModelServer, name: str, path: str, body: dict[str, Any]
+) -> None:
+    answer = await host.http.post(path, json={**body, "model": name})
+    assert answer.is_success, answer.text
+    async with asyncio.timeout(PATIENCE):
+        await model.arrived(1)
+    assert model.received[-1].json["model"] == "scripted"
+    assert (await host.http.get(f"/v1/models/{name[:20].strip()}")).status_code == 404
 
 
 async def test_a_provider_that_does_not_answer_is_not_taken_for_a_model_that_is_missing(

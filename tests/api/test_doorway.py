@@ -41,14 +41,11 @@ async def _known(host: Hosted, headers: dict[str, str], status: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_without_any_key_none_is_needed_on_loopback(host: Hosted) -> None:
-    assert (await host.http.post(CHAT, json=HI)).status_code == 200
-
-
-async def test_where_there_is_a_key_everybody_needs_one(host: Hosted) -> None:
+async def test_every_request_needs_a_key(host: Hosted) -> None:
     key = await _key(host, "mine", "chat")
-    await _known(host, {}, 401)
-    for headers in ({}, {"authorization": "Bearer tal_wrong"}, {"authorization": key["authorization"][7:]}):
+    await _known(host, key, 200)
+    for words in ("", "Bearer", "Bearer tal_wrong", key["authorization"][7:]):
+        headers = {"authorization": words}
         answer = await host.http.post(CHAT, json=HI, headers=headers)
         assert (answer.status_code, _error(answer)["code"]) == (401, "invalid_api_key")
         assert answer.headers["www-authenticate"] == "Bearer"
@@ -108,6 +105,19 @@ async def _broken(asking: Coroutine[Any, Any, None]) -> bool:
     return False
 
 
+async def test_unknown_keys_are_logged_and_slow_only_themselves(
+    tmp_path: Path, model: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with hosted(tmp_path, model) as host, asyncio.TaskGroup() as group:
+        wrong = {"authorization": "Bearer tal_wrong"}
+        tried = [group.create_task(host.http.get("/v1/models", headers=wrong)) for _ in range(60)]
+        assert (await host.http.get("/v1/models")).status_code == 200
+    statuses = {one.result().status_code for one in tried}
+    assert statuses == {401, 429}
+    logged = [line.getMessage() for line in caplog.records if "unknown API key" in line.getMessage()]
+    assert logged == [f"unknown API key from 127.0.0.1 ({count} in a row)" for count in (1, 10)]
+
+
 async def test_a_key_is_good_for_its_scopes_alone(host: Hosted) -> None:
     read, admin = await _key(host, "reader", "read"), await _key(host, "admin", "admin")
     await _known(host, admin, 200)
@@ -120,12 +130,13 @@ async def test_a_key_is_good_for_its_scopes_alone(host: Hosted) -> None:
 async def test_the_store_does_not_know_the_words_of_a_key(host: Hosted) -> None:
     key = await _key(host, "mine", "chat")
     kept = await host.house.store.read(lambda tx: tx.state.with_prefix("api-key:"))
-    assert [entry.key for entry in kept] == ["api-key:mine"]
-    assert key["authorization"][7:] not in kept[0].value
+    assert [entry.key for entry in kept] == ["api-key:first", "api-key:mine"]
+    assert not any(token in entry.value for entry in kept for token in (key["authorization"][7:], host.key))
 
 
 async def test_the_key_of_the_environment_is_good_for_everything(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path, model, secrets="TALARIA_API_KEY=a-long-word-of-mine\n") as host:
+        assert host.key == ""
         assert (await host.http.post(CHAT, json=HI)).status_code == 401
         key = {"authorization": "Bearer a-long-word-of-mine"}
         assert (await host.http.post(CHAT, json=HI, headers=key)).status_code == 200
@@ -141,8 +152,10 @@ async def test_a_conversation_of_another_key_or_place_is_not_there(host: Hosted)
     await _known(host, admin, 200)
     answer = await host.http.post(CHAT, json=HI, headers=one)
     named = {"x-talaria-session-id": answer.headers["x-talaria-session-id"]}
-    await host.house.store.write(lambda tx: tx.sessions.create(NewSession(source="cli", id=SessionId("at-home"))))
-    at_home = {"x-talaria-session-id": "at-home"}
+    await host.house.store.write(
+        lambda tx: tx.sessions.create(NewSession(source="cli", id=SessionId("01234567890athme")))
+    )
+    at_home = {"x-talaria-session-id": "01234567890athme"}
     tried = [
         await host.http.post(CHAT, json=HI, headers=key | session)
         for key in (one, other, admin)
@@ -163,7 +176,8 @@ async def test_a_history_that_another_key_tells_is_not_recognised(host: Hosted, 
 
 
 async def test_a_page_that_reaches_us_under_another_name_gets_nothing(host: Hosted) -> None:
-    for name in ("evil.example.org", f"evil.example.org:{host.port}", "", "127.0.0.1.evil.example.org"):
+    odd = ("localhost:80@evil", "[::1]evil", "localhost:1, evil", "localhost:x", "localhost/evil", "[localhost]", "a b")
+    for name in ("evil.example.org", f"evil.example.org:{host.port}", "", "127.0.0.1.evil.example.org", *odd):
         answer = await host.http.post(CHAT, json=HI, headers={"host": name})
         assert (answer.status_code, _error(answer)["code"]) == (421, "unknown_host")
     for name in ("localhost", f"LOCALHOST:{host.port}", "[::1]:80"):
@@ -256,7 +270,8 @@ async def test_a_body_may_be_only_so_large(tmp_path: Path, model: ModelServer) -
 
 
 async def test_who_asks_before_it_sends_too_much_need_not_send_it(host: Hosted) -> None:
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 999999999\r\n\r\n"
+    known = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
+    head = f"{known}expect: 100-continue\r\ncontent-length: 999999999\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
     writer.write(head.encode())
     async with asyncio.timeout(PATIENCE):
@@ -267,7 +282,8 @@ async def test_who_asks_before_it_sends_too_much_need_not_send_it(host: Hosted) 
 async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, model: ModelServer) -> None:
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\n") as host:
         reader, writer = await asyncio.open_connection("127.0.0.1", host.port)
-        writer.write(f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{{".encode())
+        known = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
+        writer.write(f"{known}content-length: 99\r\n\r\n{{".encode())
         async with asyncio.timeout(PATIENCE):
             assert (await reader.read()).startswith(b"HTTP/1.1 408")
         writer.close()

@@ -52,6 +52,8 @@ async def test_nothing_makes_the_server_fail(
             str(examples),
             "--generation-deterministic",
             "--no-color",
+            "--header",
+            f"Authorization: Bearer {api.key}",
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

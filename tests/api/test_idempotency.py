@@ -147,7 +147,8 @@ async def test_the_turn_of_somebody_who_takes_nothing_goes_to_its_end(tmp_path: 
     body = msgspec.json.encode({**HI, "stream": True})
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\nheartbeat_seconds = 0.02\n") as host:
         reader, writer = await asyncio.open_connection("127.0.0.1", host.port, limit=1024)
-        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nidempotency-key: {KEY['idempotency-key']}\r\n"
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
+        head += f"idempotency-key: {KEY['idempotency-key']}\r\n"
         writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         await reader.read(10)
         answer = await _answered(host, body)

@@ -39,7 +39,8 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 @asynccontextmanager
 async def _gateway(program: Program, network: LoopbackNetwork, port: int) -> AsyncIterator[httpx.AsyncClient]:
     """Run a gateway that serves the API as well, and give a client of that."""
-    async with worker(program), client(Server(program, port, f"http://127.0.0.1:{port}")) as http:
+    server = Server(program, port, f"http://127.0.0.1:{port}")
+    async with worker(program), client(server, key="") as http:
 
         async def lives() -> bool:
             try:
@@ -48,6 +49,7 @@ async def _gateway(program: Program, network: LoopbackNetwork, port: int) -> Asy
                 return False
 
         await eventually(lives)
+        http.headers["authorization"] = f"Bearer {server.key}"
         await network.until(lambda: network.receivers == 1, seconds=PATIENCE)
         yield http
 

@@ -20,6 +20,7 @@ _MODEL = """\
 - model_id: talaria
   model_name: talaria
   api_base: "{url}/v1"
+  api_key_name: openai
   can_stream: true
 """
 
@@ -64,7 +65,7 @@ async def test_the_client_for_javascript_understands_every_answer(api: Server, t
     if node is None or not (_MODULES / "openai").exists():
         pytest.skip(_MISSING.format("the openai client for JavaScript"))
     script = Path(__file__).with_name("client.cjs")
-    out = await _ran(node, script, f"{api.url}/v1", env={"NODE_PATH": str(_MODULES)}, cwd=tmp_path)
+    out = await _ran(node, script, f"{api.url}/v1", api.key, env={"NODE_PATH": str(_MODULES)}, cwd=tmp_path)
     told: dict[str, Any] = json.loads(out)
     assert (told["completion"], told["chunks"], told["response"]) == ("one", "one", "one")
     assert told["previous"]
@@ -83,7 +84,7 @@ async def test_the_command_llm_talks_and_goes_on(api: Server, model: ModelServer
     place = tmp_path / "llm"
     place.mkdir()
     (place / "extra-openai-models.yaml").write_text(_MODEL.format(url=api.url))
-    env = {"LLM_USER_PATH": str(place), "OPENAI_API_KEY": "none"}
+    env = {"LLM_USER_PATH": str(place), "OPENAI_API_KEY": api.key}
     assert (await _ran(_LLM, "-m", "talaria", "Say one.", env=env, cwd=tmp_path)).strip() == "one"
     assert (await _ran(_LLM, "-c", "Use a tool.", env=env, cwd=tmp_path)).strip().endswith("It is done.")
     said = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "user"]
@@ -95,13 +96,13 @@ async def test_curl_starts_a_run_and_follows_it(api: Server, tmp_path: Path) -> 
     curl = shutil.which("curl")
     if curl is None:
         pytest.skip(_MISSING.format("curl"))
-    body = json.dumps({"input": "Use a tool."})
-    started = await _ran(curl, "-sf", f"{api.url}/v1/runs", "-d", body, env={}, cwd=tmp_path)
+    body, key = json.dumps({"input": "Use a tool."}), ("-H", f"Authorization: Bearer {api.key}")
+    started = await _ran(curl, "-sf", *key, f"{api.url}/v1/runs", "-d", body, env={}, cwd=tmp_path)
     run = json.loads(started)["id"]
-    heard = await _ran(curl, "-sfN", f"{api.url}/v1/runs/{run}/events", env={}, cwd=tmp_path)
+    heard = await _ran(curl, "-sfN", *key, f"{api.url}/v1/runs/{run}/events", env={}, cwd=tmp_path)
     numbers = [int(line.removeprefix("id: ")) for line in heard.splitlines() if line.startswith("id: ")]
     assert numbers == list(range(1, len(numbers) + 1))
     assert heard.rstrip().endswith('"text":"It is done."}')
     last = ("-H", f"Last-Event-ID: {numbers[-2]}")
-    rest = await _ran(curl, "-sfN", *last, f"{api.url}/v1/runs/{run}/events", env={}, cwd=tmp_path)
+    rest = await _ran(curl, "-sfN", *key, *last, f"{api.url}/v1/runs/{run}/events", env={}, cwd=tmp_path)
     assert rest.count("id: ") == 1

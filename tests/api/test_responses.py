@@ -40,7 +40,7 @@ async def test_a_synchronous_client_is_answered_as_well(server: Server, model: M
     model.script(Say("One."), Say("Two words."))
 
     def ask() -> tuple[str, list[str]]:
-        with OpenAI(base_url=f"{server.url}/v1", api_key="none", timeout=PATIENCE, max_retries=0) as sdk:
+        with OpenAI(base_url=f"{server.url}/v1", api_key=server.key, timeout=PATIENCE, max_retries=0) as sdk:
             plain = sdk.responses.create(model="talaria", input="Hello").output_text
             with sdk.responses.stream(model="talaria", input="Hello") as stream:
                 deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]

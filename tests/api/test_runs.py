@@ -84,7 +84,8 @@ async def test_who_wants_the_head_alone_is_not_made_to_follow(
     run = await _start(http)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     for method, path in (("HEAD", f"/v1/runs/{run['id']}/events"), ("GET", "/nowhere")):  # over one connection
-        writer.write(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        key = f"authorization: Bearer {server.key}"
+        writer.write(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{key}\r\n\r\n".encode())
     async with asyncio.timeout(PATIENCE):
         heads = [await reader.readuntil(b"\r\n\r\n") for _ in range(2)]
     assert [head.split()[1] for head in heads] == [b"200", b"404"]
@@ -256,7 +257,7 @@ async def test_what_is_not_there_is_said_to_be_missing(http: httpx.AsyncClient) 
     assert (await http.post("/v1/runs/run_x/stop")).status_code == 404
     unknown = await http.post("/v1/runs", json={"input": "x", "session_id": "nowhere"})
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "session_not_found")
-    assert (await http.post("/v1/runs", json={"input": "x", "model": "nobody:nothing"})).status_code == 404
+    assert (await http.post("/v1/runs", json={"input": "x", "model": "mine:nothing"})).status_code == 404
     assert (await http.post("/v1/runs", json={})).status_code == 400
     assert (await http.post("/v1/runs", json={"input": " "})).status_code == 400
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.program import PATIENCE, client, eventually, serving
+from tests.api.program import PATIENCE, Server, client, eventually, serving
 from tests.app.program import TALARIA, Program
 from tests.app.scripted import scripted_program, talk
 
@@ -53,12 +53,51 @@ async def test_it_serves_until_it_is_told_to_end_and_lets_requests_end_first(
             assert await server.process.wait() == 0
 
 
-async def test_it_does_not_listen_for_others_without_a_key(tmp_path: Path, model: ModelServer) -> None:
-    program = scripted_program(tmp_path, model)
+async def test_keyless_is_refused_where_others_can_connect(tmp_path: Path, model: ModelServer) -> None:
+    program = scripted_program(tmp_path, model, "[api]\nkeyless = true\n")
     refused = await talk(program, "serve", "--host", "0.0.0.0", "--port", "0")
     assert refused.code != 0
-    assert "talaria api-keys create" in refused.err
+    assert "talaria config unset api.keyless" in refused.err
     assert "Traceback" not in refused.err
+
+
+async def test_an_easy_key_is_refused(tmp_path: Path, model: ModelServer) -> None:
+    for key in ("a", "fifteen-letters", "aaaaaaaaaaaaaaaaaaaaaaaa"):
+        program = scripted_program(tmp_path / key, model, secrets=f"TALARIA_API_KEY={key}\n")
+        refused = await talk(program, "serve", "--port", "0")
+        assert (refused.code, "TALARIA_API_KEY is too easy to guess" in refused.err) == (1, True)
+        doctor = await talk(program, "doctor")
+        assert "TALARIA_API_KEY is too easy to guess" in doctor.out
+
+
+async def test_the_first_start_creates_a_key_and_later_ones_do_not(tmp_path: Path, model: ModelServer) -> None:
+    program = scripted_program(tmp_path, model)
+    file = tmp_path / "profiles" / "default" / "api-key"
+    async with serving(program) as server:
+        first = server.key
+    assert (file.stat().st_mode & 0o777, file.read_text()) == (0o600, f"{first}\n")
+    async with serving(program) as server:
+        assert server.key == first
+        listed = json.loads((await talk(program, "api-keys", "list", "--json")).out)
+        assert [(one["name"], one["scopes"]) for one in listed] == [("first", ["admin"])]
+        async with client(server) as http:
+            assert (await http.get("/v1/sessions")).status_code == 200
+            assert (await talk(program, "api-keys", "revoke", "first")).code == 0
+            assert not file.exists()
+
+            async def refused() -> bool:
+                return (await http.get("/v1/models")).status_code == httpx.codes.UNAUTHORIZED
+
+            await eventually(refused)
+            assert (await http.post("/v1/runs", json={"input": "hi"})).status_code == 401
+            http.headers.pop("authorization")
+            assert (await http.get("/v1/sessions")).status_code == 401
+    async with serving(program) as server:
+        assert server.key not in ("", first)
+
+
+async def test_it_listens_for_others_with_a_key(tmp_path: Path, model: ModelServer) -> None:
+    program = scripted_program(tmp_path, model)
     made = await talk(program, "api-keys", "create", "mine", "--json")
     key = json.loads(made.out)["key"]
     process = await asyncio.create_subprocess_exec(
@@ -115,11 +154,18 @@ async def _listening(program: Program, *words: str) -> AsyncIterator[Any]:
     assert (process.returncode, rest) == (0, (b"", b""))
 
 
+def _key_of(told: dict[str, str]) -> str:
+    return Path(told["api_key_file"]).read_text().strip()
+
+
 async def test_a_script_is_told_where_it_listens(tmp_path: Path, model: ModelServer) -> None:
     async with _listening(scripted_program(tmp_path, model)) as told:
         assert told["base_url"] == f"{told['url']}/v1"
+        key = _key_of(told)
         async with httpx.AsyncClient(base_url=told["base_url"], trust_env=False) as http:
-            assert (await http.get("models")).status_code == httpx.codes.OK
+            assert (await http.get("models")).status_code == httpx.codes.UNAUTHORIZED
+            known = {"authorization": f"Bearer {key}"}
+            assert (await http.get("models", headers=known)).status_code == httpx.codes.OK
 
 
 async def test_it_listens_at_an_address_of_six_as_well(tmp_path: Path, model: ModelServer) -> None:
@@ -129,7 +175,8 @@ async def test_it_listens_at_an_address_of_six_as_well(tmp_path: Path, model: Mo
         pytest.skip("There is no IPv6 here.")
     async with _listening(scripted_program(tmp_path, model), "--host", "::1") as told:
         assert told["url"].startswith("http://[::1]:")
-        async with httpx.AsyncClient(base_url=told["url"], trust_env=False) as http:
+        key = {"authorization": f"Bearer {_key_of(told)}"}
+        async with httpx.AsyncClient(base_url=told["url"], headers=key, trust_env=False) as http:
             asked = {
                 name: (await http.post(CHAT, json=HI, headers=headers)).status_code
                 for name, headers in {
@@ -211,7 +258,14 @@ async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path:
 
         async def asked() -> str:
             run = await asyncio.create_subprocess_exec(
-                "curl", "-s", f"http://127.0.0.1:{port}{CHAT}", "-d", json.dumps(HI), stdout=asyncio.subprocess.PIPE
+                "curl",
+                "-sf",
+                f"http://127.0.0.1:{port}{CHAT}",
+                "-H",
+                f"Authorization: Bearer {Server(program).key}",
+                "-d",
+                json.dumps(HI),
+                stdout=asyncio.subprocess.PIPE,
             )
             out, _ = await run.communicate()
             return out.decode()

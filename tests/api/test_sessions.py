@@ -114,10 +114,11 @@ async def test_what_one_key_began_another_does_not_see(server: Server, http: htt
         made = await talk(server.program, "api-keys", "create", name, "--scope", "chat", "--json")
         tokens.append(str(httpx.Response(200, text=made.out).json()["key"]))
 
-    async def is_asked_for() -> bool:
-        return (await http.get("/v1/capabilities")).status_code == httpx.codes.UNAUTHORIZED
+    async def are_known() -> bool:
+        headers = {"authorization": f"Bearer {tokens[-1]}"}
+        return (await http.get("/v1/capabilities", headers=headers)).status_code == httpx.codes.OK
 
-    await eventually(is_asked_for)
+    await eventually(are_known)
     async with client(server, tokens[0]) as ann, client(server, tokens[1]) as bob:
         run = (await ann.post("/v1/runs", json={"input": "Go."})).json()
         response = (await ann.post("/v1/responses", json={"input": "Go.", "conversation": "ours"})).json()

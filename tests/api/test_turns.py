@@ -158,7 +158,8 @@ async def test_a_client_that_takes_nothing_counts_as_gone(tmp_path: Path, model:
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.2\n") as host:
         reader, writer = await asyncio.open_connection("127.0.0.1", host.port, limit=1024)
         body = msgspec.json.encode(STREAM)
-        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
+        head += f"content-length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         await reader.read(10)
         await model.gone()

@@ -10,11 +10,12 @@ from time import perf_counter
 
 from msgspec import Struct, structs
 
+from talaria.api.failed_keys import FailedKeys
 from talaria.api.figures import Figures
 from talaria.api.hosts import Hosts
 from talaria.api.http import Receive, Reply, Request, Scope, Send, Stream, problem_reply
 from talaria.api.idempotency import HEADER, KeptReply, Repetitions
-from talaria.api.keys import Keyring
+from talaria.api.keys import Keyring, UnknownKey
 from talaria.api.limits import Limits
 from talaria.api.problems import ClientGone, Problem, ServerEnds, problem_of, server_problem
 from talaria.api.router import Route, Router
@@ -59,6 +60,7 @@ class Application:
         self._limits = limits
         self._figures = figures
         self._manner = manner
+        self._failed_keys = FailedKeys()
         self.ending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,12 +90,17 @@ class Application:
     async def _serve(self, request: Request, route: Route, exchange: "_Exchange") -> None:
         if self.ending:
             raise ServerEnds
-        if route.scope is not None:
-            authorization = request.headers.get("authorization", "")
+        if route.scope is None:  # no key, so no limit for it, and no body: `/health` always answers
+            await exchange.give(await route.handler(request), request)
+            return
+        authorization = request.headers.get("authorization", "")
+        try:
             request.caller = await self._keyring.caller(authorization, route.scope)
-            if request.caller.name:
-                exchange.welcome = partial(self._is_welcome, authorization, route.scope)
-            self._limits.count(request.caller.name)
+        except UnknownKey as error:
+            raise (await self._failed_keys.refuse(error, request.address)) if authorization else error from error
+        if request.caller.name:
+            exchange.welcome = partial(self._is_welcome, authorization, route.scope)
+        self._limits.count(request.caller.name)
         with self._limits.held(request.caller.name):
             await request.load(self._manner.body_limit, self._manner.stall)
             key = request.headers.get(HEADER) if route.repeatable else None

@@ -18,7 +18,7 @@ from talaria.contracts.hooks import SESSION_START, session_facts
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.events import TurnEvent
-from talaria.core.ids import SessionId
+from talaria.core.ids import SessionId, is_id
 from talaria.core.session_context import SessionContext
 from talaria.sessions.agent_cache import CAP, IDLE, AgentCache
 from talaria.sessions.chat import Chat, ChatWish
@@ -53,13 +53,20 @@ def read_origin(tx: Transaction, session_id: SessionId) -> Origin | None:
 
 
 def entered(tx: Transaction, session_id: str, caller: Caller) -> Session:
-    """Return a conversation that the caller may go on with: one that its key began, or any for an ``admin``."""
-    session = tx.sessions.get(SessionId(session_id)) if "\0" not in session_id else None
-    origin = read_origin(tx, session.id) if session else None
-    own = origin is not None and origin.key == caller.name
-    if session is None or not (own or caller.may("admin")):
+    """Return a conversation that the caller may continue: one that its key started, or any for an ``admin``.
+
+    Raises a `Problem` for any other, and for what is not an id of ours.
+    """
+    session = tx.sessions.get(SessionId(session_id)) if is_id(session_id) else None
+    if session is None or not (caller.may("admin") or _is_own(tx, session, caller)):
         raise missing(f"There is no session `{session_id[:64]}`.", code="session_not_found")
     return session
+
+
+def _is_own(tx: Transaction, session: Session, caller: Caller) -> bool:
+    """Tell whether a key started a conversation, with the same rights as it has now."""
+    origin = read_origin(tx, session.id)
+    return origin is not None and origin.key == caller.name and session.owner == caller.owner
 
 
 class Listener(Protocol):
@@ -186,7 +193,8 @@ class Conversations:
         wish = self._wish(session_id, origin, model, caller)
         if begins:
             now = datetime.now(UTC)
-            wish = structs.replace(wish, begins=Session(id=session_id, source=SOURCE, created_at=now, updated_at=now))
+            new = Session(id=session_id, source=SOURCE, owner=caller.owner, created_at=now, updated_at=now)
+            wish = structs.replace(wish, begins=new)
         signature, found = None, self._cache.find(session_id)
         if found is not None and found.chat.conversation.left:  # but whoever asks here is answered here
             self._cache.evict(session_id)

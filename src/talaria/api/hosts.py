@@ -1,6 +1,7 @@
 """From where the API may be asked: by which names of this machine, and by which pages in a browser."""
 
 import ipaddress
+import re
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -8,6 +9,7 @@ from msgspec import Struct
 from talaria.api.problems import Problem
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9._-]{0,255}))(?::[0-9]{1,5})?")
 _AGE = "600"
 _EXPOSED = "x-talaria-session-id, x-request-id, retry-after, idempotent-replayed, location"
 
@@ -35,8 +37,8 @@ class Hosts(Struct, frozen=True):
 
         Such a page needs no key where none is asked for, and may post without being asked first.
         """
-        host = _name(headers.get("host", ""))
-        if (self.names or is_loopback(self.bound)) and host not in {*_LOCAL, self.bound.lower(), *self.names}:
+        host, known = _name(headers.get("host", "")), {*_LOCAL, self.bound.lower(), *self.names}
+        if host is None or (host not in known and (self.names or is_loopback(self.bound))):
             raise Problem("Ask for localhost, or for a name in the setting `api.hosts`.", 421, code="unknown_host")
         origin = headers.get("origin")
         if origin is not None and not self._admits(origin, headers.get("host", "")):
@@ -79,8 +81,7 @@ class Hosts(Struct, frozen=True):
         return "*" in self.origins or origin in self.origins
 
 
-def _name(host: str) -> str:
-    """Return the name in a header, without the port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].rstrip(".").lower()
+def _name(host: str) -> str | None:
+    """Return the name in a header, without the port; ``None`` for what is not a name or an address as a whole."""
+    found = _HOST.fullmatch(host)
+    return (found["address"] or found["name"] or "").rstrip(".").lower() if found else None

@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Request:
-    """What a client asks: ``parts`` are what the path's braces stand for, ``caller`` is who asks."""
+    """What a client asks: ``parts`` are what the path's braces stand for, ``caller`` is who asks, from ``address``."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.method: str = scope["method"]
@@ -30,6 +30,7 @@ class Request:
         self.headers = _headers(scope["headers"])
         self.parts: Mapping[str, str] = {}
         self.caller = Caller()
+        self.address: str = (scope.get("client") or ("",))[0]
         self.body = b""
         self._query: bytes = scope.get("query_string", b"")
         self.receive = receive

@@ -1,4 +1,4 @@
-"""Who asks, told by a key."""
+"""API keys: who calls, and what their key allows."""
 
 import hmac
 from collections.abc import Sequence
@@ -9,66 +9,71 @@ from msgspec import Struct
 from talaria.api.problems import Problem
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store
-from talaria.sessions.api_keys import SCOPES, ApiKey, KeyScope, digest_of, list_keys
+from talaria.core.api_owner import api_owner
+from talaria.sessions.api_keys import ENVIRONMENT_KEY, SCOPES, ApiKey, KeyScope, digest_of, list_keys
 
-ENVIRONMENT_KEY = "TALARIA_API_KEY"
-_SECONDS = 1.0  # for which a key that was revoked elsewhere may still be good
+_SECONDS = 1.0  # for which a key that was revoked by another process still works
+_NO_KEY = "A key is needed: `Authorization: Bearer KEY`."
+_KEYLESS_SCOPES: frozenset[KeyScope] = frozenset({"chat"})
 
 
 class Caller(Struct, frozen=True):
-    """Who asks: the name of the key, empty where none is needed, and what it is good for."""
+    """Who calls: the name of the key, empty for a caller without one, and its scopes."""
 
     name: str = ""
-    scopes: frozenset[KeyScope] = frozenset(SCOPES)
+    scopes: frozenset[KeyScope] = frozenset()
 
     def may(self, scope: KeyScope) -> bool:
-        """Tell whether this is allowed; ``admin`` is good for everything."""
-        return scope in self.scopes or "admin" in self.scopes
+        """Tell whether a scope is allowed: ``admin`` includes all, ``agent`` includes ``chat``."""
+        return scope in self.scopes or "admin" in self.scopes or (scope == "chat" and "agent" in self.scopes)
+
+    @property
+    def owner(self) -> str:
+        """The owner of conversations that this caller starts: empty, the agent's owner, with the scope ``agent``."""
+        return "" if self.may("agent") else api_owner(self.name)
 
 
 class Keyring:
-    """Knows who may ask; ``given`` is a key from the environment, good for everything."""
+    """All keys that are accepted: those of the store, and ``given``, which has every scope.
 
-    def __init__(self, store: Store, given: str = "", clock: Clock | None = None) -> None:
+    What is allowed without a key is decided here once, and not by how many keys there are: nothing, unless ``keyless``.
+    Then a request without a valid key may chat as a guest, and no more.
+    """
+
+    def __init__(self, store: Store, given: str = "", *, keyless: bool = False, clock: Clock | None = None) -> None:
         self._store = store
         self._given = digest_of(given) if given else ""
+        self._keyless = keyless
         self._clock = clock or SystemClock()
         self._keys: Sequence[ApiKey] = ()
         self._read_at: datetime | None = None
 
-    async def is_empty(self) -> bool:
-        """Tell whether there is no key at all, so that none can be asked for."""
-        return not self._given and not await self._known()
-
     async def caller(self, authorization: str, scope: KeyScope) -> Caller:
-        """Return who asks with this header; raises a `Problem` with 401 for a stranger, 403 for the wrong scope."""
-        keys = await self._known()
-        if not keys and not self._given:
-            return Caller()
+        """Return who sent this header; raises a `Problem` with 401 for an unknown key, 403 for a missing scope."""
         kind, _, token = authorization.partition(" ")
-        caller = self._recognised(token.strip(), keys) if kind.lower() == "bearer" else None
+        caller = self._find(token.strip(), await self._known()) if kind.lower() == "bearer" else None
+        if caller is None and self._keyless:
+            caller = Caller(scopes=_KEYLESS_SCOPES)
         if caller is None:
-            what = "That key is not known here." if authorization else "A key is needed: `Authorization: Bearer KEY`."
-            headers = {"www-authenticate": "Bearer"}
-            raise Problem(what, 401, kind="authentication_error", code="invalid_api_key", headers=headers)
+            raise UnknownKey("That key is not known here." if authorization else _NO_KEY)
         if not caller.may(scope):
-            has = ", ".join(sorted(caller.scopes))
+            has = ", ".join(sorted(caller.scopes)) if caller.name else "no key"
             raise Problem(
-                f"This needs a key with the scope `{scope}`; yours has {has}.",
+                f"This needs a key with the scope `{scope}`; you have {has}.",
                 403,
                 kind="permission_error",
                 code="insufficient_scope",
             )
         return caller
 
-    def _recognised(self, token: str, keys: Sequence[ApiKey]) -> Caller | None:
-        """Compare with every key, whichever it is: how long that takes tells nothing."""
+    def _find(self, token: str, keys: Sequence[ApiKey]) -> Caller | None:
+        """Compare with every key, in a time that does not depend on which one it is."""
         digest, found = digest_of(token), None
         for key in keys:
             if hmac.compare_digest(key.digest, digest):
                 found = Caller(key.name, frozenset(key.scopes))
         if hmac.compare_digest(self._given, digest):
-            found = Caller(ENVIRONMENT_KEY)
+            found = Caller(ENVIRONMENT_KEY, frozenset(SCOPES))
         return found
 
     async def _known(self) -> Sequence[ApiKey]:
@@ -77,3 +82,11 @@ class Keyring:
             self._keys = await self._store.read(list_keys)
             self._read_at = now
         return self._keys
+
+
+class UnknownKey(Problem):
+    """The request has no key, or one that is not known."""
+
+    def __init__(self, message: str) -> None:
+        headers = {"www-authenticate": "Bearer"}
+        super().__init__(message, 401, kind="authentication_error", code="invalid_api_key", headers=headers)

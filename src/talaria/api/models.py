@@ -8,7 +8,7 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from talaria.api.http import Reply, Request, json_reply
-from talaria.api.problems import missing, server_problem
+from talaria.api.problems import Problem, missing, server_problem
 from talaria.api.router import Route
 from talaria.commands.house import ModelRack
 from talaria.contracts.clock import SystemClock
@@ -40,22 +40,44 @@ class ModelList(Struct, frozen=True, kw_only=True):
 
 
 class ModelNames:
-    """Knows what a client means by the name of a model: ``talaria`` is the usual one, others are ``provider:model``."""
+    """Resolves the names of models that clients send.
+
+    ``talaria`` is the agent's own model, others are ``provider:model``. Many clients send a fixed name that means
+    nothing here, for example ``gpt-4o``: it stands for the agent's own model, unless it is that of another one.
+    """
 
     def __init__(self, models: ModelRack) -> None:
         self._models = models
         self._found: dict[str, tuple[datetime, str]] = {}
 
-    async def meant(self, name: str) -> str:
-        """Return how we call it, empty for the usual one; raises a `Problem` where there is no such model."""
+    async def resolve(self, name: str) -> str:
+        """Return the model to ask, empty for the agent's own; raises a `Problem` only if its provider was named."""
+        if name in ("", OWN):
+            return ""
+        now = SystemClock().now()
+        at, found = self._found.get(name, (now - _GOOD_FOR, ""))
+        if now - at >= _GOOD_FOR:
+            found = await self._resolve(name)
+            if len(self._found) >= _MOST:
+                self._found.clear()
+            self._found[name] = now, found
+        return found
+
+    async def _resolve(self, name: str) -> str:
+        try:
+            return await self.find(name)
+        except Problem:
+            if self._models.is_provider(name.partition(":")[0]):
+                raise
+            log.info("the model %r of a request is not known, so the agent's own is used", name[:100])
+            return ""
+
+    async def find(self, name: str) -> str:
+        """Return how we call a model, empty for the agent's own; raises a `Problem` where there is no such model."""
         if name in ("", OWN):
             return ""
         if len(name) > _LONGEST_NAME:
             raise missing("There is no model of such a long name here.", param="model", code="model_not_found")
-        now = SystemClock().now()
-        at, found = self._found.get(name, (now, ""))
-        if found and now - at < _GOOD_FOR:
-            return found
         try:
             chosen = await self._models.find(name)
         except Ambiguous as error:
@@ -67,10 +89,7 @@ class ModelNames:
             log.warning("the model %s cannot be used: %s", name, error)
             words = f"The provider of `{name[:100]}` cannot be asked at the moment."
             raise server_problem(words, HTTPStatus.BAD_GATEWAY, code="model") from error
-        if len(self._found) >= _MOST:
-            self._found.clear()
-        self._found[name] = now, f"{chosen.provider}:{chosen.model}"
-        return self._found[name][1]
+        return f"{chosen.provider}:{chosen.model}"
 
     async def names(self) -> list[ModelEntry]:
         """Return all that can be named; those whose providers do not tell in time are left out."""
@@ -103,5 +122,5 @@ class ModelRoutes:
 
     async def _show(self, request: Request) -> Reply:
         name = request.parts["model"]
-        meant = await self._names.meant(name)
+        meant = await self._names.find(name)
         return json_reply(ModelEntry(id=name, owned_by=meant.partition(":")[0] or OWN))

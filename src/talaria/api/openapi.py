@@ -30,8 +30,10 @@ _HEADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 
 def describe(routes: Sequence[Route], version: str) -> Mapping[str, Any]:
     """Return the document."""
-    kinds = {kind for route in routes for kind in (route.takes, route.asks, route.gives) if kind is not None}
-    ordered = [*sorted(kinds, key=lambda kind: kind.__name__), ErrorAnswer]
+    kinds = {
+        kind for route in routes for kind in (route.takes, route.asks, route.gives, route.events) if kind is not None
+    }
+    ordered = [*sorted(kinds, key=lambda kind: getattr(kind, "__name__", str(kind))), ErrorAnswer]
     schemas, components = msgspec.json.schema_components(ordered, ref_template=_REFERENCE)
     found = dict(zip(ordered, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -52,12 +54,12 @@ def describe(routes: Sequence[Route], version: str) -> Mapping[str, Any]:
     }
 
 
-def _operation(route: Route, schemas: Mapping[type, Any], components: Mapping[str, Any]) -> Mapping[str, Any]:
+def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> Mapping[str, Any]:
     operation: dict[str, Any] = {
         "operationId": _name(route),
         "summary": route.summary,
         "tags": [route.tag],
-        "security": [{_SCHEME: []}, {}] if route.scope is not None else [],
+        "security": [{_SCHEME: []}] if route.scope is not None else [],
         "parameters": [
             *_path_parameters(route),
             *_query_parameters(route, schemas, components),
@@ -66,19 +68,19 @@ def _operation(route: Route, schemas: Mapping[type, Any], components: Mapping[st
         "responses": _responses(route, schemas),
     }
     if route.scope is not None:
-        operation["description"] = f"Needs a key with the scope `{route.scope}`, where keys are asked for."
+        operation["description"] = f"Needs a key with the scope `{route.scope}`."
     if route.takes is not None:
         body = {"application/json": {"schema": schemas[route.takes]}}
         operation["requestBody"] = {"required": True, "content": body}
     return operation
 
 
-def _responses(route: Route, schemas: Mapping[type, Any]) -> Mapping[str, Any]:
+def _responses(route: Route, schemas: Mapping[Any, Any]) -> Mapping[str, Any]:
     content: dict[str, Any] = {}
     if route.gives is not None:
         content["application/json"] = {"schema": schemas[route.gives]}
-    if route.streams:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+    if route.events is not None:  # as in OpenAI's own description: the schema is that of the data of one event
+        content["text/event-stream"] = {"schema": schemas[route.events]}
     good: dict[str, Any] = {"description": HTTPStatus(route.status).phrase}
     if content:
         good["content"] = content

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from talaria.api.problems import Problem
-from talaria.core.errors import TalariaError
-from talaria.core.ids import SessionId
+from talaria.core.errors import Refused, TalariaError
+from talaria.core.ids import SessionId, is_id
 from talaria.core.messages import Image
 from talaria.core.pictures import picture_type
+from talaria.settings.files import OWNER_ONLY_FILE, make_folder
 
 _LIMIT = 5_000_000  # bytes; what the usual providers take
 _SHOWN = 100
@@ -30,7 +31,12 @@ class Pictures:
         self._fetch = fetch
 
     async def take_in(self, url: str, session_id: SessionId) -> Image:
-        """Return a picture that is kept, or raise a `Problem` that says why it cannot be."""
+        """Return a picture that is kept, or raise a `Problem` that says why it cannot be.
+
+        Raises `Refused` for an id that is not of our form, which could name another folder.
+        """
+        if not is_id(session_id):
+            raise Refused(f"{session_id[:64]!r} is not the id of a session.")
         if url.startswith("data:"):
             data = await asyncio.to_thread(_decoded, url)
         elif url.startswith(("http://", "https://")):
@@ -53,11 +59,12 @@ class Pictures:
 
     def _kept(self, data: bytes, media_type: str, session_id: SessionId) -> Path:
         folder = self._media / session_id
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         name = hashlib.sha256(data).hexdigest()[:24]
         path = folder / f"{name}.{media_type.partition('/')[2]}"
         if not path.exists():
             unfinished = path.with_suffix(".part")
+            unfinished.touch(OWNER_ONLY_FILE)
             unfinished.write_bytes(data)
             unfinished.replace(path)
         return path

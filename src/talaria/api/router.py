@@ -9,6 +9,7 @@ that goes away are looked after before and around the handler. The OpenAPI docum
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from http import HTTPStatus
+from typing import Any
 
 from msgspec import Struct
 
@@ -24,7 +25,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
     ``path`` may have parts in braces, each standing for one segment; a last one with a star stands for all the rest.
     Without a ``scope`` no key is needed. ``takes``, ``asks`` and ``gives`` are the structs of body, query and reply;
-    ``streams`` says that the reply may come as events.
+    ``events`` is what the ``data`` of each event is, where the reply may be a stream of server-sent events.
     ``repeatable`` lets an ``Idempotency-Key`` stand for the answer; ``lasting`` says that a client that goes away ends
     nothing. ``heeds`` are headers that mean something to this route alone.
     """
@@ -38,7 +39,7 @@ class Route(Struct, frozen=True, kw_only=True):
     asks: type | None = None
     gives: type | None = None
     status: int = 200
-    streams: bool = False
+    events: Any = None
     repeatable: bool = False
     lasting: bool = False
     heeds: tuple[str, ...] = ()

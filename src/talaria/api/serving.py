@@ -5,20 +5,29 @@ import ipaddress
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import cast
 
 import uvicorn
 
 from talaria.api.application import Application
+from talaria.api.connection import ConnectionLimits, ConnectionPool, LimitedProtocol
 from talaria.core.errors import Refused
 
 _WAITING = 1024  # connections that the system accepts before we do
 _KEEP_ALIVE = 75  # seconds; longer than usual proxies, so that it is they who close
-_LONGEST_HEAD = 64 * 1024
+_ACCEPTED_AT_ONCE = 16  # few, so that connections that are too many are closed before the system refuses more
 _LAST_WORDS = 5  # seconds in which clients take the end of what they are told
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals of the process to whoever owns it."""
+    """Leaves the signals of the process to its owner, and the queue of the system as long as it was."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(_WAITING)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -27,7 +36,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(application: Application, host: str, port: int, jobs: asyncio.TaskGroup) -> AsyncIterator[str]:
+async def served(
+    application: Application, host: str, port: int, jobs: asyncio.TaskGroup, limits: ConnectionLimits | None = None
+) -> AsyncIterator[str]:
     """Serve within the block, and give the address; what is not answered soon behind it is cut off.
 
     Raises `Refused` where there cannot be listened.
@@ -35,7 +46,7 @@ async def served(application: Application, host: str, port: int, jobs: asyncio.T
     listening = _listen(host, port)
     config = uvicorn.Config(
         application,
-        http="httptools",
+        http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, ConnectionPool(limits or ConnectionLimits()))),
         ws="none",
         lifespan="off",
         loop="asyncio",
@@ -46,7 +57,7 @@ async def served(application: Application, host: str, port: int, jobs: asyncio.T
         proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE,
         timeout_graceful_shutdown=_LAST_WORDS,
-        h11_max_incomplete_event_size=_LONGEST_HEAD,
+        backlog=_ACCEPTED_AT_ONCE,
     )
     server = _Server(config)
     serving = jobs.create_task(server.serve(sockets=[listening]))

@@ -182,7 +182,7 @@ class Turn:
 
     def _make(self, tx: Transaction) -> None:
         """Begin a conversation with all that was said in it, and with what is said now."""
-        session = tx.sessions.create(NewSession(source=SOURCE, id=self.session_id))
+        session = tx.sessions.create(NewSession(source=SOURCE, id=self.session_id, owner=self._caller.owner))
         keep_origin(tx, session.id, self._origin)
         if self._wanted.history:
             tx.messages.append(session.id, self._wanted.history)

@@ -10,11 +10,12 @@ from datetime import timedelta
 from talaria.api.about import About
 from talaria.api.application import Application, Manner
 from talaria.api.completions.routes import Completions
+from talaria.api.connection import ConnectionLimits
 from talaria.api.conversations import Conversations
 from talaria.api.figures import Figures
 from talaria.api.hosts import Hosts, is_loopback
 from talaria.api.idempotency import Repetitions
-from talaria.api.keys import ENVIRONMENT_KEY, Keyring
+from talaria.api.keys import Keyring
 from talaria.api.limits import Limits
 from talaria.api.models import ModelNames, ModelRoutes
 from talaria.api.pictures import Pictures
@@ -30,18 +31,20 @@ from talaria.api.sessions.routes import SessionRoutes
 from talaria.app.folders import served_folder
 from talaria.app.house import House
 from talaria.core.errors import Refused
-from talaria.core.ids import SessionId, new_worker_id
+from talaria.core.ids import SessionId, is_id, new_worker_id
 from talaria.gateway.shelter import Shelter
+from talaria.sessions.api_keys import ENVIRONMENT_KEY, check_strength
 from talaria.sessions.company import accompanied
 from talaria.sessions.ending import Stop
+from talaria.settings.api_key_file import create_first_key
 from talaria.tools.output import FullOutputs
 from talaria.tools.web.client import WebClient
 
 _MEGABYTE = 1_000_000
 _LOOK_AGAIN = 30.0
-_OPEN_TO_ALL = (
-    "Others can reach {host}, and no key is asked for: create one with `talaria api-keys create NAME`, or listen at"
-    " 127.0.0.1."
+_KEYLESS_ELSEWHERE = (
+    "`api.keyless` works on loopback only, and others can reach {host}: run `talaria config unset api.keyless`, or"
+    " listen at 127.0.0.1."
 )
 
 _ENDING = "What is being worked on has {patience:g} s to come to its end; Ctrl-C again cuts it off."
@@ -76,22 +79,33 @@ async def api_served(
 ) -> AsyncIterator[str]:
     """Serve the API within the block, and give its address; raises `Refused` where that would be open to all.
 
-    At the end of the block what is being worked on may come to its end, unless there is a ``hurry``.
+    Where there is no key yet, the first one is created and stored in a file of the profile. At the end of the block
+    what is being worked on may come to its end, unless there is a ``hurry``.
     """
     settings = house.settings.api
     host, port = host or settings.host, settings.port if port is None else port
-    keyring = Keyring(house.store, house.secrets.get(ENVIRONMENT_KEY) or "")
-    if not is_loopback(host) and await keyring.is_empty():
-        raise Refused(_OPEN_TO_ALL.format(host=host))
+    keyring = await _open_keyring(house, host)
     parts = _Parts(house, jobs)
     application = parts.application(keyring, host)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(parts.close)
         stack.callback(jobs.create_task(parts.serve()).cancel)
-        address = await stack.enter_async_context(served(application, host, port, jobs))
+        address = await stack.enter_async_context(served(application, host, port, jobs, parts.connection_limits))
         stack.push_async_callback(parts.drain, application, hurry or asyncio.Event(), tell)
         log.info("the API listens at %s", address)
         yield address
+
+
+async def _open_keyring(house: House, host: str) -> Keyring:
+    """Return the keys that are accepted; what is allowed without one is decided here, for as long as it serves."""
+    given, keyless = house.secrets.get(ENVIRONMENT_KEY) or "", house.settings.api.keyless
+    if keyless and not is_loopback(host):
+        raise Refused(_KEYLESS_ELSEWHERE.format(host=host))
+    if given:
+        check_strength(given)
+    elif not keyless and await create_first_key(house.store, house.profile):
+        log.info("an API key was created; it is in %s", house.profile.api_key_file)
+    return Keyring(house.store, given, keyless=keyless)
 
 
 class _Parts:
@@ -127,6 +141,12 @@ class _Parts:
                 stall=settings.stall_seconds,
             ),
         )
+
+    @property
+    def connection_limits(self) -> ConnectionLimits:
+        """Return how many connections are accepted, and how fast requests have to come."""
+        settings = self._house.settings.api
+        return ConnectionLimits(connections=settings.connections, head_seconds=settings.head_seconds)
 
     async def serve(self) -> None:
         """Do what goes on beside requests, until cancelled."""
@@ -179,7 +199,8 @@ class _Parts:
         """Remove what a deleted conversation has left behind outside of the store."""
         self._house.end_workplace(session_id)
         FullOutputs(self._house.profile.outputs_folder).forget(session_id)
-        shutil.rmtree(self._house.profile.media_folder / session_id, ignore_errors=True)
+        if is_id(session_id):
+            shutil.rmtree(self._house.profile.media_folder / session_id, ignore_errors=True)
 
     def _routes(self) -> tuple[Route, ...]:
         names = ModelNames(self._house.models)

@@ -127,13 +127,16 @@ class Models:
     async def find(self, words: str) -> Chosen:
         """Return the model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means, having asked its provider for it."""
         provider, _, model = words.partition(":")
-        known = (*self._accounts.names(), embedded.PROVIDER)
-        if provider not in known:
+        if not self.is_provider(provider):
             return await self._find_by_name(words)
         chosen = await self.choose(provider, model, "You chose it just now.")
         if provider != embedded.PROVIDER and model:
             self._check_offered(chosen, *await self._ask_for_models(self._accounts.get(provider)))
         return chosen
+
+    def is_provider(self, name: str) -> bool:
+        """Tell whether models of a provider can be named as ``name:MODEL``."""
+        return name == embedded.PROVIDER or name in self._accounts.names()
 
     def chain(self, first: Chosen) -> tuple[ModelChoice, ...]:
         """Return the model that answers and, behind it, those to ask when it cannot."""

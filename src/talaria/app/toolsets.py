@@ -1,7 +1,7 @@
 """The tools of an agent by group, as the settings want them."""
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from functools import cache
 from pathlib import Path
@@ -20,8 +20,10 @@ from talaria.contracts.schedules import CRON, JobDesk
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import Tool, ToolsetState, ToolState
+from talaria.core.api_owner import KEYLESS_OWNER
 from talaria.core.ids import SessionId
 from talaria.sessions.mandate import Mandate
+from talaria.settings.chats import GUEST_TOOLS
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile, below
 from talaria.tools.clarify import Clarify
@@ -132,12 +134,18 @@ def may_use(bench: Workbench, name: str) -> bool:
     """Tell whether a tool is for whoever the conversation belongs to, and for what it works on."""
     if bench.mandate is not None and name not in bench.mandate.tools:
         return False
+    if bench.viewer.owner == KEYLESS_OWNER and not _is_named(GUEST_TOOLS, name):  # whatever the settings say
+        return False
     return not bench.guest or for_guests(bench.settings, name)
 
 
 def for_guests(settings: Settings, name: str) -> bool:
-    """Tell whether a tool is there for others than the owner: by its own name, or that of its group."""
-    allowed = settings.access.guest_tools
+    """Tell whether a tool is there for others than the owner."""
+    return _is_named(settings.access.guest_tools, name)
+
+
+def _is_named(allowed: Collection[str], name: str) -> bool:
+    """Tell whether a tool is in a list: by its own name, or by that of its group."""
     return name in allowed or any(group in allowed for group in _groups().get(name, (OTHERS,)))
 
 

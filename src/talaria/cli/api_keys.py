@@ -7,11 +7,12 @@ from importlib import import_module
 from talaria.cli.services import Services
 from talaria.core.wording import clock_time, find_zone
 
-_SCOPES = ("chat", "read", "admin")
+_SCOPES = ("chat", "agent", "read", "admin")
 _EPILOG = """\
-A key is shown once, when it is created; the store keeps a digest of it. `chat`
-lets a program talk to the agent, `read` look at conversations, `admin` do
-everything. Where there is a key, every request needs one.
+A key is shown once, when it is created; the store has only a digest of it. With
+`chat` a program talks to the agent as a guest, with the tools for guests and its
+own conversations; with `agent` it talks to it as you, with all tools. `read`
+reads conversations, `admin` does everything. Every request needs a key.
 """
 
 
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SCOPE",
         action="append",
         choices=_SCOPES,
-        help="what it is good for: chat (as it is without this), read or admin; may be given several times",
+        help="what it allows: chat (the default), agent, read or admin; can be repeated",
     )
     listing = actions.add_parser("list", help="list the keys by name, and what each is good for")
     revoke = actions.add_parser("revoke", help="take a key back: it is good for nothing from now on")
@@ -67,13 +68,17 @@ def _list(arguments: argparse.Namespace, services: Services) -> None:
     if rows:
         services.terminal.table(("NAME", "SCOPES", "CREATED"), rows)
     elif services.terminal.interactive:
-        services.terminal.note("There are no keys: on loopback nobody needs one. `create NAME` makes one.")
+        services.terminal.note(
+            "There are no keys. `create NAME` makes one; `talaria serve` creates the first by itself."
+        )
 
 
 def _revoke(arguments: argparse.Namespace, services: Services) -> None:
-    revoke_key = import_module("talaria.sessions.api_keys").revoke_key
+    keys = import_module("talaria.sessions.api_keys")
     with services.open_database() as database:
-        database.write(lambda tx: revoke_key(tx, arguments.name))
+        known = {key.name: key.digest for key in database.read(keys.list_keys)}
+        database.write(lambda tx: keys.revoke_key(tx, arguments.name))
+    import_module("talaria.settings.api_key_file").remove_key_file(services.profile, known.get(arguments.name, ""))
     if arguments.json:
         services.terminal.json({"name": arguments.name, "revoked": True})
     else:

@@ -9,18 +9,19 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from talaria.cli.services import Services
-from talaria.cli.terminal import Terminal
 from talaria.sessions.company import first_error
 from talaria.sessions.ending import Stop
+from talaria.settings.api_key_file import read_key_file
 
 _LAST_PORT = 65_535
 _EPILOG = """\
-Without options it listens where the settings `api.host` and `api.port` say. On
-loopback no key is needed as long as there is none; `talaria api-keys create`
-makes one. Anywhere else it does not listen without a key.
+Without options it listens where the settings `api.host` and `api.port` say.
+Every request needs a key, also on loopback. The first start creates one, shows
+it once, and stores it in the file `api-key` of the profile; `talaria api-keys`
+manages more of them.
 
-Ctrl-C lets what is being worked on come to its end for a while; a second one
-cuts it off. With `--json` a line tells where it listens as soon as it does.
+Ctrl-C lets running requests finish for a while; a second one cuts them off.
+With `--json` it prints one line with its address and the file of the key.
 """
 
 
@@ -50,23 +51,27 @@ async def _serve(arguments: argparse.Namespace, services: Services) -> None:
         house = services.load_house()(stack)
         for note in house.notes:
             services.terminal.note(note)
-        listens = _print_json if arguments.json else _note
+        before = read_key_file(services.profile)
         await house.serve_api(
             stop,
             host=arguments.host,
             port=arguments.port,
-            listens=lambda address: listens(services.terminal, address),
+            listens=lambda address: _announce(arguments, services, address, before),
             tell=services.terminal.note,
         )
 
 
-def _note(terminal: Terminal, address: str) -> None:
-    terminal.note(f"The API listens at {address}/v1; Ctrl-C ends it.")
-
-
-def _print_json(terminal: Terminal, address: str) -> None:
-    told = {"url": address, "base_url": f"{address}/v1", "pid": os.getpid()}
-    terminal.document(f"{msgspec.json.encode(told).decode()}\n", at_once=True)
+def _announce(arguments: argparse.Namespace, services: Services, address: str, before: str) -> None:
+    """Print where it listens, and the first key if it was created now; ``before`` is what its file had at the start."""
+    file, key = services.profile.api_key_file, read_key_file(services.profile)
+    if arguments.json:
+        values = {"url": address, "base_url": f"{address}/v1", "pid": os.getpid(), "api_key_file": key and str(file)}
+        services.terminal.document(f"{msgspec.json.encode(values).decode()}\n", at_once=True)
+        return
+    if key != before:
+        shown = f": {key}\nIt is shown only this once, and stored" if services.terminal.interactive else ","
+        services.terminal.note(f"An API key was created{shown} in {file}.")
+    services.terminal.note(f"The API listens at {address}/v1; Ctrl-C ends it.")
 
 
 def _port(text: str) -> int:

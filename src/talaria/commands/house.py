@@ -28,6 +28,9 @@ class ModelRack(Protocol):
     async def find(self, words: str) -> Chosen:
         """Return the model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means; raises where there is none."""
 
+    def is_provider(self, name: str) -> bool:
+        """Tell whether models of a provider can be named as ``name:MODEL``."""
+
     async def listing(self, *, local_only: bool = False) -> Listing:
         """Ask every provider that can be used for its models."""
 

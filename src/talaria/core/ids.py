@@ -10,11 +10,18 @@ JobId = NewType("JobId", str)
 WorkerId = NewType("WorkerId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no letter that reads like another
+_CHARACTERS = frozenset(_ALPHABET)
+_LENGTH = 16
 
 
 def new_id() -> str:
     """Return 16 characters: nine of the time in milliseconds, seven of chance."""
     return _base32(time.time_ns() // 1_000_000, 9) + _base32(int.from_bytes(os.urandom(5)), 7)
+
+
+def is_id(text: str) -> bool:
+    """Tell whether a text has the form of an id that `new_id` returns, and so is safe in a path."""
+    return len(text) == _LENGTH and set(text) <= _CHARACTERS
 
 
 def new_session_id() -> SessionId:

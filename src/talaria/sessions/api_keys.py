@@ -12,12 +12,15 @@ from msgspec import Struct
 from talaria.contracts.store import Transaction
 from talaria.core.errors import NotFound, Refused
 
-KeyScope = Literal["chat", "read", "admin"]
+KeyScope = Literal["chat", "agent", "read", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
+ENVIRONMENT_KEY = "TALARIA_API_KEY"
 _PREFIX = "api-key:"
 _BEGINNING = "tal_"
 _BYTES = 32
 _LONGEST_NAME = 64
+_SHORTEST_KEY = 16
+_FEWEST_CHARACTERS = 8  # different ones
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -66,3 +69,13 @@ def new_token() -> str:
 def digest_of(token: str) -> str:
     """Return what is kept of a key: with so much chance in it, a plain digest cannot be turned back."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def check_strength(token: str) -> None:
+    """Raise `Refused` for a key, chosen by a person, that is easy to guess."""
+    if len(token) < _SHORTEST_KEY or len(set(token)) < _FEWEST_CHARACTERS:
+        raise Refused(
+            f"{ENVIRONMENT_KEY} is too easy to guess: use at least {_SHORTEST_KEY} characters, {_FEWEST_CHARACTERS} of"
+            f" them different. `openssl rand -hex 24` makes a good one; `talaria config set {ENVIRONMENT_KEY} -` stores"
+            " it."
+        )

@@ -14,10 +14,14 @@ class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The HTTP server that speaks OpenAI's protocols (`talaria serve`)."""
 
     enabled: Annotated[bool, Meta(description="Whether `talaria gateway` serves it as well.")] = False
-    host: Annotated[
-        str,
-        Meta(description="The address to listen at; one that others can reach needs a key (`talaria api-keys`)."),
-    ] = "127.0.0.1"
+    keyless: Annotated[
+        bool,
+        Meta(
+            description="Whether requests without a key may chat as a guest; on loopback only, without approvals,"
+            " admin routes or tools that run programs."
+        ),
+    ] = False
+    host: Annotated[str, Meta(description="The address to listen at.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="The port; 0 means any that is free.")] = 8642
     hosts: Annotated[
         tuple[str, ...],
@@ -34,6 +38,18 @@ class Api(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     requests_at_once: Annotated[
         int, Meta(ge=0, description="How many requests of a key may run at once; 0 means any number.")
     ] = 128
+    connections: Annotated[
+        int,
+        Meta(
+            ge=16,
+            le=100_000,
+            description="How many connections may be open, at most half of the files the process may open; for more,"
+            " the one that is idle for longest is closed.",
+        ),
+    ] = 512
+    head_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="How long the head of a request may take to arrive.")
+    ] = 10.0
     heartbeat_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="After how much silence a stream says that it is still there.")
     ] = 15.0

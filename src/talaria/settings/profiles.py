@@ -58,6 +58,11 @@ class Profile(Struct, frozen=True):
         return below(self.folder, ".env")
 
     @property
+    def api_key_file(self) -> Path:
+        """The API key that the server created at its first start."""
+        return below(self.folder, "api-key")
+
+    @property
     def database_file(self) -> Path:
         """The SQLite store, unless ``store.url`` names another."""
         return below(self.folder, "talaria.db")

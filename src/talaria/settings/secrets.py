@@ -56,7 +56,12 @@ KNOWN_SECRETS = (
     KnownSecret(
         "MATRIX_PASSWORD", "Log in on Matrix.", "In place of a token; used once, with options.user.", live=False
     ),
-    KnownSecret("TALARIA_API_KEY", "Ask this agent over HTTP.", "Any long word; `talaria serve` wants it.", live=False),
+    KnownSecret(
+        "TALARIA_API_KEY",
+        "Ask this agent over HTTP.",
+        "At least 16 characters; in place of `talaria api-keys`.",
+        live=False,
+    ),
     KnownSecret("WEBHOOK_SECRET", "Know who posts webhooks.", "Any long word that both sides know.", live=False),
 )
 

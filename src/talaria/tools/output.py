@@ -94,6 +94,7 @@ def _keys() -> re.Pattern[str]:
         r"|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{20,}"  # Slack
         r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}"  # Amazon, Google
         r"|[rs]k_(?:live|test)_\w{16,}|hf_\w{30,}|gsk_\w{40,}|xai-\w{40,}"  # Stripe, Hugging Face, Groq, xAI
+        r"|tal_[\w-]{43}"  # our own API
         r"|npm_\w{36}|pypi-[\w-]{40,}"
         r"|\d{8,10}:AA[\w-]{33}"  # Telegram
         r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,})"  # a JSON web token

@@ -6,12 +6,13 @@ from functools import partial
 from talaria.api.completions.incoming import Said, check, fingerprint, taken_apart
 from talaria.api.completions.outgoing import Answer, Chunks
 from talaria.api.completions.transcript import spoken, transcribed
-from talaria.api.completions.wire import Completion, CreateCompletion
-from talaria.api.conversations import SESSION_HEADER, Conversations
+from talaria.api.completions.wire import Chunk, Completion, CreateCompletion
+from talaria.api.conversations import SESSION_HEADER, Conversations, entered
 from talaria.api.http import Reply, Request, event_reply, json_reply
+from talaria.api.keys import Caller
 from talaria.api.models import ModelNames
 from talaria.api.pictures import Pictures
-from talaria.api.problems import problem_of
+from talaria.api.problems import Problem, problem_of
 from talaria.api.router import Route
 from talaria.api.turns import Turn, Wanted
 from talaria.contracts.follower import Ending
@@ -43,7 +44,7 @@ class Completions:
                 summary="Say something and get an answer",
                 takes=CreateCompletion,
                 gives=Completion,
-                streams=True,
+                events=Chunk,
                 repeatable=True,
                 heeds=(SESSION_HEADER, EVENTS_HEADER),
                 tag="chat completions",
@@ -74,9 +75,11 @@ class Completions:
 
     async def _wanted(self, request: Request, body: CreateCompletion, said: Said) -> Wanted:
         """Return the turn to take: in the conversation that is named, or whose history is told, or in a new one."""
-        caller, model = request.caller.name, await self._models.meant(body.model)
+        caller, model = request.caller.name, await self._models.resolve(body.model)
         named = request.headers.get(SESSION_HEADER, "")
-        session_id = named or await self._recognised(caller, said)
+        if named:  # before anything is stored in its folder
+            await self._store.read(lambda tx: entered(tx, named, request.caller))
+        session_id = named or await self._recognised(request.caller, said)
         place = SessionId(session_id) if session_id else new_session_id()
         told = () if session_id else await transcribed(said.history, self._pictures, place)
         heard = Answer()
@@ -92,17 +95,17 @@ class Completions:
             heard=heard.take if body.stream else None,
         )
 
-    async def _recognised(self, caller: str, said: Said) -> str:
+    async def _recognised(self, caller: Caller, said: Said) -> str:
         """Return the conversation whose history a client tells, if it stands where that history ends.
 
         It is found so once: a second client that goes on from the same point begins a branch of its own.
         """
         if not said.history:
             return ""
-        key = _OF_HISTORY + fingerprint(caller, said.instructions, said.history)
+        key = _OF_HISTORY + fingerprint(caller.name, said.instructions, said.history)
         if await self._store.read(lambda tx: tx.state.get(key)) is None:
             return ""
-        return await self._store.write(lambda tx: _taken(tx, key))
+        return await self._store.write(lambda tx: _taken(tx, key, caller))
 
 
 class _CompletionStream:
@@ -137,14 +140,17 @@ class _CompletionStream:
         await self._turn.leave()
 
 
-def _taken(tx: Transaction, key: str) -> str:
+def _taken(tx: Transaction, key: str, caller: Caller) -> str:
     entry = tx.state.get(key)
     if entry is None:
         return ""
     tx.state.delete(key)
     session_id, _, count = entry.value.partition(" ")
-    session = tx.sessions.get(SessionId(session_id))
-    return session_id if session is not None and str(session.message_count) == count else ""
+    try:
+        session = entered(tx, session_id, caller)
+    except Problem:  # it is gone, or the key had other rights when it started it
+        return ""
+    return session_id if str(session.message_count) == count else ""
 
 
 def _note(tx: Transaction, ending: Ending, *, caller: str, said: Said, heard: Answer | None) -> None:

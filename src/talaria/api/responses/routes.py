@@ -19,6 +19,7 @@ from talaria.api.responses import keeping
 from talaria.api.responses.background import beginning, current, keep_ended
 from talaria.api.responses.keeping import Continued, Kept
 from talaria.api.responses.reading import illustrated, instructed, read_input
+from talaria.api.responses.stream_events import ResponseEvent
 from talaria.api.responses.telling import CUT_OFF, Account, RunStream, Scribe, TurnStream
 from talaria.api.responses.wire import (
     ConversationReference,
@@ -94,10 +95,10 @@ class ResponseRoutes:
         one = "/v1/responses/{response_id}"
         return (
             Route(method="POST", path="/v1/responses", handler=self._create, summary="Ask for a response",
-                  takes=ResponseRequest, gives=Response, streams=True, repeatable=True, heeds=(SESSION_HEADER,),
+                  takes=ResponseRequest, gives=Response, events=ResponseEvent, repeatable=True, heeds=(SESSION_HEADER,),
                   tag=_TAG),
             Route(method="GET", path=one, handler=self._show, summary="Look at a response again",
-                  asks=ResponseQuery, gives=Response, streams=True, tag=_TAG),
+                  asks=ResponseQuery, gives=Response, events=ResponseEvent, tag=_TAG),
             Route(method="DELETE", path=one, handler=self._delete, summary="Forget a response",
                   gives=DeletedResponse, tag=_TAG),
             Route(method="POST", path=f"{one}/cancel", handler=self._cancel, summary="Stop a response",
@@ -143,7 +144,7 @@ class ResponseRoutes:
 
     async def _task(self, body: ResponseRequest, session: str, caller: Caller) -> _Task:
         """Return what is to be done; a conversation that is gone on with is found, or branched off, here."""
-        model = await self._models.meant(body.model or "")
+        model = await self._models.resolve(body.model or "")
         said = await self._store.read(
             lambda tx: read_input(body.input, lambda item_id: keeping.item(tx, item_id, caller))
         )

@@ -180,7 +180,7 @@ def _is_waiting(external_id: str, state: str, run: ApiRun) -> bool:
 
 
 def _new_session(tx: Transaction, start: Start, caller: Caller) -> SessionId:
-    session = tx.sessions.create(NewSession(id=start.new_id, source=SOURCE))
+    session = tx.sessions.create(NewSession(id=start.new_id, source=SOURCE, owner=caller.owner))
     keep_origin(tx, session.id, Origin(caller.name, start.instructions))
     if start.history:
         tx.messages.append(session.id, start.history)

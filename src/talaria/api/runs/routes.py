@@ -11,7 +11,7 @@ from talaria.api.problems import Problem, conflict, missing
 from talaria.api.responses.reading import illustrated, instructed, read_input
 from talaria.api.router import Route
 from talaria.api.runs.asked import Question, open_questions, order_answer, orders_for
-from talaria.api.runs.events import ApprovalRequested, stream_of
+from talaria.api.runs.events import ApprovalRequested, RunEvent, stream_of
 from talaria.api.runs.following import Audience, Following
 from talaria.api.runs.keeping import RUNS, Order, Start, begin_run, find_run, is_over, new_run_id, shown, stop_run
 from talaria.api.runs.wire import Decision, EventsQuery, Run, RunRequest
@@ -43,7 +43,7 @@ class RunRoutes:
                   gives=Run, status=202, repeatable=True, lasting=True, heeds=(SESSION_HEADER,), tag=_TAG),
             Route(method="GET", path=one, handler=self._show, summary="How far a run has come", gives=Run, tag=_TAG),
             Route(method="GET", path=f"{one}/events", handler=self._events, summary="Follow a run", asks=EventsQuery,
-                  streams=True, lasting=True, heeds=(_LAST_EVENT,), tag=_TAG),
+                  events=RunEvent, lasting=True, heeds=(_LAST_EVENT,), tag=_TAG),
             Route(method="POST", path=f"{one}/approval", handler=self._decide, summary="Answer what a run asks",
                   takes=Decision, gives=Run, repeatable=True, tag=_TAG),
             Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop a run", gives=Run,
@@ -52,7 +52,7 @@ class RunRoutes:
 
     async def _create(self, request: Request) -> Reply:
         body = request.read(RunRequest)
-        model = await self._models.meant(body.model)
+        model = await self._models.resolve(body.model)
         said = read_input(body.input, lambda _: None)
         named = body.session_id or request.headers.get(SESSION_HEADER, "")
         place = SessionId(named) if named else new_session_id()

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from talaria.cli.checks.findings import Finding, fault, ok
 from talaria.cli.services import Services
+from talaria.core.errors import Refused
+from talaria.sessions.api_keys import ENVIRONMENT_KEY, check_strength
 from talaria.settings.files import OWNER_ONLY_FILE
 from talaria.settings.load import load
-from talaria.settings.secrets import mask, read_secrets
+from talaria.settings.secrets import Secrets, mask, read_secrets
 
 
 def look_at_settings(services: Services) -> Iterator[Finding]:
@@ -26,6 +28,16 @@ def look_at_keys(services: Services) -> Iterator[Finding]:
         if one.expected != f"mode {OWNER_ONLY_FILE:04o}":  # reported, and repaired, by the check of the files
             yield fault(str(one), f"Edit {services.profile.secrets_file}.")
     for name in secrets.names():
-        yield ok(f"{name} {mask(secrets.get(name) or '')}, from {secrets.place(name)}.")
+        yield _look_at_key(name, secrets)
     if not secrets.names():
         yield ok("No keys or tokens are set.")
+
+
+def _look_at_key(name: str, secrets: Secrets) -> Finding:
+    value = secrets.get(name) or ""
+    try:
+        if name == ENVIRONMENT_KEY:
+            check_strength(value)
+    except Refused as error:
+        return fault(str(error), "The API is not served with it.")
+    return ok(f"{name} {mask(value)}, from {secrets.place(name)}.")

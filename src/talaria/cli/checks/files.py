@@ -56,7 +56,7 @@ def _missing(profile: Profile) -> Finding:
 
 def _private_paths(profile: Profile) -> list[Path]:
     stores = sorted(profile.folder.glob(f"{profile.database_file.name}*"))
-    files = [profile.secrets_file, profile.config_file, *stores]
+    files = [profile.secrets_file, profile.api_key_file, profile.config_file, *stores]
     return [path for path in (profile.folder, profile.backups_folder, profile.logs_folder, *files) if path.exists()]
 
 
@@ -68,7 +68,7 @@ def _look_at_path(path: Path, profile: Profile) -> Iterator[Finding]:
     elif mode & 0o077:
         found = f"Others than its owner can get at {path} (mode {mode:04o})."
         repair = f"`chmod {allowed:o} {path}` makes it private. {_FIX}"
-        made = fault if path == profile.secrets_file else warning
+        made = fault if path in (profile.secrets_file, profile.api_key_file) else warning
         yield made(found, repair, lambda: _make_private(path, allowed))
     elif mode & allowed & 0o600 != 0o600:
         found = f"Talaria may not read and write {path} (mode {mode:04o})."
