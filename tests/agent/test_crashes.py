@@ -123,12 +123,28 @@ async def test_a_worker_killed_anywhere_does_nothing_twice_that_cannot_be_undone
     counts, results = chain.counts(), await _results(shop)
     for number in range(count):
         for effect in REPEATABLE:
-            assert counts[f"end {effect.value}-{number}"] >= 1
+            told = results[3 * number + list(Effect).index(effect)].text
+            assert counts[f"end {effect.value}-{number}"] >= 1 or "cut off twice" in told
         word = f"{Effect.IRREVERSIBLE.value}-{number}"
         outcome = results[3 * number + list(Effect).index(Effect.IRREVERSIBLE)].text
         assert counts[f"begin {word}"] <= 1
         assert outcome == f"did {word}" or "outcome is unknown" in outcome
     await _stands(shop, calls=3 * count)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("effect", REPEATABLE)
+async def test_a_call_that_was_cut_off_twice_is_not_run_a_third_time(shop: Workshop, effect: Effect) -> None:
+    shop.server.script(Say(calls=[Ask(effect.value, {"word": "poison"})]), Say("all done"))
+    chain = Chain(shop)
+    await chain.die_in("poison", 0)
+    await chain.die_in("poison", 0)
+    assert "all done" in await chain.survive()
+    (result,) = await _results(shop)
+    assert chain.counts() == {"begin poison": 2}
+    assert result.failed
+    assert "cut off twice" in result.text
+    await _stands(shop, calls=1)
 
 
 async def _results(shop: Workshop) -> list[ToolResult]:

@@ -109,3 +109,26 @@ async def test_a_very_large_output_is_stopped_early(search: Search) -> None:
 )
 async def test_files_are_found_by_name(search: Search, pattern: str, names: list[str]) -> None:
     assert await search.find(pattern, target="names") == names
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)+$", "(.*)*(.*)*x", "a*a*a*a*a*a*a*a*a*b"])
+async def test_no_pattern_takes_more_than_linear_time(search: Search, pattern: str) -> None:
+    """Python's own expressions do not come to an end with these."""
+    (search.folder / "poison.txt").write_text("a" * 100_000 + "!\n")
+    assert await search.find(pattern, path="poison.txt") == ["Nothing found."]
+
+
+@pytest.mark.parametrize("glob", ["*a" * 60 + "b", "**/" * 60 + "b"])
+async def test_no_glob_takes_more_than_linear_time(search: Search, glob: str) -> None:
+    folder = search.folder.joinpath(*["a" * 100] * 10)
+    folder.mkdir(parents=True)
+    (folder / ("a" * 200)).write_text("needle")
+    (search.folder / ".gitignore").write_text(f"{glob}\n")
+    assert await search.find(glob, target="names") == ["Nothing found."]
+    (found,) = await search.find("needle", glob="a*")
+    assert found.endswith("a:1:needle")
+
+
+async def test_a_pattern_with_lookaround_is_refused(search: Search) -> None:
+    with pytest.raises(ToolFailed):
+        await search.find("(?=a)")

@@ -63,3 +63,9 @@ def test_ordinary_text_is_not_masked(text: str) -> None:
 
 def test_overwritten_lines_show_their_last_state() -> None:
     assert readable(b"1%\r99%\r100%\nnext\r\nlast\r") == "100%\nnext\nlast\n"
+
+
+@pytest.mark.parametrize("line", [b"a" * 3_000_000 + b"\r", b"a\r" * 1_000_000, b"\r" * 1_000_000 + b"a"])
+def test_long_overwritten_lines_take_linear_time(line: bytes) -> None:
+    """A quadratic way would take hours."""
+    assert readable(line).strip() in {"a" * 3_000_000, "a"}

@@ -18,6 +18,10 @@ INTERRUPTED = (
     "Interrupted: this call had begun when the work was cut off, and its outcome is unknown."
     " Check before you repeat it."
 )
+INTERRUPTED_TWICE = (
+    "Interrupted: the work was cut off twice while this call ran, so it is not run again. Try something else, or a"
+    " smaller step."
+)
 STOPPED = "Stopped by the person before it was done; its outcome is unknown."
 _MOST_TEXT = 50_000
 
@@ -33,14 +37,17 @@ class Dispatch:
         self._around = surroundings
         self.images: list[Image] = []
         self.results: dict[str, ToolResult] = {}
+        self._repeating = False
 
-    async def run(self, calls: Sequence[ToolCall], begun: Sequence[BegunCall] = ()) -> list[ToolResult]:
+    async def run(self, calls: Sequence[ToolCall], begun: Sequence[BegunCall] | None = None) -> list[ToolResult]:
         """Return a result for every call, in order.
 
         Calls that only read run at once; the others run one behind the other, in the order in which the model
-        asked for them. ``begun`` are calls that an earlier worker had started.
+        asked for them. ``begun`` are calls that an earlier worker had started, ``None`` where there was none. A call
+        that is run again is recorded first: if that run is cut off as well, there is no third one.
         """
-        known = {call.call_id: call for call in begun}
+        self._repeating = begun is not None
+        known = {call.call_id: call for call in begun or ()}
         results = self.results = {}
         orders = [order for call in calls if (order := self._settled(call, known.get(call.id), results)) is not None]
         serial = [order for order in orders if order.tool.effect is not Effect.READS]
@@ -64,8 +71,9 @@ class Dispatch:
         except ToolFailed as error:
             results[call.id] = ToolResult(call.id, str(error), failed=True)
             return None
-        if begun is not None and order.tool.effect is Effect.IRREVERSIBLE:
-            results[call.id] = ToolResult(call.id, INTERRUPTED, failed=True)
+        if begun is not None and (begun.repeated or order.tool.effect is Effect.IRREVERSIBLE):
+            reason = INTERRUPTED if order.tool.effect is Effect.IRREVERSIBLE else INTERRUPTED_TWICE
+            results[call.id] = ToolResult(call.id, reason, failed=True)
             return None
         return order
 
@@ -81,8 +89,8 @@ class Dispatch:
             reason = self._around.mask(reason)
             self._around.emit(ToolRefused(order.call, f"{order.tool.name}: {target}", reason))
             return ToolResult(order.call.id, f"Not allowed: {reason}", failed=True)
-        repeatable = order.tool.effect is not Effect.IRREVERSIBLE
-        await self._turn.begin_call(order.call, target, may_wait=repeatable)
+        repeatable, repeated = order.tool.effect is not Effect.IRREVERSIBLE, self._repeating
+        await self._turn.begin_call(order.call, target, may_wait=repeatable and not repeated, repeated=repeated)
         self._around.emit(ToolCalled(order.call, f"{order.tool.name}: {target}"))
         began = time.monotonic()
         result, diff = await self._result(order)

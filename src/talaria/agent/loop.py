@@ -217,7 +217,7 @@ class _Turn:
         )
 
     async def _run_calls(self, *, resumed: bool = False) -> None:
-        begun = await self._turn.begun_calls() if resumed else []
+        begun = await self._turn.begun_calls() if resumed else None
         results = self._repetition.watch(self._calls, await self._dispatch.run(self._calls, begun))
         now = self._agent.clock.now()
         said = [results_message(results, now)]

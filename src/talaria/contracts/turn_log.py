@@ -12,10 +12,14 @@ from talaria.core.messages import Message, ToolCall, ToolResult, Usage
 
 
 class BegunCall(Struct, frozen=True):
-    """A tool call that had begun before the turn was cut off; without a result its outcome is unknown."""
+    """A tool call that had begun before the turn was cut off; without a result its outcome is unknown.
+
+    ``repeated`` says that it had been run again after an earlier interruption.
+    """
 
     call_id: str
     result: ToolResult | None
+    repeated: bool = False
 
 
 class ModelStep(Struct, frozen=True, kw_only=True):
@@ -42,8 +46,8 @@ class TurnLog(Protocol):
     async def add(self, messages: Sequence[Message], step: ModelStep | None = None) -> None:
         """Append what was said, with what it took to say it."""
 
-    async def begin_call(self, call: ToolCall, summary: str, *, may_wait: bool = False) -> None:
-        """Record that a tool is about to run.
+    async def begin_call(self, call: ToolCall, summary: str, *, may_wait: bool = False, repeated: bool = False) -> None:
+        """Record that a tool is about to run, perhaps ``repeated`` after the turn was cut off.
 
         With ``may_wait`` the record goes into the next transaction: enough for a call that may be run again.
         """

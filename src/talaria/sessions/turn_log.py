@@ -12,7 +12,7 @@ from talaria.contracts.follower import Ending
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import InboxItem, SessionClaim
 from talaria.contracts.stores.messages import StoredMessage
-from talaria.contracts.stores.turns import TurnState
+from talaria.contracts.stores.turns import Step, TurnState
 from talaria.contracts.turn_log import BegunCall, ModelStep
 from talaria.core.addresses import Route
 from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
@@ -46,6 +46,7 @@ class CallRecord(Struct, frozen=True):
 
     call: ToolCall
     summary: str
+    repeated: bool = False
 
 
 _encode = msgspec.json.Encoder().encode
@@ -98,9 +99,9 @@ class StoredTurn:
         """Append what was said, with what it took to say it."""
         await self._write(lambda tx: self._append(tx, messages, step))
 
-    async def begin_call(self, call: ToolCall, summary: str, *, may_wait: bool = False) -> None:
+    async def begin_call(self, call: ToolCall, summary: str, *, may_wait: bool = False, repeated: bool = False) -> None:
         """Record that a tool is about to run."""
-        request, at = _encode(CallRecord(call, summary)).decode(), self._clock.now()
+        request, at = _encode(CallRecord(call, summary, repeated)).decode(), self._clock.now()
 
         def work(tx: Transaction) -> None:
             self._steps[call.id] = tx.turns.begin_step(self.turn_id, TOOL, call.name, request, at)
@@ -120,11 +121,7 @@ class StoredTurn:
         """Return the calls of this turn's last reply that had begun before it was resumed."""
         steps = await self._store.read(lambda tx: tx.turns.steps(self.turn_id))
         last_reply = max((step.number for step in steps if step.kind == MODEL), default=0)
-        return [
-            BegunCall(_decode_call(step.request).call.id, _decode_result(step.result) if step.result else None)
-            for step in steps
-            if step.kind == TOOL and step.number > last_reply
-        ]
+        return [_begun(step) for step in steps if step.kind == TOOL and step.number > last_reply]
 
     async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> None:
         """End the turn, together with its reply and with whatever waits for it; a second end changes nothing."""
@@ -188,6 +185,11 @@ class StoredTurn:
             tx.sessions.add_usage(self.session_id, step.usage)
             number = tx.turns.begin_step(self.turn_id, MODEL, step.model, "{}")
             tx.turns.end_step(self.turn_id, number, _encode(step).decode())
+
+
+def _begun(step: Step) -> BegunCall:
+    record = _decode_call(step.request)
+    return BegunCall(record.call.id, _decode_result(step.result) if step.result else None, record.repeated)
 
 
 def _is_at_hand(item: InboxItem) -> bool:

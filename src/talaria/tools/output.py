@@ -53,8 +53,14 @@ def readable(raw: bytes) -> str:
     """Return what a terminal would show in the end: no colours, no overwritten progress bars, no raw binary."""
     text = _ESCAPES.sub("", raw.decode("utf-8", "replace"))
     if "\r" in text:
-        text = _OVERWRITTEN.sub("", text.replace("\r\n", "\n")).replace("\r", "\n")
+        text = "\n".join(map(_last_written, text.replace("\r\n", "\n").split("\n")))
     return _CONTROLS.sub("\ufffd", text)
+
+
+def _last_written(line: str) -> str:
+    """Return what stays of a line whose parts overwrite each other; one that ends in a return is ended by it."""
+    kept = line.rstrip("\r")
+    return kept[kept.rfind("\r") + 1 :] + "\n" * (len(line) - len(kept))
 
 
 class FullOutputs:
@@ -79,7 +85,6 @@ class FullOutputs:
 
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_OVERWRITTEN = re.compile(r"[^\n\r]*\r(?=[^\n\r])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 

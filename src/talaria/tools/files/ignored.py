@@ -3,8 +3,12 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from talaria.tools.files.linear_pattern import LinearPattern
 
 ALWAYS_IGNORED = {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv"}
 
@@ -13,7 +17,7 @@ class Rule(Struct, frozen=True):
     """One line of a .gitignore file in ``folder``."""
 
     folder: Path
-    expression: re.Pattern[str]
+    expression: "LinearPattern"
     folders_only: bool
     shown: bool
 
@@ -26,7 +30,7 @@ def is_ignored(path: Path, rules: Sequence[Rule], *, is_folder: bool) -> bool:
     for rule in rules:
         if rule.folders_only and not is_folder:
             continue
-        if rule.expression.match(path.relative_to(rule.folder).as_posix()):
+        if rule.expression.matches(path.relative_to(rule.folder).as_posix()):
             ignored = not rule.shown
     return ignored
 
@@ -50,6 +54,13 @@ def rules_above(folder: Path) -> tuple[Rule, ...]:
         if (parent / ".git").exists():
             return tuple(rule for one in outer for rule in rules_of(one))
     return ()
+
+
+def compile_pattern(pattern: str) -> "LinearPattern":
+    """Return an expression that is matched in linear time; raises `PatternInvalid`."""
+    from talaria.tools.files.linear_pattern import LinearPattern  # noqa: PLC0415 (a library in C, for searches only)
+
+    return LinearPattern(pattern)
 
 
 def glob_expression(pattern: str) -> str:
@@ -89,7 +100,7 @@ def _rule(folder: Path, line: str) -> Rule | None:
     text = text.rstrip("/")
     anchored = "/" in text
     try:
-        expression = re.compile(("" if anchored else "(?:.*/)?") + glob_expression(text.lstrip("/")) + r"\Z")
-    except re.error:
+        expression = compile_pattern(glob_expression(("" if anchored else "**/") + text.lstrip("/")))
+    except ValueError:
         return None
     return Rule(folder, expression, folders_only, shown)

@@ -1,15 +1,18 @@
 """What a search found, and how to find it without another program."""
 
-import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Event
+from typing import TYPE_CHECKING
 
 from talaria.tools.files.documents import is_binary
-from talaria.tools.files.ignored import glob_expression
+from talaria.tools.files.ignored import compile_pattern, glob_expression
 from talaria.tools.files.walk import walk
 from talaria.tools.output import OUTPUT_LIMIT, cut_output
+
+if TYPE_CHECKING:
+    from talaria.tools.files.linear_pattern import LinearPattern
 
 LONGEST_LINE = 300
 LARGEST_FILE = 5 * 1024 * 1024
@@ -61,16 +64,17 @@ class Matches:
 
 
 def find_names(found: Matches, pattern: str) -> None:
-    """Add the files and folders whose path or name fits a glob."""
-    expression = re.compile(("" if "/" in pattern else "(?:.*/)?") + glob_expression(pattern.lstrip("/")) + r"\Z")
+    """Add the files and folders whose path or name fits a glob; raises `PatternInvalid`."""
+    expression = _glob(("" if "/" in pattern else "**/") + pattern.lstrip("/"))
     for entry in walk(found.place):
         name = found.named(entry.path)
-        if expression.match(name) and not found.add(f"{name}/" if entry.is_folder else name):
+        if expression.matches(name) and not found.add(f"{name}/" if entry.is_folder else name):
             return
 
 
-def scan_contents(found: Matches, expression: re.Pattern[str], *, glob: str, context: int) -> None:
-    """Add the lines in which the expression occurs, file by file."""
+def scan_contents(found: Matches, pattern: str, *, glob: str, context: int) -> None:
+    """Add the lines in which the expression occurs, file by file; raises `PatternInvalid`."""
+    expression = compile_pattern(pattern)
     for path in _files(found.place, glob):
         for line, matches in _matching(path, found.named(path), expression, context):
             if not found.add(line, matches=matches):
@@ -81,21 +85,26 @@ def _files(place: Path, glob: str) -> Iterator[Path]:
     if place.is_file():
         yield place
         return
+    wanted = _glob(glob) if glob else None
     for entry in walk(place):
-        if entry.is_folder or entry.size > LARGEST_FILE or not _wanted(entry.path, place, glob):
+        if entry.is_folder or entry.size > LARGEST_FILE or not _is_wanted(entry.path, place, glob, wanted):
             continue
         yield entry.path
 
 
-def _wanted(path: Path, place: Path, glob: str) -> bool:
+def _glob(glob: str) -> "LinearPattern":
+    return compile_pattern(glob_expression(glob))
+
+
+def _is_wanted(path: Path, place: Path, glob: str, wanted: "LinearPattern | None") -> bool:
     below = path.relative_to(place)
     if any(fnmatchcase(part, secret) for part in below.parts for secret in SECRET_NAMES):
         return False
     subject = below.as_posix() if "/" in glob else path.name
-    return not glob or re.match(glob_expression(glob) + r"\Z", subject) is not None
+    return wanted is None or wanted.matches(subject)
 
 
-def _matching(path: Path, name: str, expression: re.Pattern[str], context: int) -> Iterator[tuple[str, bool]]:
+def _matching(path: Path, name: str, expression: "LinearPattern", context: int) -> Iterator[tuple[str, bool]]:
     try:
         raw = path.read_bytes()
     except OSError:
@@ -103,7 +112,7 @@ def _matching(path: Path, name: str, expression: re.Pattern[str], context: int) 
     if is_binary(raw[:_SNIFFED]):
         return
     lines = raw.decode("utf-8", "replace").splitlines()
-    hits = [index for index, line in enumerate(lines) if expression.search(line)]
+    hits = [index for index, line in enumerate(lines) if expression.occurs_in(line)]
     yield from _with_context(lines, hits, name, context)
 
 

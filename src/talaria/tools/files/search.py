@@ -1,8 +1,9 @@
 """The tool that finds text in files, and files by name."""
 
 import asyncio
-import re
 import shutil
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -54,17 +55,19 @@ class SearchFiles:
 
     async def _find(self, found: Matches, wanted: SearchFilesArguments) -> None:
         if wanted.target == "names":
-            await asyncio.to_thread(find_names, found, wanted.pattern)
+            await _linear(find_names, found, wanted.pattern)
         elif self._ripgrep:
             await search_with_ripgrep(self._ripgrep, found, wanted.pattern, glob=wanted.glob, context=wanted.context)
         else:
-            await asyncio.to_thread(
-                scan_contents, found, _expression(wanted.pattern), glob=wanted.glob, context=wanted.context
-            )
+            scan = partial(scan_contents, glob=wanted.glob, context=wanted.context)
+            await _linear(scan, found, wanted.pattern)
 
 
-def _expression(pattern: str) -> re.Pattern[str]:
+async def _linear(search: Callable[[Matches, str], None], found: Matches, pattern: str) -> None:
+    """Search in a thread; raises `ToolFailed` for a pattern that cannot be matched in linear time."""
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ToolFailed(f"The pattern is no regular expression: {error}.") from error
+        await asyncio.to_thread(search, found, pattern)
+    except ValueError as error:
+        raise ToolFailed(
+            f"The pattern cannot be used: {error}. Lookaround and backreferences are not supported."
+        ) from error
