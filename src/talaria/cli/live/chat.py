@@ -102,7 +102,7 @@ class LiveChat:
     def submit(self, text: str, pictures: list[Image]) -> None:
         """Take a line that was sent."""
         if self._sitting.is_urgent(text):
-            self._jobs.create_task(self._act(text, pictures))
+            self._sitting.seat.start_beside(self._act(text, pictures))  # cancelled before the store closes
         else:
             self._sent.put_nowait((text, pictures))
 
