@@ -9,6 +9,7 @@ from typing import Protocol, assert_never
 from msgspec import Struct
 
 from talaria.cli.cells import cut, harmless
+from talaria.cli.rendering.document import render
 from talaria.cli.rendering.stream import MarkdownStream
 from talaria.cli.rendering.themes import Theme
 from talaria.cli.showing import REPORTS
@@ -155,8 +156,8 @@ class Activity:
                 self._end_reply()
                 self._waiting = [said for said in self._waiting if said != text]
                 self.add_own(text)
-            case Noticed(text):
-                self.add_dim(text)
+            case Noticed(text, lasting):
+                self._add_notice(text, lasting=lasting)
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 self._end_turn(event)
             case TurnBegan(said=said) if is_report(said):
@@ -190,6 +191,14 @@ class Activity:
             self._printer.print(final, live)
         else:
             self._printer.set_live(live)
+
+    def _add_notice(self, text: str, *, lasting: bool) -> None:
+        """Print a notice; one that lasts is Markdown and wrapped at words, as in a chat."""
+        if not lasting:
+            self.add_dim(text)
+            return
+        self.space()
+        self.add(f"{render(text, self._theme, self._printer.width).rstrip()}\n\n")
 
     def _follow_call(self, event: ToolCalled | ToolProgressed | ToolAnswered) -> None:
         match event:
