@@ -100,7 +100,7 @@ async def test_who_takes_it_sees_the_rest_and_goes_on(
         await screen.wait_for(re.compile("word5"))
         await say(screen, "/take")
         await screen.wait_for(re.compile("The conversation is here now"))
-        await network.until(lambda: any("goes on in the terminal" in one for one in network.shown("ann")), seconds=20)
+        await network.until(lambda: any("has moved to the terminal" in one for one in network.shown("ann")), seconds=20)
         await screen.wait_for(re.compile("word79"))
         await ready(screen)
         await say(screen, "what now?")

@@ -85,6 +85,23 @@ async def test_a_goal_is_worked_at_until_it_is_reached(program: Program, server:
     assert "take two steps" in continuation["content"]
 
 
+async def test_goal_notices_are_drawn_as_markdown_and_wrapped_at_words(program: Program, server: ModelServer) -> None:
+    server.script(Say("Step one."), Say('{"verdict": "continue", "reason": "half of it is missing"}'))
+    async with opened(program, columns=60) as screen:
+        await ready(screen)
+        await say(screen, "/title Steps")
+        await screen.wait_for("is now called")
+        await say(screen, "/goal take two steps | budget: 1 turn")
+        await screen.wait_for("used up. /goal resume")
+        lines = screen.lines
+    first = next(number for number, line in enumerate(lines) if line.startswith("Goal paused"))
+    told = [line.rstrip() for line in lines[first : first + 3]]
+    assert " ".join(told).startswith(
+        "Goal paused (1 of 1 turns), because its budget of 1 turn is used up. /goal resume"
+    )
+    assert "`" not in " ".join(told)
+
+
 async def test_a_goal_shows_in_the_status_bar_and_outlives_the_program(program: Program, server: ModelServer) -> None:
     server.script(Say("Step one."), Say('{"verdict": "continue", "reason": "go on"}'), Say("slow " * 500, pause=0.05))
     async with opened(program) as screen:

@@ -14,6 +14,7 @@ from talaria.commands.handoff import Handoff
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address
+from talaria.core.errors import Busy
 from talaria.core.ids import SessionId
 from talaria.sessions.homes import GATEWAY, Home, gateway_alive, read_home, write_home
 from talaria.storage.sqlite.store import open_sqlite_store
@@ -95,7 +96,7 @@ async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Pat
         assert "`/stop`" in await desk.use("/handoff telegram")
         await desk.use("/stop")
         await desk.seat.chat.conversation.settled()
-        assert "start one with `talaria gateway`" in await desk.use("/handoff telegram")
+        assert "start one with `talaria gateway start`" in await desk.use("/handoff telegram")
         here = desk.seat.session_id
         state = await desk.house.store.read(lambda tx: tx.handoffs.get_handoff_state(here))
         assert state == {"state": None, "platform": None, "error": None}
@@ -118,7 +119,8 @@ async def test_a_completed_handoff_says_where_it_went_and_ends_the_program(tmp_p
             await other.write(complete)
         assert session_id == desk.seat.session_id
         assert using.result().endswith(
-            "The conversation lives on telegram, in Family (a thread of its own) now. `/resume Trip` brings it back."
+            f"This conversation has moved to Telegram, Family (in its own thread).\n\nTo come back, run"
+            f" `talaria chat -r {session_id}` in a shell, or send `/resume {session_id}` in a chat."
         )
         assert desk.screen is not None
         assert desk.screen.left
@@ -166,7 +168,7 @@ async def test_what_was_done_at_the_last_moment_counts(tmp_path: Path) -> None:
             using = group.create_task(desk.use("/handoff telegram"))
             session_id = await _claimed(other)
             assert await other.write(lambda tx: tx.handoffs.complete_handoff(session_id))
-        assert "The conversation lives on telegram" in using.result()
+        assert "This conversation has moved to Telegram" in using.result()
         state = await other.read(lambda tx: tx.handoffs.get_handoff_state(session_id))
         assert state == {"state": "completed", "platform": "telegram", "error": None}
         assert desk.screen is not None
@@ -186,12 +188,96 @@ async def test_whoever_gives_up_waiting_takes_the_request_back(tmp_path: Path) -
         assert "being handed over already" in await desk.use("/handoff telegram")
 
 
+@pytest.mark.parametrize("claimed", [False, True])
+async def test_cancel_withdraws_the_request(tmp_path: Path, claimed: bool) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
+        await _prepare(desk)
+        assert await desk.use("/handoff cancel") == "No handoff is under way."
+        async with asyncio.TaskGroup() as group:
+            using = group.create_task(desk.use("/handoff telegram"))
+            await desk.place.told("Handing over")
+            if claimed:
+                await _claimed(other)
+            status = await desk.use("/status")
+            how = "a gateway is moving it" if claimed else "waiting for a gateway"
+            assert f"- Handoff: to Telegram, {how} (`/handoff cancel` withdraws it)" in status
+            await desk.use("/handoff cancel")
+        assert using.result().endswith("The conversation stays here: you cancelled it.")
+        assert "Handoff" not in await desk.use("/status")
+        here = desk.seat.session_id
+        assert not await other.write(lambda tx: tx.handoffs.claim_handoff(here))
+        assert not await other.write(lambda tx: tx.handoffs.complete_handoff(here))
+        assert desk.screen is not None
+        assert not desk.screen.left
+        await desk.say("still here")
+
+
+async def test_message_sent_meanwhile_waits_for_the_chat(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
+        await _prepare(desk)
+        before = len(server.received)
+        async with asyncio.TaskGroup() as group:
+            using = group.create_task(desk.use("/handoff telegram"))
+            await desk.place.told("Handing over")
+            with pytest.raises(Busy, match=r"handed over to Telegram\. I'll answer there"):
+                await desk.say("and the oars?")
+            session_id = await _claimed(other)
+
+            def complete(tx: Transaction) -> None:
+                assert tx.handoffs.complete_handoff(session_id)
+                tx.bindings.bind("telegram:77:5", session_id, THREAD)
+
+            await other.write(complete)
+        assert "has moved to Telegram" in using.result()
+        (item,) = await other.read(lambda tx: tx.inbox.unsettled(session_id))
+        assert (item.state, "and the oars?" in item.payload) == ("waiting", True)
+        assert len(server.received) == before
+
+
+async def test_message_sent_meanwhile_is_answered_here_if_the_conversation_stays(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path):
+        await _prepare(desk)
+        server.answering(lambda received: Say(f"re: {received.question}"))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(desk.use("/handoff telegram"))
+            await desk.place.told("Handing over")
+            with pytest.raises(Busy):
+                await desk.say("and the oars?")
+            await desk.use("/handoff cancel")
+        await desk.seat.chat.conversation.settled()
+        here = desk.seat.session_id
+        said = await desk.house.store.read(lambda tx: [one.message.text for one in tx.messages.load(here)])
+        assert said[-2:] == ["and the oars?", "re: and the oars?"]
+
+
+async def test_terminal_that_opens_the_conversation_withdraws_an_abandoned_request(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk:
+        await _prepare(desk)
+        here = desk.seat.session_id
+        await desk.use("/new")
+        assert await desk.house.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
+        await desk.use(f"/resume {here}")
+        state = await desk.house.store.read(lambda tx: tx.handoffs.get_handoff_state(here))
+        assert state is not None
+        assert state["state"] == "failed"
+        await desk.say("still here")
+
+
+async def test_slack_is_told_how_commands_are_typed_there(tmp_path: Path) -> None:
+    secrets = "SLACK_BOT_TOKEN=xoxb-1\nSLACK_APP_TOKEN=xapp-1\n"
+    async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
+        assert await desk.use("/handoff slack") == (
+            "Slack has no home chat yet. Send `/talaria sethome` in the chat you want to use."
+        )
+
+
 async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
     secrets = TOKEN + "SLACK_BOT_TOKEN=xoxb-1\n"
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
         assert desk.house.platforms == {"telegram": True, "discord": False, "slack": False, "matrix": False}
         at_once = ("--now", "in the middle of the turn, as it is")
-        assert await desk.offers("/handoff") == [("telegram", "configured"), at_once]
+        cancel = ("cancel", "withdraw the request")
+        assert await desk.offers("/handoff") == [("telegram", "configured"), at_once, cancel]
         assert await desk.offers("/handoff", "--now ") == [("--now telegram", "configured")]
 
 

@@ -36,7 +36,7 @@ async def test_a_command_that_moves_the_conversation_waits_for_the_turn(tmp_path
 
 async def test_a_command_of_the_terminal_is_refused_in_a_chat(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "1")) as desk:
-        assert await desk.use("/handoff telegram") == "`/handoff` works in the terminal only."
+        assert await desk.use("/handoff telegram") == "Use `/move` here."
         assert await desk.use("/sethome", author=Author("somebody", owner=False)) == (
             "`/sethome` is for the owner of this agent."
         )

@@ -6,7 +6,14 @@ from typing import Literal
 import pytest
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.handoffs import CLAIM_LIFE, HandoffState, PendingHandoff
+from talaria.contracts.stores.handoffs import (
+    CLAIM_LIFE,
+    EXPIRED,
+    HANDOFF_LIFE,
+    REQUEST_LIFE,
+    HandoffState,
+    PendingHandoff,
+)
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId
 from talaria.testing.clock import SettableClock
@@ -233,3 +240,38 @@ def test_handoffs_of_different_sessions_do_not_touch_each_other(mine: Transactio
     assert mine.handoffs.complete_handoff(one)
     states = [mine.handoffs.get_handoff_state(session) for session in (one, two)]
     assert [state and state["state"] for state in states] == ["completed", "failed"]
+
+
+def test_pending_request_expires(
+    mine: Transaction, theirs: Transaction, session: SessionId, clock: SettableClock
+) -> None:
+    bring_to(mine, session, "pending")
+    clock.advance(REQUEST_LIFE)
+    assert theirs.handoffs.list_pending_handoffs() == []
+    assert not theirs.handoffs.claim_handoff(session)
+    assert not theirs.handoffs.complete_handoff(session)
+    assert not mine.handoffs.withdraw_handoff(session, "late")
+    assert mine.handoffs.get_handoff_state(session) == {"state": "failed", "platform": "telegram", "error": EXPIRED}
+    assert mine.handoffs.request_handoff(session, "discord")
+    assert theirs.handoffs.claim_handoff(session)
+
+
+def test_claimed_request_expires_when_nobody_finished_it(
+    mine: Transaction, theirs: Transaction, session: SessionId, clock: SettableClock
+) -> None:
+    bring_to(mine, session, "running")
+    clock.advance(HANDOFF_LIFE)
+    assert theirs.handoffs.list_lapsed_handoffs() == []
+    assert not theirs.handoffs.claim_handoff(session)
+    assert not mine.handoffs.complete_handoff(session)
+    assert mine.handoffs.get_handoff_state(session) == {"state": "failed", "platform": "telegram", "error": EXPIRED}
+
+
+def test_claim_in_time_outlives_the_request(
+    mine: Transaction, theirs: Transaction, session: SessionId, clock: SettableClock
+) -> None:
+    bring_to(mine, session, "pending")
+    clock.advance(REQUEST_LIFE - timedelta(seconds=1))
+    assert theirs.handoffs.claim_handoff(session)
+    clock.advance(CLAIM_LIFE - timedelta(seconds=1))
+    assert theirs.handoffs.complete_handoff(session)

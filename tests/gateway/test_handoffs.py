@@ -131,7 +131,7 @@ async def test_from_chat_to_chat_and_back_the_places_say_where_it_went(
         await network.until(lambda: "re: hello" in network.shown("attic"), seconds=20)
         network.say("ann", "/move loopback:attic", sender="ann")
         await network.until(lambda: GREETING in network.shown("attic"), seconds=20)
-        await network.until(lambda: any("goes on on loopback" in text for text in network.shown("ann")), seconds=20)
+        await network.until(lambda: any("has moved to Loopback" in text for text in network.shown("ann")), seconds=20)
         network.say("attic", "and now?", sender="ann")
         await network.until(lambda: "re: and now?" in network.shown("attic"), seconds=20)
         assert "Build a boat." in server.received[-1].body.decode()

@@ -225,7 +225,7 @@ async def test_from_chat_to_chat_the_answer_goes_along(
         network.say("attic", "hello", sender="ann")
         await network.until(lambda: "re: hello" in network.shown("attic"), seconds=20)
         network.say("ann", "/move --now loopback:attic", sender="ann")
-        await network.until(lambda: any("goes on on loopback" in text for text in network.shown("ann")), seconds=20)
+        await network.until(lambda: any("has moved to Loopback" in text for text in network.shown("ann")), seconds=20)
         network.say("ann", "anybody?", sender="ann")
         await network.until(lambda: "re: anybody?" in network.shown("ann"), seconds=20)
         (thread,) = {post.address.thread_id for post in network.posts if HERE in post.text}

@@ -66,7 +66,7 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
                 await ready(screen)
                 await say(screen, "/resume The boat")
                 await screen.wait_for(re.compile("Back in The boat"), seconds=30)
-                await forum.wait_for(lambda message: "goes on in the terminal" in message.text, within=30)
+                await forum.wait_for(lambda message: "has moved to the terminal" in message.text, within=30)
                 await say(screen, "With a sail.")
                 await screen.wait_for(re.compile("re: With a sail"), seconds=30)
                 await leave_for(screen, "slack")

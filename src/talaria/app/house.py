@@ -28,6 +28,7 @@ from talaria.app.subcommands import load
 from talaria.app.workplaces import Workplaces
 from talaria.commands.house import Identity
 from talaria.contracts.hooks import SESSION_START, Hooks, NoHooks, session_facts
+from talaria.contracts.platform import KnownPlatforms
 from talaria.contracts.schedules import JobDesk
 from talaria.contracts.store import Store
 from talaria.contracts.stores.ledger import Cap
@@ -83,9 +84,9 @@ class House(Struct, frozen=True, kw_only=True):
         return self.profile.folder / "commands", Path.cwd() / ".talaria" / "commands"
 
     @property
-    def platforms(self) -> Mapping[str, bool]:
+    def platforms(self) -> KnownPlatforms:
         """The networks that are known, and whether each is configured."""
-        known: Mapping[str, bool] = load("talaria.app.platforms").known_platforms(self.settings, self.secrets)
+        known: KnownPlatforms = load("talaria.app.platforms").known_platforms(self.settings, self.secrets)
         return known
 
     @property

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from msgspec import Struct
 
 from talaria.app.subcommands import load
-from talaria.contracts.platform import Platform, PlatformAccount
+from talaria.contracts.platform import KnownPlatforms, Platform, PlatformAccount
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
@@ -20,11 +20,12 @@ _GROUP = "talaria.platforms"
 class Known(Struct, frozen=True):
     """A network of ours: the secrets that it cannot do without, one of each group, and the extra with its library.
 
-    One without such secrets is served where the settings name it.
+    One without such secrets is served where the settings name it. ``command`` is how slash commands are typed there.
     """
 
     secrets: tuple[tuple[str, ...], ...] = ()
     extra: str = ""
+    command: str = "/{name}"
 
     def is_set_up(self, secrets: Secrets) -> bool:
         """Tell whether it has its secrets."""
@@ -35,7 +36,7 @@ KNOWN = {
     "telegram": Known((("TELEGRAM_BOT_TOKEN",),), "telegram"),
     "discord": Known((("DISCORD_BOT_TOKEN",),), "discord"),
     "matrix": Known((("MATRIX_HOMESERVER",), ("MATRIX_ACCESS_TOKEN", "MATRIX_PASSWORD")), "matrix"),
-    "slack": Known((("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack"),
+    "slack": Known((("SLACK_BOT_TOKEN",), ("SLACK_APP_TOKEN",)), "slack", "/talaria {name}"),
     "webhook": Known(),
 }
 
@@ -52,10 +53,11 @@ def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
     return [name for name in (*ours, *named) if name not in off]
 
 
-def known_platforms(settings: Settings, secrets: Secrets) -> dict[str, bool]:
+def known_platforms(settings: Settings, secrets: Secrets) -> KnownPlatforms:
     """Return the networks on which somebody can be reached, and whether each is set up."""
     ours = {name: known.is_set_up(secrets) for name, known in KNOWN.items() if known.secrets}
-    return ours | dict.fromkeys(enabled_platforms(settings, secrets), True)
+    configured = ours | dict.fromkeys(enabled_platforms(settings, secrets), True)
+    return KnownPlatforms(configured, {name: known.command for name, known in KNOWN.items()})
 
 
 def open_platform(account: PlatformAccount) -> Platform:

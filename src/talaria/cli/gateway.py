@@ -17,7 +17,7 @@ from talaria.cli.service_files import Program, ServiceFile, install, service_fil
 from talaria.cli.services import Services
 from talaria.core.errors import Refused, StoreUnavailable
 from talaria.core.ids import is_gone
-from talaria.core.wording import ago
+from talaria.core.wording import ago, counted
 from talaria.sessions.company import first_error
 from talaria.sessions.ending import Stop, last_ending
 from talaria.sessions.presence import ModelStatus, NetworkStatus, WorkerStatus
@@ -145,8 +145,9 @@ def _status(arguments: argparse.Namespace, services: Services) -> int:
             f"Process {one.pid} on {one.host}, began {ago(one.started, datetime.now(UTC))}, version {one.version}"
         )
         services.terminal.line(
-            f"{one.rooms} conversations open, {one.turns} turns running, {one.waiting} messages wait for a turn,"
-            f" {one.undelivered} replies wait for delivery"
+            f"{counted(one.rooms, 'conversation')} open, {counted(one.turns, 'turn')} running,"
+            f" {counted(one.waiting, 'message')} waiting for a turn,"
+            f" {one.undelivered} {'reply' if one.undelivered == 1 else 'replies'} waiting for delivery"
         )
         if one.address:
             services.terminal.line(f"{one.address}/health, /ready, /metrics and /status tell programs more")

@@ -24,6 +24,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Text
 from talaria.core.senders import OWNER
 from talaria.sessions.chat import Chat, ChatWish
+from talaria.sessions.departure import cancel_handoff
 from talaria.sessions.listening import listen
 from talaria.sessions.seat import Seat
 
@@ -103,7 +104,20 @@ class Sitting:
         if not self.seat.is_open:
             return False
         lines = self._house.shell.stop(self.seat.chat.workspace)
-        return self.seat.chat.conversation.stop() or lines
+        return self.seat.chat.conversation.stop() or lines or self._cancel_handoff()
+
+    def _cancel_handoff(self) -> bool:
+        """Withdraw a handoff that the person waits for; ``False`` where there is none."""
+        if self.seat.departure.session_id is None or self._face.hushed:
+            return False
+        self.seat.start_beside(self._withdraw())
+        return True
+
+    async def _withdraw(self) -> None:
+        try:
+            await cancel_handoff(self.seat.store, self.seat.session_id, "you cancelled it")
+        except TalariaError as error:
+            self._face.show(str(error))
 
     def is_urgent(self, text: str) -> bool:
         """Tell whether a line is a command that need not wait for those before it."""
@@ -133,7 +147,7 @@ class Sitting:
 
     def _moved(self) -> None:
         """Leave behind the running turn: somebody has taken the conversation elsewhere."""
-        if not self.seat.departing and not self._face.hushed:
+        if self.seat.departure.session_id is None and not self._face.hushed:
             self._face.hush()
             self._face.show(_TAKEN)
             self.seat.start_beside(self._leave())

@@ -132,7 +132,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
     ``hint`` shows what may follow the name. ``during_turn`` says what becomes of it while a turn runs: it runs at
     once, or is refused with the advice to stop the turn first. ``offers`` returns what may follow, each with a word
-    about it.
+    about it. ``instead_of`` names commands of other places that do the same: whoever types one is told of this one.
     """
 
     name: str
@@ -145,6 +145,7 @@ class Command(Struct, frozen=True, kw_only=True):
     during_turn: Literal["runs", "refused"] = "runs"
     who: Literal["anyone", "owner"] = "anyone"
     offers: Offers = nothing_to_offer
+    instead_of: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

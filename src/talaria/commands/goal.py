@@ -88,7 +88,7 @@ def _go_on(errand: Errand) -> None:
 
 def _line(judged: Judged) -> str:
     evidence = "" if judged.exit_code is None else f" (exit code {judged.exit_code})"
-    return f"- {judged.at:%Y-%m-%d %H:%M} UTC **{judged.verdict}**{evidence}: {judged.reason}"
+    return f"- {judged.at:%Y-%m-%d %H:%M} UTC **{judged.label}**{evidence}: {judged.reason}"
 
 
 async def offers(errand: Errand) -> Sequence[tuple[str, str]]:

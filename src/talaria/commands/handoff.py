@@ -1,4 +1,4 @@
-"""`/handoff` in the terminal, `/move` in a chat: let the conversation go on in another chat, at once if need be."""
+"""`/handoff` in the terminal, `/move` in a chat: take the conversation to another chat, at once if need be."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,30 +8,32 @@ from datetime import timedelta
 from msgspec import Struct
 
 from talaria.commands.command import Command, Errand, Screen
-from talaria.commands.conversations import handle_of
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.handoffs import HandoffState, HandoffStatus
+from talaria.contracts.stores.handoffs import REQUEST_LIFE, HandoffState, HandoffStatus
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId
-from talaria.sessions.channels import find_target
+from talaria.core.wording import platform_label
+from talaria.sessions.channels import chat_label, find_target
+from talaria.sessions.departure import cancel_handoff
 from talaria.sessions.homes import HANDOFFS, gateway_alive, read_home
 from talaria.sessions.relocation import request_move
 
 _NOW = "--now"
+_CANCEL = "cancel"
 _SEEN_THERE = (
     "The rest of the answer is seen there. This terminal ends when the turn does; Ctrl-C leaves at once, and the"
     " gateway then asks the model again for what breaks off."
 )
-_NEVER = HandoffState(state="failed", platform=None, error="the conversation is not there any more")
+_NEVER = HandoffState(state="failed", platform=None, error="the conversation was deleted")
 
 
 class Handoff:
-    """Asks for the move and waits until it is done, ``patience`` at the most; looks every ``pause``."""
+    """Requests the handoff and waits until it is done, ``patience`` at the most; looks every ``pause``."""
 
     def __init__(
         self,
         *,
-        patience: timedelta = timedelta(seconds=60),
+        patience: timedelta = REQUEST_LIFE,
         pause: timedelta = timedelta(milliseconds=100),
         remark: timedelta = timedelta(seconds=10),
     ) -> None:
@@ -41,53 +43,72 @@ class Handoff:
 
     @property
     def command(self) -> Command:
-        """The command that does it."""
+        """The command for the terminal."""
         return Command(
             name="handoff",
             category="Session",
-            help="Let this conversation go on in a chat: telegram, discord, …",
-            hint="[--now] <platform>[:chat]",
+            help="Move this conversation to a chat: telegram, discord, …",
+            hint="[--now] <platform>[:chat] | cancel",
             where="terminal",
+            instead_of=("move",),
             run=self.run,
             offers=offers,
         )
 
     @property
     def from_chats(self) -> Command:
-        """The same for those who are in a chat already."""
+        """The same for chats."""
         return Command(
             name="move",
             category="Session",
-            help="Let this conversation go on in another chat.",
-            hint="[--now] <platform>[:chat]",
+            help="Move this conversation to another chat.",
+            hint="[--now] <platform>[:chat] | cancel",
             where="chat",
             who="owner",
+            instead_of=("handoff",),
             run=self.run,
             offers=offers,
         )
 
     async def run(self, errand: Errand) -> None:
         """Hand the conversation over and leave, or say why it stays here."""
+        if errand.words.strip().lower() == _CANCEL:
+            await _cancel(errand)
+            return
         wanted = _read(errand.words)
         seat, moved = errand.seat, errand.seat.session_id
         _refuse_unknown(errand, wanted.platform)
-        await seat.store.write(lambda tx: _request(tx, errand, wanted))
-        seat.departing = True
-        try:
-            await seat.store.hint(HANDOFFS)
-            errand.place.show(f"Handing over to {wanted.platform} …")
-            end = await self._wait(errand, moved, at_once=wanted.at_once)
-        except asyncio.CancelledError:
-            seat.departing = False
-            await asyncio.shield(_withdraw(errand, moved, "whoever asked for it gave up"))
-            raise
+        end = await self._handed_over(errand, wanted)
         if end["state"] != "completed":
-            seat.departing = False
             raise Refused(f"The conversation stays here: {end['error'] or 'it could not be handed over'}.")
         if errand.screen is not None:
-            await _leave(errand, errand.screen, wanted)
-        elif not seat.busy:  # else the turn goes on here, and is seen there
+            await _leave(errand, errand.screen, moved)
+            return
+        if not seat.busy:  # else the turn continues here, and is shown there
             await seat.begin_anew(behind=moved)
+        seat.departure.end(None, stays=False)
+
+    async def _handed_over(self, errand: Errand, wanted: "_Wanted") -> HandoffState:
+        """Request it and return how it ended; whoever stops waiting withdraws the request.
+
+        From before the request to its end no new turn begins here, so each message is answered at one place.
+        """
+        seat, moved = errand.seat, errand.seat.session_id
+        end = _NEVER
+        running = seat.busy
+        seat.departure.begin(seat.chat.conversation, wanted.platform)
+        try:
+            await seat.store.write(lambda tx: _request(tx, errand, wanted, running=running))
+            await seat.store.hint(HANDOFFS)
+            errand.place.show(f"Handing over to {platform_label(wanted.platform)} …")
+            end = await self._wait(errand, moved, at_once=wanted.at_once)
+        except asyncio.CancelledError:
+            await asyncio.shield(cancel_handoff(seat.store, moved, "it was cancelled"))
+            raise
+        finally:
+            if end["state"] != "completed":
+                seat.departure.end(seat.chat.conversation if seat.is_open else None, stays=True)
+        return end
 
     async def _wait(self, errand: Errand, moved: SessionId, *, at_once: bool) -> HandoffState:
         """Return how it ended, whatever has begun here since; a request that nobody fulfils in time is withdrawn."""
@@ -106,8 +127,16 @@ class Handoff:
                 errand.place.show(f"Still waiting ({waited:.0f} of {self._patience:.0f} s) …")
                 told = loop.time()
             await asyncio.sleep(pause)
-        await _withdraw(errand, moved, f"no gateway was done with it within {self._patience:g} s")
+        await cancel_handoff(errand.seat.store, moved, f"no gateway was done with it within {self._patience:g} s")
         return await _state(errand, moved)
+
+
+async def _cancel(errand: Errand) -> None:
+    seat = errand.seat
+    if not await cancel_handoff(seat.store, seat.session_id, "you cancelled it"):
+        errand.place.show("No handoff is under way.")
+    elif seat.departure.session_id is None:  # else the command that waits for it says so
+        errand.place.show("The handoff is cancelled. The conversation stays where it is.")
 
 
 async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
@@ -115,7 +144,7 @@ async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
     found = [(name, "configured") for name, configured in errand.house.platforms.items() if configured]
     if errand.words.startswith(_NOW):
         return [(f"{_NOW} {name}", about) for name, about in found]
-    return [*found, (_NOW, "in the middle of the turn, as it is")]
+    return [*found, (_NOW, "in the middle of the turn, as it is"), (_CANCEL, "withdraw the request")]
 
 
 class _Wanted(Struct, frozen=True):
@@ -135,13 +164,17 @@ def _read(words: str) -> _Wanted:
     return _Wanted(rest.strip(), at_once=True) if first == _NOW else _Wanted(words, at_once=False)
 
 
-async def _leave(errand: Errand, screen: Screen, wanted: _Wanted) -> None:
-    """Say where the conversation is now, and end the program when nothing is left to do for it here."""
+async def _leave(errand: Errand, screen: Screen, moved: SessionId) -> None:
+    """Show where the conversation is now, and end the program when nothing is left to do for it here."""
     seat = errand.seat
-    farewell = await seat.store.read(lambda tx: _farewell(tx, errand, wanted.platform))
+    farewell = await seat.store.read(lambda tx: _farewell(tx, moved))
+    if seat.session_id != moved:  # another one has been opened here meanwhile
+        seat.departure.end(None, stays=False)
+        errand.place.show(farewell)
+        return
     if seat.busy:
         screen.hush()
-        errand.place.show(f"{farewell} {_SEEN_THERE}")
+        errand.place.show(f"{farewell}\n\n{_SEEN_THERE}")
         with suppress(TalariaError):
             await seat.chat.conversation.settled()
     else:
@@ -157,27 +190,27 @@ def _refuse_unknown(errand: Errand, platform: str) -> None:
     if platform not in platforms:
         raise Refused(f"There is no platform `{platform}`; there are {known}.")
     if not platforms[platform]:
-        raise Refused(f"{platform.capitalize()} is not configured yet: `talaria setup` does that.")
+        raise Refused(f"{platform_label(platform)} is not configured yet. `talaria setup` does that.")
 
 
-def _request(tx: Transaction, errand: Errand, wanted: _Wanted) -> None:
-    """Ask for it, or raise `Refused` with what is in the way and what to do about it."""
+def _request(tx: Transaction, errand: Errand, wanted: _Wanted, *, running: bool) -> None:
+    """Request it, or raise `Refused` with what is in the way and what to do about it."""
     session_id = errand.seat.session_id
     if ":" in wanted.target:
         to = find_target(tx, wanted.target, list(errand.house.platforms))
     elif home := read_home(tx, wanted.platform):
         to = home.address
     else:
+        sethome = errand.house.platforms.typed_command(wanted.platform, "sethome")
         raise Refused(
-            f"No home channel is set on {wanted.platform}: type `/sethome` in the chat there that is to be it."
+            f"{platform_label(wanted.platform)} has no home chat yet. Send `{sethome}` in the chat you want to use."
         )
-    running = errand.seat.busy or tx.turns.find(session_id, running=True, limit=1)
-    if running and not wanted.at_once:
+    if (running or tx.turns.find(session_id, running=True, limit=1)) and not wanted.at_once:
         raise Refused(
-            "A turn is running: wait for its end or stop it (`/stop`), then hand over. With `--now` it goes along."
+            "A turn is running. Wait for its end or stop it (`/stop`), then hand over; `--now` takes it along."
         )
     if not gateway_alive(tx):
-        raise Refused("No gateway is running that could take it: start one with `talaria gateway`.")
+        raise Refused("No gateway is running that could take it: start one with `talaria gateway start`.")
     request_move(tx, session_id, to, at_once=wanted.at_once)
 
 
@@ -185,22 +218,16 @@ async def _state(errand: Errand, session_id: SessionId) -> HandoffState:
     return await errand.seat.store.read(lambda tx: tx.handoffs.get_handoff_state(session_id)) or _NEVER
 
 
-async def _withdraw(errand: Errand, session_id: SessionId, reason: str) -> None:
-    """Take the request back, unless it came to an end meanwhile."""
-    await errand.seat.store.write(lambda tx: tx.handoffs.withdraw_handoff(session_id, reason))
-
-
-def _farewell(tx: Transaction, errand: Errand, platform: str) -> str:
-    session = tx.sessions.get(errand.seat.session_id)
-    home = read_home(tx, platform)
-    places = [binding.address for binding in tx.bindings.of_session(errand.seat.session_id)]
-    thread = any(place.platform == platform and place.thread_id for place in places)
-    there = home is not None and any(place.chat_id == home.address.chat_id for place in places)
-    where = f"{platform}, in {home.called}" if home and there else platform
-    handle = handle_of(tx, session) if session else errand.seat.session_id
+def _farewell(tx: Transaction, session_id: SessionId) -> str:
+    """Return where a conversation is now and how to come back, from a shell and from a chat."""
+    state = tx.handoffs.get_handoff_state(session_id)
+    where = platform_label((state["platform"] if state else None) or "another chat")
+    for binding in tx.bindings.of_session(session_id)[:1]:
+        where = f"{platform_label(binding.address.platform)}, {chat_label(tx, binding.address)}"
+        where += " (in its own thread)" if binding.address.thread_id else ""
     return (
-        f"The conversation lives on {where}{' (a thread of its own)' if thread else ''} now."
-        f" `/resume {handle}` brings it back."
+        f"This conversation has moved to {where}.\n\nTo come back, run `talaria chat -r {session_id}` in a shell, or"
+        f" send `/resume {session_id}` in a chat."
     )
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from talaria.contracts.hooks import Hooks
 from talaria.contracts.models import Chosen, Listing
+from talaria.contracts.platform import KnownPlatforms
 from talaria.contracts.processes import BackgroundWork
 from talaria.contracts.schedules import JobDesk
 from talaria.contracts.shell import Shell
@@ -148,7 +149,7 @@ class House(ChatOpener, Undertakings, Protocol):
         """Who else is told of what happens."""
 
     @property
-    def platforms(self) -> Mapping[str, bool]:
+    def platforms(self) -> KnownPlatforms:
         """The networks that are known, and whether each is configured."""
 
     @property

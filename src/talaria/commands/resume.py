@@ -56,7 +56,7 @@ async def _chosen(errand: Errand) -> Session | None:
         return found[0]
     now = SystemClock().now()
     names = await errand.seat.store.read(lambda tx: [f"{name_of(tx, one)} ({facts(one, now)})" for one in found])
-    question = f"Which one? `{errand.words}` fits several." if errand.words else "Which conversation?"
+    question = f"“{errand.words}” matches several conversations. Which one?" if errand.words else "Which conversation?"
     place = await errand.place.choose(question, names)
     return None if place is None else found[place]
 

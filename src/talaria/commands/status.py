@@ -10,11 +10,12 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
-from talaria.core.wording import counted, money
+from talaria.core.wording import counted, money, platform_label
 from talaria.goals.keeping import read_goal
 from talaria.goals.prompts import standing
 from talaria.sessions.homes import gateway_alive
 from talaria.sessions.lane import MIRROR
+from talaria.sessions.relocation import handoff_under_way
 from talaria.sessions.summaries import kept_summary
 from talaria.sessions.trace import read_turn
 from talaria.sessions.transcripts import code
@@ -39,11 +40,22 @@ def _facts(tx: Transaction, errand: Errand) -> Iterator[tuple[str, str]]:
     yield "Cost: ", money(session.usage.cost_microdollars)
     yield "Turn: ", "running (`/stop` ends it)" if seat.busy else "none is running"
     yield "Waiting: ", counted(len(waiting), "message") if waiting else ""
+    yield "Handoff: ", _handoff(tx, session.id, chat=errand.place.address is not None)
     goal = read_goal(tx, session.id).state
     yield "", plain(standing(goal)) if goal else ""
     yield "Gateway: ", "alive" if gateway_alive(tx) else "not running"
     if errand.author.owner:
         yield "Folder: ", code(str(chat.workspace.folder))
+
+
+def _handoff(tx: Transaction, session_id: SessionId, *, chat: bool) -> str:
+    """Return the handoff that is under way, and how to cancel it."""
+    state = handoff_under_way(tx, session_id)
+    if state is None:
+        return ""
+    how = "waiting for a gateway" if state["state"] == "pending" else "a gateway is moving it"
+    cancel = "/move cancel" if chat else "/handoff cancel"
+    return f"to {platform_label(state['platform'] or '')}, {how} (`{cancel}` withdraws it)"
 
 
 def _length(session: Session) -> str:

@@ -47,16 +47,24 @@ def usable(commands: Sequence[Command], *, terminal: bool, owner: bool = True) -
 def _unclear(name: str, found: Sequence[Command], commands: Sequence[Command]) -> str:
     if found:
         return f"`{name}` could be {', '.join(f'`/{command.name}`' for command in found)}: type more of it."
+    if instead := _instead(name.removeprefix("/"), commands):
+        return instead
     names = [known for command in commands for known in command.names]
     near = difflib.get_close_matches(name.removeprefix("/"), names, n=1)
     return f"There is no command `{name}`. " + (f"Did you mean `/{near[0]}`?" if near else "`/help` lists them.")
+
+
+def _instead(name: str, commands: Sequence[Command]) -> str:
+    """Return which command does here what one of another place does, if there is one."""
+    return next((f"Use `/{one.name}` here." for one in commands if name in one.instead_of), "")
 
 
 def _refusal(command: Command, errand: Errand) -> str:
     if command not in usable(errand.commands, terminal=errand.screen is not None, owner=errand.author.owner):
         if command.who == "owner" and not errand.author.owner:
             return f"`/{command.name}` is for the owner of this agent."
-        return f"`/{command.name}` works in {'chats' if command.gateway_only else 'the terminal'} only."
+        works = f"`/{command.name}` works in {'chats' if command.gateway_only else 'the terminal'} only."
+        return _instead(command.name, errand.commands) or works
     if command.during_turn == "refused" and errand.seat.busy:
         return f"A turn is running: stop it first (`/stop`), then use `/{command.name}`."
     return ""

@@ -193,3 +193,18 @@ class PlatformAccount(Struct, frozen=True, kw_only=True):
     closing: AsyncExitStack
     commands: Sequence[tuple[str, str]] = ()
     admits: Callable[[Address, Sender], Awaitable[bool]] | None = None
+
+
+class KnownPlatforms(dict[str, bool]):
+    """The chat networks that are known, and whether each is configured.
+
+    ``forms`` says how slash commands are typed where that is not ``/name``.
+    """
+
+    def __init__(self, configured: Mapping[str, bool], forms: Mapping[str, str]) -> None:
+        super().__init__(configured)
+        self._forms = forms
+
+    def typed_command(self, platform: str, name: str) -> str:
+        """Return how a slash command is typed on a network: some have one command for all of them."""
+        return self._forms.get(platform, "/{name}").format(name=name)

@@ -51,3 +51,8 @@ def size(characters: int) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural where it belongs."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def platform_label(platform: str) -> str:
+    """Return the name of a chat network as it is written in a sentence."""
+    return platform[:1].upper() + platform[1:]

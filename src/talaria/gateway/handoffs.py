@@ -15,6 +15,7 @@ from talaria.core.addresses import Address, Route
 from talaria.core.errors import PlatformError, Rejected, SlowDown, StoreError, TalariaError
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message, Text
+from talaria.core.wording import platform_label
 from talaria.gateway.elsewhere import Elsewhere, MovedTurn, turns_elsewhere
 from talaria.gateway.identity import owner_on
 from talaria.gateway.keepers import keep
@@ -158,7 +159,9 @@ class Handoffs:
         """Return where it goes: a thread of its own where there can be one, else the home channel itself."""
         address = await self._store.read(lambda tx: _parent(tx, asked))
         if address is None:
-            raise Rejected(f"no home channel is set on {asked.platform}: type `/sethome` in the chat that is to be it")
+            raise Rejected(
+                f"{platform_label(asked.platform)} has no home chat (`/sethome` in a chat there makes it one)"
+            )
         platform = self._platforms[asked.platform]
         thread = "" if address.thread_id else await self._thread(platform, address.chat_id, asked)
         if thread:
@@ -202,7 +205,8 @@ class Handoffs:
         if not tx.handoffs.complete_handoff(session_id):
             raise HandoffLost("The handoff was called off.")
         bring(tx, session_id, destination.key, destination.address)
-        at_once = is_at_once(tx, session_id)
+        # A turn that runs although none should is taken along: its owner may know nothing of chats.
+        at_once = is_at_once(tx, session_id) or bool(tx.turns.find(session_id, running=True, limit=1))
         forget_wanted_place(tx, session_id)
         if destination.thread:
             own_thread(tx, destination.key)

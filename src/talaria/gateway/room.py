@@ -41,6 +41,7 @@ from talaria.sessions.turn_log import model_steps
 from talaria.settings.chats import ChatNetwork
 
 _COMMAND_SECONDS = 30.0
+_CANCEL_MOVE = ["/move", "cancel"]
 AT_ONCE = frozenset({"/stop", "/status", "/queue", "/steer", "/approve", "/deny"})
 
 log = logging.getLogger(__name__)
@@ -161,7 +162,8 @@ class Room:
 
     def use(self, text: str, author: Author, commands: tuple[Command, ...], *, by: str) -> None:
         """Begin to use one of these commands here, behind those before it, unless it is one that cannot wait."""
-        before = None if text.partition(" ")[0] in AT_ONCE else self._using
+        urgent = text.partition(" ")[0] in AT_ONCE or text.split() == _CANCEL_MOVE
+        before = None if urgent else self._using
         self._using = self._jobs.create_task(self._use(text, author, commands, by=by, before=before))
 
     async def used(self) -> None:

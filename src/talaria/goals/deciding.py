@@ -15,6 +15,8 @@ from talaria.goals.prompts import shortened
 from talaria.goals.verdicts import Opinion
 
 FAILURE_WAITS = (timedelta(seconds=30), timedelta(minutes=2))
+MOST_UNREADABLE = 3
+_FIRST_JUDGE_WAIT, _LONGEST_JUDGE_WAIT = timedelta(seconds=2), timedelta(minutes=5)
 
 
 class Nothing(Struct, frozen=True):
@@ -133,7 +135,8 @@ def end_wait(tx: Transaction, session_id: SessionId, parked: Parked, now: dateti
         write_goal(tx, session_id, kept, _paused(state, reason))
         return True
     behind = parked.turn if state.parked else f"{parked.turn}:{kept.version}"
-    put_continuation(tx, session_id, state, behind, _wait_over(parked), now)
+    not_judged = state.last is not None and state.last.failure
+    put_continuation(tx, session_id, state, behind, parked.reason if not_judged else _wait_over(parked), now)
     write_goal(tx, session_id, kept, structs.replace(state, parked=None))
     return True
 
@@ -142,9 +145,16 @@ def counted_and_decided(
     state: GoalState, opinion: Opinion, turn: TurnId, usage: Usage, watched: Watched | None, now: datetime
 ) -> GoalState:
     """Return the goal behind a turn that was judged so."""
-    judged = Judged(now, state.id, turn, opinion.verdict, opinion.reason, opinion.exit_code)
+    judged = Judged(now, state.id, turn, opinion.verdict, opinion.reason, opinion.exit_code, opinion.failure)
     counted = structs.replace(
-        state, turns_used=state.turns_used + 1, last=judged, pending=None, parked=None, failures=0
+        state,
+        turns_used=state.turns_used + 1,
+        last=judged,
+        pending=None,
+        parked=None,
+        failures=0,
+        judge_failures=state.judge_failures + 1 if opinion.failure else 0,
+        unreadable=state.unreadable + (opinion.failure == "unreadable") if opinion.failure else 0,
     )
     if opinion.verdict == "done":
         return structs.replace(counted, status="done", untold=f"Goal reached ({counted.progress}): {opinion.reason}")
@@ -153,6 +163,8 @@ def counted_and_decided(
     reason = counted.used_up(now, usage)
     if reason:
         return _paused(counted, reason)
+    if opinion.failure:
+        return _not_judged(counted, opinion, turn, now)
     if opinion.verdict == "wait":
         parked = Parked(turn, now + timedelta(seconds=opinion.wait_seconds), opinion.reason, watched)
         told = f"Goal: waiting for {_what(parked, now)} ({counted.progress}): {opinion.reason}"
@@ -163,6 +175,16 @@ def counted_and_decided(
 def _paused(state: GoalState, reason: str) -> GoalState:
     told = f"Goal paused ({state.progress}), because {reason}. `/goal resume` goes on."
     return structs.replace(state.paused(reason), untold=told)
+
+
+def _not_judged(state: GoalState, opinion: Opinion, turn: TurnId, now: datetime) -> GoalState:
+    """Wait longer after each turn in a row that was not judged; leave it to the person when answers are unreadable."""
+    if state.unreadable >= MOST_UNREADABLE:
+        return _paused(state, f"the last {state.unreadable} answers of the judge could not be read")
+    wait = min(_FIRST_JUDGE_WAIT * 2 ** (state.judge_failures - 1), _LONGEST_JUDGE_WAIT)
+    parked = Parked(turn, now + wait, opinion.reason)
+    told = f"Goal ({state.progress}): {opinion.reason} Continuing in {in_words(wait.total_seconds())}."
+    return structs.replace(state, parked=parked, untold=told)
 
 
 def _failed(tx: Transaction, state: GoalState, ending: Ending, text: str, now: datetime) -> GoalState:

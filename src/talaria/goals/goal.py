@@ -12,6 +12,7 @@ from talaria.core.wording import counted
 
 Status = Literal["active", "paused", "done"]
 Verdict = Literal["done", "continue", "wait", "stop", "skipped", "failed", "inactive"]
+JudgeFailure = Literal["", "unreadable", "unavailable"]
 
 _MICRODOLLARS = 1_000_000
 
@@ -59,7 +60,10 @@ class Parked(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True, omit_defaults=True):
-    """What was thought of a turn; ``exit_code`` is that of the command which verifies, if one ran to its end."""
+    """The verdict on a turn; ``exit_code`` is that of the command which verifies, if one ran to its end.
+
+    With a ``failure`` of the judge the verdict is ``continue``, but nobody knows whether the goal is reached.
+    """
 
     at: datetime
     goal: str
@@ -67,6 +71,12 @@ class Judged(Struct, frozen=True, omit_defaults=True):
     verdict: Verdict
     reason: str
     exit_code: int | None = None
+    failure: JudgeFailure = ""
+
+    @property
+    def label(self) -> str:
+        """The verdict as people read it."""
+        return "not judged" if self.failure else self.verdict
 
 
 class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -74,7 +84,8 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     What it took is counted from ``since``, when it was set or last resumed; ``usage`` is what the conversation had used
     by then. ``vouched`` says that the owner of the agent set it, ``sender`` who did. ``untold`` is for the person to
-    read next.
+    read next. ``failures`` counts failed turns in a row, ``judge_failures`` turns in a row that could not be judged and
+    ``unreadable`` answers of the judge in a row that could not be read.
     """
 
     id: str
@@ -90,6 +101,8 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     paused_reason: str = ""
     resumes: int = 0
     failures: int = 0
+    judge_failures: int = 0
+    unreadable: int = 0
     vouched: bool = True
     sender: str = UNKNOWN
     pending: Pending | None = None
@@ -129,6 +142,8 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
             paused_reason="",
             turns_used=0,
             failures=0,
+            judge_failures=0,
+            unreadable=0,
             since=now,
             usage=usage,
             resumes=self.resumes + 1,

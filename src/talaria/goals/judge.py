@@ -11,7 +11,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import OverBudget, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.messages import Usage
-from talaria.goals.goal import GoalState
+from talaria.goals.goal import GoalState, JudgeFailure
 from talaria.goals.prompts import JUDGE, Evidence, RunningProcess, question
 from talaria.goals.verdicts import Opinion, read_verdict
 
@@ -90,12 +90,12 @@ class Judge:
             )
         except TalariaError as error:
             log.info("session %s: the judge failed: %s", self._session_id, error)
-            return _unjudged(f"the judge could not be asked ({type(error).__name__})")
-        except Exception as error:
+            return _unjudged("the judge could not be asked")
+        except Exception:
             log.exception("session %s: the judge failed", self._session_id)
-            return _unjudged(f"the judge failed ({type(error).__name__})")
+            return _unjudged("the judge failed")
         await self._store.write(lambda tx: tx.sessions.add_usage(self._session_id, usage))
-        said = read_verdict(answer) or _unjudged("the judge's answer could not be read")
+        said = read_verdict(answer) or _unjudged("the judge's answer could not be read", "unreadable")
         if said.verdict == "stop" and not state.contract.stop_when:
             return structs.replace(said, verdict="continue")
         return said
@@ -106,8 +106,8 @@ class Judge:
         return [RunningProcess(process.pid, process.command) for process in found if process.is_alive and process.pid]
 
 
-def _unjudged(why: str) -> Opinion:
-    return Opinion(verdict="continue", reason=f"The last turn could not be judged: {why}.")
+def _unjudged(why: str, failure: JudgeFailure = "unavailable") -> Opinion:
+    return Opinion(verdict="continue", reason=f"The last turn could not be judged: {why}.", failure=failure)
 
 
 def _unproved(command: str, evidence: Evidence) -> str:

@@ -59,15 +59,13 @@ def question(state: GoalState, reply: str, evidence: Evidence | None, running: S
 
 
 def continuation(state: GoalState, reason: str) -> str:
-    """Return the message with which the work goes on."""
-    return "\n\n".join(
-        (
-            "Go on with the standing goal of this conversation.",
-            _terms(state),
-            f"It is not reached yet: {reason}" if reason else "It is not reached yet.",
-            _NEXT_STEP,
-        )
-    )
+    """Return the message with which the work goes on; it claims nothing about a turn that was not judged."""
+    if state.last is not None and state.last.failure:
+        standing_of_it = f"It is not known whether it is reached. {reason}".rstrip()
+    else:
+        standing_of_it = f"It is not reached yet: {reason}" if reason else "It is not reached yet."
+    opening = "Go on with the standing goal of this conversation."
+    return "\n\n".join((opening, _terms(state), standing_of_it, _NEXT_STEP))
 
 
 def verified(evidence: Evidence) -> str:
@@ -96,7 +94,7 @@ def described(state: GoalState) -> str:
             "Waiting",
             f"{state.parked.reason} (until {state.parked.until:%H:%M} UTC at the latest)" if state.parked else "",
         ),
-        ("Last verdict", f"{state.last.verdict}: {state.last.reason}" if state.last else ""),
+        ("Last verdict", f"{state.last.label}: {state.last.reason}" if state.last else ""),
     )
     lines = [f"- {name}: {value}" for name, value in about if value]
     lines += [f"- Criterion {number}: {text}" for number, text in enumerate(state.subgoals, 1)]

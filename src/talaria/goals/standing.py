@@ -35,10 +35,11 @@ Change = Callable[[Transaction, Kept], GoalState | None]
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What was thought of a turn, and whether there is to be another."""
+    """The verdict on a turn, and whether there is to be another, ``wait_seconds`` from now at the earliest."""
 
     verdict: Verdict
     reason: str
+    wait_seconds: float = 0
     should_continue: bool = False
     continuation_prompt: str | None = None
 
@@ -234,8 +235,10 @@ class GoalManager:
         after = await self._change(count)
         if after is None or not decided:
             return Decision(verdict="inactive", reason="The goal was changed meanwhile.")
-        goes_on = after.status == "active" and after.parked is None
+        goes_on = after.status == "active" and (after.parked is None or bool(opinion.failure))
+        wait = (after.parked.until - self._clock.now()).total_seconds() if after.parked else 0.0
         return Decision(
+            wait_seconds=max(wait, 0.0),
             verdict=opinion.verdict,
             reason=after.paused_reason or opinion.reason,
             should_continue=goes_on,

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from talaria.goals.goal import Verdict
+from talaria.goals.goal import JudgeFailure, Verdict
 
 LONGEST_WAIT = 86_400
 _USUAL_WAIT = 60
@@ -20,13 +20,17 @@ _OTHERS: Mapping[str, Verdict] = {"wait": "wait", "stop": "stop"}
 
 
 class Opinion(Struct, frozen=True, kw_only=True):
-    """What somebody thinks of a turn; ``exit_code`` is the evidence, the rest says how long to wait."""
+    """What somebody thinks of a turn; ``exit_code`` is the evidence, ``wait_…`` says how long to wait.
+
+    ``failure`` says that the judge did not judge, and why.
+    """
 
     verdict: Verdict
     reason: str
     wait_seconds: float = 0
     wait_pid: int = 0
     exit_code: int | None = None
+    failure: JudgeFailure = ""
 
 
 def read_verdict(answer: str) -> Opinion | None:

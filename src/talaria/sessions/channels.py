@@ -56,6 +56,14 @@ def list_channels(tx: Transaction, platform: str = "") -> list[Channel]:
     return sorted((_decode(entry.value) for entry in entries), key=lambda one: one.seen, reverse=True)
 
 
+def chat_label(tx: Transaction, address: Address) -> str:
+    """Return what people call a chat: its name where one is known."""
+    entry = tx.state.get(f"channel:{address.platform}:{address.chat_id}")
+    home = read_home(tx, address.platform)
+    named = home.name if home is not None and home.address.chat_id == address.chat_id else ""
+    return named or (_decode(entry.value).name if entry else "") or f"chat {address.chat_id}"
+
+
 def forget_channel(tx: Transaction, address: Address) -> bool:
     """Take out a chat that is gone."""
     return tx.state.delete(f"channel:{address.platform}:{address.chat_id}")

@@ -18,7 +18,7 @@ from talaria.contracts.provider import Effort
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.tool import Person, Workspace
-from talaria.core.errors import LeaseLost, Refused, StoreError
+from talaria.core.errors import Busy, LeaseLost, Refused, StoreError
 from talaria.core.events import TurnAnswered, TurnBegan, TurnEnd, TurnEvent, TurnStopped
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
@@ -26,7 +26,9 @@ from talaria.core.senders import OWNER, is_same_sender
 from talaria.core.session_context import SessionContext, bound
 from talaria.sessions.admitted import Unpack, leave_packed
 from talaria.sessions.context import turn_context
+from talaria.sessions.departure import TurnGate
 from talaria.sessions.lane import LEASE, Terms, Within, admit, arrival, nothing_first, work_off
+from talaria.sessions.relocation import being_handed_over, holds_turns
 from talaria.sessions.side_jobs import SideJobs
 from talaria.sessions.turn_log import STEERING, StoredTurn
 from talaria.sessions.unpacking import Unpacking
@@ -69,7 +71,8 @@ class Conversation:
     """The turns of one conversation, and its side jobs, as tasks of ``jobs``: whoever made that group owns them.
 
     ``turn`` is the one that this process takes now, if it does. ``left`` says that the conversation was moved away in
-    the middle of the last one: what is said then is for those at the new place.
+    the middle of the last one: what is said then is for those at the new place. While the ``gate`` is closed no turn
+    begins; whoever waits for one gets `Busy`, and their message stays in the inbox.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class Conversation:
         self._steered = False
         self.turn: StoredTurn | None = None
         self.left = False
+        self.gate = TurnGate()
         self._hasty: int | None = None
         self._context = structs.replace(desk.context, session_id=session_id)
 
@@ -204,7 +208,9 @@ class Conversation:
 
     async def _work_off(self) -> TurnEnd | None:
         if self.left:
-            raise Refused("This conversation goes on at another place.")
+            raise Refused("This conversation has moved to another place.")
+        if self.gate.reason:
+            raise Busy(self.gate.reason)
         first, self._first = self._first or nothing_first, None
         desk, unpack = self._desk, self._unpacking.unpack
         terms = Terms(desk.lease, self._finish, unpack, desk.held_up, self._begin)
@@ -220,6 +226,8 @@ class Conversation:
                 raise
 
     def _begin(self, tx: Transaction) -> None:
+        if held := holds_turns(tx, self.session_id):
+            raise Busy(being_handed_over(held))
         effort = self._begun_with = self._agent.manner.effort
         if self._desk.beforehand is not None and effort != self._asked_with:
             self._desk.beforehand(tx, effort)

@@ -20,10 +20,11 @@ from talaria.core.senders import UNKNOWN
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.context import place_context, set_current_session_id
 from talaria.sessions.conversation import Conversation
+from talaria.sessions.departure import Departure, cancel_handoff
 from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.prospect import Prospect
 from talaria.sessions.questions import OpenQuestions
-from talaria.sessions.relocation import bring, carry_over
+from talaria.sessions.relocation import bring, carry_over, handoff_under_way
 from talaria.sessions.waking import tell
 
 Emit = Callable[[TurnEvent], None]
@@ -50,8 +51,8 @@ class Seat:
     ``key`` and ``address`` are those of a place that is bound to its conversation, so that it is found again. A place
     without an address is the only one of its process, a terminal: the environment tells which conversation is open.
     ``go_on`` begins with what was left unfinished in a conversation, or was brought along.
-    ``departing`` says that somebody here has asked for the conversation to be taken elsewhere; ``distant`` is what a
-    turn has asked that another process runs for this place.
+    ``departure`` is the handoff that somebody here has asked for; ``distant`` is what a turn has asked that another
+    process runs for this place.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Seat:
         self._beside: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
         self._closed = False
-        self.departing = False
+        self.departure = Departure()
         self.distant: OpenQuestions | None = None
 
     @property
@@ -226,13 +227,24 @@ class Seat:
         session_id = chat.conversation.session_id
         if self._address is None:
             set_current_session_id(session_id)
+        self.departure.apply(chat.conversation)
         reported = self.wish.lasting and await tell(self.store, session_id, self.key)
         if unfinished is None:
-            unfinished = await self.store.read(lambda tx: _is_unfinished(tx, session_id))
+            unfinished, abandoned = await self.store.read(
+                lambda tx: (_is_unfinished(tx, session_id), self._is_abandoned(tx, session_id))
+            )
+            if abandoned:
+                await cancel_handoff(self.store, session_id, "the conversation was opened in a terminal again")
         if reported or unfinished:
             self.go_on(chat.conversation)
         chat.conversation.follow()
         return chat
+
+    def _is_abandoned(self, tx: Transaction, session_id: SessionId) -> bool:
+        """Return whether a terminal asked for a handoff of this session and is gone: another one opens it now."""
+        if self._address is not None or self.departure.session_id == session_id:
+            return False
+        return handoff_under_way(tx, session_id) is not None
 
     def _changed(self, tx: Transaction, left: SessionId | None, session_id: SessionId, leaving: Leaving | None) -> bool:
         """Bind the place to another conversation, and tell whether something is to be gone on with in that."""

@@ -191,8 +191,8 @@ class Activity:
                 self._end_reply()
                 self._waiting = [said for said in self._waiting if said != text]
                 self.add_own(text)
-            case Noticed(text):
-                self.add_dim(text)
+            case Noticed(text, lasting):
+                self._add_notice(text, lasting=lasting)
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 self._end_turn(event)
             case TurnBegan(said=said) if is_report(said):
@@ -229,6 +229,14 @@ class Activity:
             self._printer.print(final, live)
         else:
             self._printer.set_live(live)
+
+    def _add_notice(self, text: str, *, lasting: bool) -> None:
+        """Print a notice; one that lasts is Markdown and wrapped at words, as in a chat."""
+        if not lasting:
+            self.add_dim(text)
+            return
+        self.space()
+        self.add(f"{render(text, self._theme, self._printer.width).rstrip()}\n\n")
 
     def _follow_call(self, event: ToolCalled | ToolProgressed | ToolAnswered | ToolRefused) -> None:
         match event:

@@ -99,7 +99,7 @@ class LiveChat:
         if typed.text == "?":
             typed = Typed("/keys", "/keys", typed.pictures)
         if self._sitting.is_urgent(typed.text):
-            self._jobs.create_task(self._act(typed))
+            self._sitting.seat.start_beside(self._act(typed))  # cancelled before the store closes
         else:
             self._sent.put_nowait(typed)
 

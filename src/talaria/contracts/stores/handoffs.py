@@ -9,6 +9,11 @@ from talaria.core.ids import SessionId
 
 HandoffStatus = Literal["pending", "running", "completed", "failed"]
 CLAIM_LIFE = timedelta(seconds=120)
+REQUEST_LIFE = timedelta(seconds=60)
+"""How long a request stays pending: whoever made it has given up by then, or is dead."""
+HANDOFF_LIFE = REQUEST_LIFE + CLAIM_LIFE
+"""How long after the request a worker may still act on it."""
+EXPIRED = f"no gateway took it within {REQUEST_LIFE.total_seconds():.0f} s"
 
 
 class HandoffState(TypedDict):
@@ -31,7 +36,11 @@ class HandoffRequests(Protocol):
     """The side that asks."""
 
     def request_handoff(self, session_id: SessionId, platform: str) -> bool:
-        """Ask for a move; ``False`` while one is pending or running, and for an unknown session."""
+        """Ask for a move; ``False`` while one is pending or running, and for an unknown session.
+
+        A request expires: `REQUEST_LIFE` after it was made if it is still pending, `HANDOFF_LIFE` after it was made if
+        it is running and its claim has lapsed. Then it counts as failed everywhere.
+        """
 
     def get_handoff_state(self, session_id: SessionId) -> HandoffState | None:
         """Return how far it has come, or ``None`` for an unknown session."""
@@ -50,7 +59,7 @@ class HandoffWork(Protocol):
         """Return those whose claimer is surely dead, or let the claim lapse, oldest request first."""
 
     def claim_handoff(self, session_id: SessionId, life: timedelta = CLAIM_LIFE) -> bool:
-        """Take a pending or lapsed one: of any number of claimers exactly one gets ``True``."""
+        """Take a pending or lapsed one that has not expired: of any number of claimers exactly one gets ``True``."""
 
     def complete_handoff(self, session_id: SessionId) -> bool:
         """Mark this worker's running handoff as completed; ``False`` if it is no longer its own."""

@@ -2,12 +2,26 @@
 
 from datetime import timedelta
 
-from talaria.contracts.stores.handoffs import CLAIM_LIFE, HandoffState, HandoffStatus, PendingHandoff
+from talaria.contracts.stores.handoffs import (
+    CLAIM_LIFE,
+    EXPIRED,
+    HANDOFF_LIFE,
+    REQUEST_LIFE,
+    HandoffState,
+    HandoffStatus,
+    PendingHandoff,
+)
 from talaria.core.ids import SessionId, WorkerId, is_gone
 from talaria.storage.sql import Row, Sql, Value, to_span
 
 _REASON_LIMIT = 500
 _UNDER_WAY = "handoff_state IN ('pending', 'running')"  # word for word that of the index, else SQLite reads all rows
+
+
+_EXPIRED = (
+    "(handoff_state = 'pending' AND handoff_requested_at <= ? OR handoff_state = 'running'"
+    " AND handoff_requested_at <= ? AND handoff_claimed_until <= ?)"
+)
 
 
 class HandoffsTable:
@@ -23,28 +37,36 @@ class HandoffsTable:
             "handoff_state = 'pending', handoff_platform = ?, handoff_error = NULL, handoff_requested_at = ?,"
             " handoff_claimed_by = NULL, handoff_claimed_until = NULL",
             (platform, self._sql.now),
-            "(handoff_state IS NULL OR handoff_state IN ('completed', 'failed'))",
+            f"(handoff_state IS NULL OR handoff_state IN ('completed', 'failed') OR {_EXPIRED})",
+            *self._expiry(),
         )
 
     def get_handoff_state(self, session_id: SessionId) -> HandoffState | None:
         """Return how far it has come, or ``None`` for an unknown session."""
         row = self._sql.row(
-            "SELECT handoff_state, handoff_platform, handoff_error FROM sessions WHERE id = ?", (session_id,)
+            "SELECT handoff_state, handoff_platform, handoff_error, handoff_requested_at, handoff_claimed_until"
+            " FROM sessions WHERE id = ?",
+            (session_id,),
         )
-        return HandoffState(state=row[0], platform=row[1], error=row[2]) if row else None
+        if row is None:
+            return None
+        state, platform, error, requested, claimed_until = row
+        if self._has_expired(state, requested, claimed_until):
+            return HandoffState(state="failed", platform=platform, error=EXPIRED)
+        return HandoffState(state=state, platform=platform, error=error)
 
     def withdraw_handoff(self, session_id: SessionId, reason: str) -> bool:
         """Fail what is pending or running on behalf of whoever asked; ``False`` if it has ended."""
-        return self._fail(session_id, reason, "handoff_state IN ('pending', 'running')")
+        return self._fail(session_id, reason, f"{_UNDER_WAY} AND NOT {_EXPIRED}", *self._expiry())
 
     def list_pending_handoffs(self) -> list[PendingHandoff]:
         """Return the pending ones, oldest request first."""
-        return [PendingHandoff(*asked) for *asked, _, _ in self._list("pending")]
+        return [PendingHandoff(*row[:3]) for row in self._list("pending")]
 
     def list_lapsed_handoffs(self) -> list[PendingHandoff]:
         """Return those whose claimer is dead or let the claim lapse, oldest request first."""
         claimed = self._list("running")
-        return [PendingHandoff(*asked) for *asked, by, until in claimed if until <= self._sql.now or is_gone(by)]
+        return [PendingHandoff(*row[:3]) for row in claimed if row[4] <= self._sql.now or is_gone(row[3])]
 
     def claim_handoff(self, session_id: SessionId, life: timedelta = CLAIM_LIFE) -> bool:
         """Take a pending or lapsed one: of any number of claimers exactly one gets ``True``."""
@@ -54,9 +76,11 @@ class HandoffsTable:
             session_id,
             "handoff_state = 'running', handoff_claimed_by = ?, handoff_claimed_until = ?",
             (self._sql.worker, self._sql.now + to_span(life)),
-            f"(handoff_state = 'pending' OR (handoff_state = 'running' AND (handoff_claimed_until <= ?{theirs})))",
+            f"(handoff_state = 'pending' OR (handoff_state = 'running' AND (handoff_claimed_until <= ?{theirs})))"
+            f" AND NOT {_EXPIRED}",
             self._sql.now,
             *gone,
+            *self._expiry(),
         )
 
     def complete_handoff(self, session_id: SessionId) -> bool:
@@ -65,8 +89,9 @@ class HandoffsTable:
             session_id,
             "handoff_state = 'completed', handoff_error = NULL",
             (),
-            "handoff_state = 'running' AND handoff_claimed_by = ?",
+            f"handoff_state = 'running' AND handoff_claimed_by = ? AND NOT {_EXPIRED}",
             self._sql.worker,
+            *self._expiry(),
         )
 
     def fail_handoff(self, session_id: SessionId, reason: str) -> bool:
@@ -102,4 +127,21 @@ class HandoffsTable:
             "SELECT id, title, handoff_platform, handoff_claimed_by, handoff_claimed_until, handoff_requested_at,"
             f" number FROM sessions WHERE {_UNDER_WAY} AND handoff_state = '{state}'"
         )
-        return [row[:5] for row in sorted(rows, key=lambda row: row[5:])]
+        fresh = [row for row in rows if not self._has_expired(state, row[5], row[4])]
+        return sorted(fresh, key=lambda row: row[5:])
+
+    def _has_expired(self, state: HandoffStatus | None, requested: int, claimed_until: int | None) -> bool:
+        """Return whether `_EXPIRED` holds for these values."""
+        now = self._sql.now
+        if state == "pending":
+            return requested <= now - to_span(REQUEST_LIFE)
+        return (
+            state == "running"
+            and requested <= now - to_span(HANDOFF_LIFE)
+            and (claimed_until is None or claimed_until <= now)
+        )
+
+    def _expiry(self) -> tuple[Value, ...]:
+        """Return the values for `_EXPIRED`."""
+        now = self._sql.now
+        return now - to_span(REQUEST_LIFE), now - to_span(HANDOFF_LIFE), now
