@@ -1,6 +1,7 @@
 """The chat on a terminal, as tests drive it: keys in, a screen out."""
 
 import re
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
 from tests.app.program import TALARIA, Program
@@ -13,8 +14,10 @@ TITLE = Say("A title")  # asked for behind the first reply, before the next turn
 DANGEROUS = "echo true | sh && touch done"
 
 
-def opened(program: Program, *words: str, columns: int = 90, rows: int = 40) -> AbstractAsyncContextManager[Screen]:
-    environment = program.environment(TERM="xterm-256color")
+def opened(
+    program: Program, *words: str, columns: int = 90, rows: int = 40, environment: Mapping[str, str] | None = None
+) -> AbstractAsyncContextManager[Screen]:
+    environment = environment or program.environment(TERM="xterm-256color")
     return open_screen([TALARIA, *words], env=environment, columns=columns, rows=rows, cwd=program.home / "work")
 
 

@@ -66,6 +66,7 @@ class RecordingScreen:
     """Implements `Screen`: keeps what is done to it."""
 
     theme: str = THEMES[0]
+    keys: str = "Enter sends"
     attached: list[Image] = field(default_factory=list)
     filled: list[str] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)

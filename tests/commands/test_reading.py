@@ -166,7 +166,7 @@ async def test_status_tells_where_one_is_and_what_goes_on(tmp_path: Path) -> Non
         before = desk.seat.session_id
         shown = await desk.use("/status")
         assert f"- Conversation: **Trip**, `{before}`, 2 messages" in shown
-        assert "- Model: `scripted`, 1,234 of 32,768 tokens used (3%)" in shown
+        assert "- Model: `scripted`, 1,234 of 32,768 tokens used (4%)" in shown
         assert "- Turn: none is running" in shown
         assert f"- Folder: `{tmp_path / 'work'}`" in shown
         assert "Goal" not in shown

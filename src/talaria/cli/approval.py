@@ -32,11 +32,19 @@ class TerminalAsks(Asks, Protocol):
     async def approve(self, asked: ApprovalAsked) -> str:
         """Show exactly what would happen, and return the decision: ``once``, ``session``, ``always`` or why not."""
 
+    async def wait_for_attention(self) -> None:
+        """Wait until the person is not typing something else, where that can be known."""
+
 
 async def answer_in_terminal(event: ApprovalAsked | QuestionAsked, questions: Answers, terminal: TerminalAsks) -> None:
     """Ask the person at a terminal, unless the question is closed before they answer."""
-    asking = terminal.approve(event) if isinstance(event, ApprovalAsked) else ask_question(event, terminal)
+    asking = terminal.approve(event) if isinstance(event, ApprovalAsked) else _ask_question(event, terminal)
     await settle(event.id, questions, asking)
+
+
+async def _ask_question(event: QuestionAsked, terminal: TerminalAsks) -> str:
+    await terminal.wait_for_attention()
+    return await ask_question(event, terminal)
 
 
 def heading(asked: ApprovalAsked) -> str:

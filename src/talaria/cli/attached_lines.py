@@ -150,6 +150,9 @@ class _Lines:
             self._terminal.note(decision_record(decision) or "refused")
             return decision
 
+    async def wait_for_attention(self) -> None:
+        return
+
     async def ask(self, question: str) -> str:
         return await self._typed(self._terminal.styled(question, "bold"))
 

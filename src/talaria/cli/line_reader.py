@@ -74,6 +74,9 @@ class LineReader:
                 self._terminal.prompt(APPROVAL)
         return "no"
 
+    async def wait_for_attention(self) -> None:
+        """Return at once: what was typed before is not known here."""
+
     def show_approval(self, asked: ApprovalAsked) -> None:
         """Print an approval question; what was typed before is set aside."""
         terminal = self._terminal

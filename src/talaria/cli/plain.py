@@ -9,10 +9,13 @@ from contextlib import AsyncExitStack
 from talaria.cli.clipboard import read_clipboard
 from talaria.cli.discoveries import discoveries
 from talaria.cli.line_reader import LineReader
+from talaria.cli.live.keys import PLAIN_KEYS
 from talaria.cli.mentions import picture
+from talaria.cli.replay import has_messages, last_exchanges, resume_hint
 from talaria.cli.services import Services
 from talaria.cli.showing import Transcribed
 from talaria.cli.sitting import Sitting, is_first_time, keep_display, read_display
+from talaria.cli.terminal import Terminal
 from talaria.cli.wishes import SOURCE, wish_of
 from talaria.commands.command import Display
 from talaria.commands.house import House
@@ -46,6 +49,7 @@ async def _run(arguments: argparse.Namespace, services: Services) -> None:
             notes += await asyncio.to_thread(discoveries, services)
         for note in notes:
             services.terminal.note(note)
+        await _replay(sitting, services.terminal)
         face.pictures += map(picture, arguments.image)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: _stop(sitting))
         while not face.leaving and (line := await face.keyboard.line("> ")) is not None:
@@ -53,6 +57,18 @@ async def _run(arguments: argparse.Namespace, services: Services) -> None:
                 pictures, face.pictures = face.pictures, []
                 await sitting.act(line, pictures)
                 await _settled(sitting)
+        session_id = sitting.seat.session_id
+        if not face.hushed and await house.store.read(lambda tx: has_messages(tx, session_id)):
+            services.terminal.note(resume_hint(session_id))
+
+
+async def _replay(sitting: Sitting, terminal: Terminal) -> None:
+    """Print the last exchanges of a conversation that is resumed."""
+    session_id = sitting.seat.session_id
+    for exchange in await sitting.seat.store.read(lambda tx: last_exchanges(tx, session_id)):
+        terminal.note(terminal.styled(f"> {exchange.said}", "bold"))
+        if exchange.reply:
+            terminal.line(exchange.reply)
 
 
 async def _settled(sitting: Sitting) -> None:
@@ -74,6 +90,7 @@ class PlainFace:
     name = SOURCE
     address: Address | None = None
     theme = "mono"
+    keys = PLAIN_KEYS
 
     def __init__(self, services: Services, house: House, jobs: asyncio.TaskGroup, display: Display) -> None:
         self.display = display
@@ -104,6 +121,9 @@ class PlainFace:
     async def approve(self, asked: ApprovalAsked) -> str:
         """Show exactly what would happen, and return the decision of the person."""
         return await self.keyboard.approve(asked)
+
+    async def wait_for_attention(self) -> None:
+        """Return at once: what was typed before is not known here."""
 
     async def lend(self, use: Callable[[], Awaitable[None]]) -> None:
         """Let another program use the terminal."""

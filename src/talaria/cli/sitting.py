@@ -49,6 +49,9 @@ class Face(Place, Screen, Protocol):
     async def approve(self, asked: ApprovalAsked) -> str:
         """Show exactly what would happen, and return the decision of the person."""
 
+    async def wait_for_attention(self) -> None:
+        """Wait until the person is not typing something else, where that can be known."""
+
     async def lend(self, use: Callable[[], Awaitable[None]]) -> None:
         """Leave the terminal to another program meanwhile."""
 

@@ -68,6 +68,10 @@ class Screen(Protocol):
     def theme(self) -> str:
         """The theme in use; assigning chooses another."""
 
+    @property
+    def keys(self) -> str:
+        """The keyboard shortcuts, as Markdown."""
+
     def change_theme(self, name: str) -> None:
         """Choose a theme, or raise `NotFound` with the names that there are."""
 

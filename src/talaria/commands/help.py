@@ -18,7 +18,7 @@ async def run(errand: Errand) -> None:
 
 def _overview(commands: tuple[Command, ...]) -> str:
     usages = {f"/{command.name}": command.usage for command in commands}
-    parts = []
+    parts = ["`/keys`, or `?` on an empty line, shows the keyboard shortcuts."] if "/keys" in usages else []
     for category, entries in by_category(commands).items():
         lines = [f"- `{usages[name]}` {text}" for name, text in entries.items()]
         parts.append(f"**{category}**\n\n" + "\n".join(lines))

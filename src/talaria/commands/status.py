@@ -71,10 +71,15 @@ def _parent(tx: Transaction, session: Session) -> str:
 
 
 def _context(tx: Transaction, session_id: SessionId, limit: int) -> str:
-    """Return how much of its window is used: as the provider counted, else as it is estimated."""
-    used = _counted_context(tx, session_id)
-    tokens = used or context_estimate(tx, session_id)
-    return f"{'' if used else 'about '}{tokens:,} of {limit:,} tokens used ({100 * tokens // limit}%)"
+    """Return how much of its window is used."""
+    tokens, exact = context_used(tx, session_id)
+    return f"{'' if exact else 'about '}{tokens:,} of {limit:,} tokens used ({round(100 * tokens / limit)}%)"
+
+
+def context_used(tx: Transaction, session_id: SessionId) -> tuple[int, bool]:
+    """Return how many tokens a conversation takes: as the provider counted (``True``), else as it is estimated."""
+    counted_tokens = _counted_context(tx, session_id)
+    return counted_tokens or context_estimate(tx, session_id), bool(counted_tokens)
 
 
 def _counted_context(tx: Transaction, session_id: SessionId) -> int:

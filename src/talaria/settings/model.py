@@ -102,6 +102,16 @@ class Cli(Section, frozen=True):
             extra=_LIVE,
         ),
     ] = "queue"
+    notify: Annotated[
+        Literal["off", "bell", "desktop"],
+        Meta(
+            description="How the chat reports that a turn ended or a question is open while you are away: by the"
+            " terminal's bell, or as a desktop notification (OSC 9, where the terminal supports it)."
+        ),
+    ] = "bell"
+    notify_seconds: Annotated[
+        float, Meta(ge=0, le=3600, description="You count as away after so many seconds without a key press.")
+    ] = 10.0
 
 
 class Sessions(Section, frozen=True):

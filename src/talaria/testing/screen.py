@@ -50,7 +50,8 @@ async def open_screen(
 class Screen:
     """A person's end of a terminal: keys in, a picture out.
 
-    ``changed_at`` is when the last output came, on the clock of `time.perf_counter`.
+    ``changed_at`` is when the last output came, on the clock of `time.perf_counter`. ``alerts`` are the bells and
+    desktop notifications so far, as in `Terminal`.
     """
 
     def __init__(self, columns: int, rows: int) -> None:
@@ -58,6 +59,7 @@ class Screen:
         self.process = PtyProcess(self._show, self._wake)
         self.process.resize(columns, rows)
         self._terminal = Terminal(columns, rows, lambda text: self.process.write(text.encode()))
+        self.alerts = self._terminal.alerts
         self._changed = asyncio.Event()
 
     @property

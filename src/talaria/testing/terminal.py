@@ -11,6 +11,7 @@ from talaria.testing.cells import Cell, Line, cells_of, text_of
 from talaria.testing.drawing import Drawing
 from talaria.testing.sequences import Cutter, Sequence
 
+BELL = "\a"
 _PRIVATE = 5  # pyte keeps private modes this many bits higher
 _ALTERNATE = {47, 1047, 1049}
 _BRACKETED_PASTE = 2004 << _PRIVATE
@@ -26,12 +27,14 @@ class Terminal(Drawing):
     """Takes what a program sends: obeys what it knows, drops what it does not, remembers what scrolls out.
 
     Like xterm it does not wrap lines anew when its width changes. ``answer`` gets what it has to say to the program.
+    ``alerts`` has a `BELL` for each time it rang, and the text of each notification for the desktop (OSC 9).
     """
 
     def __init__(self, columns: int, rows: int, answer: Callable[[str], None]) -> None:
         self._behind: tuple[dict[int, Line], Cursor] | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._cutter = Cutter()
+        self.alerts: list[str] = []
         super().__init__(columns, rows, answer)
         self._stream = pyte.Stream(self)
 
@@ -70,6 +73,12 @@ class Terminal(Drawing):
                 self._stream.feed(piece.written)
             elif piece.system[:2] in {"0;", "2;"}:
                 self.set_title(piece.system[2:])
+            elif piece.system[:2] == "9;":
+                self.alerts.append(piece.system[2:])
+
+    def bell(self, *_args: object) -> None:
+        """Remember that it rang."""
+        self.alerts.append(BELL)
 
     def reset(self) -> None:
         """Begin anew, in front."""

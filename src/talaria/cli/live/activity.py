@@ -49,6 +49,8 @@ _RUNNING_LINES = 6
 _RUNNING_STEPS = 4
 _REMEMBERED = 20
 _OWN_LINES = 12
+_ROWS_BELOW = 6
+_LEAST_LIVE = 3
 
 
 class Printer(Protocol):
@@ -57,6 +59,10 @@ class Printer(Protocol):
     @property
     def width(self) -> int:
         """How many columns there are."""
+
+    @property
+    def height(self) -> int:
+        """How many rows there are."""
 
     def print(self, text: str, live: str | None = None) -> None:
         """Add whole lines for good, and replace the live part with it."""
@@ -330,10 +336,11 @@ class Activity:
                 parts.append(self._block(running.printed, -_RUNNING_LINES).rstrip("\n"))
         if self._began is not None and not self._running and not self._asking():
             doing = "answering" if self._replying else "thinking"
-            line = f"{frame} {doing} {now - self._began:.0f} s  (Ctrl-C stops)"
+            line = self._fitting(f"{frame} {doing} {now - self._began:.0f} s  (Esc stops)", "")
             parts.append(self._styled(line, self._theme.dim))
         parts += [self._styled(self._fitting(f"  waits: {said}", ""), self._theme.dim) for said in self._waiting]
-        return "\n".join(part.rstrip("\n") for part in parts if part)
+        lines = "\n".join(part.rstrip("\n") for part in parts if part).split("\n")
+        return "\n".join(lines[-max(_LEAST_LIVE, self._printer.height - _ROWS_BELOW) :])
 
     def _diff(self, diff: str, most: int) -> str:
         return render_diff(diff, self._theme, self._printer.width, most=most)

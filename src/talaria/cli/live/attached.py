@@ -107,6 +107,9 @@ class AttachedView:
     def paste(self) -> None:
         """Do nothing: pictures are for the place of the conversation."""
 
+    def edit(self) -> None:
+        """Do nothing: what is said from here is short."""
+
     def commands(self) -> Sequence[Named]:
         """Return what can be typed."""
         return _COMMANDS

@@ -16,6 +16,8 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import BaseStyle
 
+from talaria.cli.cells import cell
+
 _FALLBACK = Size(rows=24, columns=80)
 
 
@@ -35,6 +37,14 @@ class HeldOutput(Vt100_Output):
         """Write all that was held back."""
         self._holding = False
         self.flush()
+
+    def erase_down(self) -> None:
+        """Erase from the margin of this line to the end of the screen.
+
+        Not in one sequence: where the cursor is at the top, tmux takes that for a cleared screen, and keeps what was
+        drawn there, half a reply and the input line, in its scroll-back.
+        """
+        self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")
 
     def flush(self) -> None:
         """Write what waits, unless it is held back."""
@@ -76,6 +86,16 @@ class Canvas:
     def flush(self) -> None:
         """Write all that was held back: another program is about to write to the same terminal."""
         self._output.let_go()
+
+    def ring(self) -> None:
+        """Ring the bell of the terminal."""
+        self._output.write_raw("\a")
+        self._output.flush()
+
+    def notify(self, text: str) -> None:
+        """Show a notification on the desktop, where the terminal can do that."""
+        self._output.write_raw(f"\x1b]9;{cell(text)}\a")
+        self._output.flush()
 
     def end_foreign_line(self) -> None:
         """Begin a new line if another program left the cursor in the middle of one.

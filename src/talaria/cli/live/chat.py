@@ -8,24 +8,27 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from talaria.cli.cells import harmless
 from talaria.cli.discoveries import discoveries
 from talaria.cli.live.activity import Activity
 from talaria.cli.live.completing import Named
+from talaria.cli.live.editor import edit_text
 from talaria.cli.live.front import Front
 from talaria.cli.live.line import Typed
 from talaria.cli.live.place import TerminalPlace
-from talaria.cli.live.status import Situation, read_situation, status_line
+from talaria.cli.live.status import Situation, has_price, read_situation, status_line
 from talaria.cli.mentions import from_home, picture
 from talaria.cli.rendering.code import prepare
 from talaria.cli.rendering.themes import THEMES
+from talaria.cli.replay import has_messages, last_exchanges, resume_hint
 from talaria.cli.services import Services
 from talaria.cli.sitting import Sitting, is_first_time, keep_display, read_display
 from talaria.cli.wishes import wish_of
 from talaria.commands.command import Display
 from talaria.commands.house import House
+from talaria.commands.markdown import plain
 from talaria.commands.using import is_command
-from talaria.core.events import ModelCalled, TurnAnswered, TurnEvent
+from talaria.core.errors import TalariaError
+from talaria.core.events import ApprovalAsked, ModelCalled, QuestionAsked, TurnAnswered, TurnEnd, TurnEvent
 from talaria.sessions.chat import Chat
 
 _SURFACE = "You are in a terminal that shows Markdown: headings, lists, tables and highlighted code."
@@ -71,6 +74,7 @@ class LiveChat:
         self._sent: asyncio.Queue[Typed] = asyncio.Queue()
         self._stirred = asyncio.Event()
         self._situation = Situation()
+        self._held: list[TurnEvent] | None = []
 
     async def open(self, arguments: argparse.Namespace) -> None:
         """Open the conversation that the command line asks for, and show where the person is."""
@@ -79,7 +83,11 @@ class LiveChat:
         chat, notes = await self._sitting.open(wish_of(arguments, _SURFACE))
         for note in (*await self._greeting(chat), *notes):
             self._place.show(note)
+        await self._replay()
         self._front.attach_behind(self)
+        held, self._held = self._held or [], None
+        for event in held:
+            self._event(event)
         self._stirred.set()
 
     async def work(self) -> None:
@@ -91,8 +99,15 @@ class LiveChat:
                 await self._act(await self._sent.get())
 
     async def close(self) -> None:
-        """Leave the conversation."""
-        await self._sitting.seat.close()
+        """Leave the conversation, and say how to resume it if anything was said."""
+        seat = self._sitting.seat
+        if seat.is_open and not self._place.hushed:
+            session_id = seat.session_id
+            self._activity.break_off()
+            if await seat.store.read(lambda tx: has_messages(tx, session_id)):
+                self._activity.add_dim(resume_hint(session_id))
+                self._activity.tick()
+        await seat.close()
 
     def submit(self, typed: Typed) -> None:
         """Take a line that was sent."""
@@ -131,6 +146,10 @@ class LiveChat:
         """Take what the clipboard holds."""
         self.submit(Typed("/paste", "/paste"))
 
+    def edit(self) -> None:
+        """Open what was typed in the person's editor."""
+        self._jobs.create_task(self._edit())
+
     def commands(self) -> Sequence[Named]:
         """Return name, usage and help of each command."""
         return [(command.name, command.usage, command.help) for command in self._sitting.commands]
@@ -145,11 +164,48 @@ class LiveChat:
         lines = [f"**Talaria** {identity.version.removeprefix('talaria ')} · {chat.model} · {folder}"]
         if await is_first_time(self._house):
             lines += ["\n".join(f"- {line}" for line in await asyncio.to_thread(discoveries, self._services))]
-        if chat.title:
-            lines.append(f"Going on with *{chat.title}*; `/history` shows what was said.")
         return lines
 
+    async def _replay(self) -> None:
+        """Show the last exchanges of a conversation that is resumed."""
+        chat, session_id = self._sitting.seat.chat, self._sitting.seat.session_id
+        replayed = await self._sitting.seat.store.read(lambda tx: last_exchanges(tx, session_id))
+        if not replayed:
+            return
+        title = f" *{plain(chat.title)}*" if chat.title else ""
+        self._activity.add_dim(f"Resuming{title}. `/history` shows more.")
+        for exchange in replayed:
+            self._activity.add_said(exchange.said, exchange.author)
+            if exchange.reply:
+                self._activity.space()
+                self._place.show(exchange.reply)
+        self._activity.space()
+
+    async def _edit(self) -> None:
+        async def use() -> None:
+            environment = self._sitting.seat.chat.workspace.environment
+            self._front.line.fill_in(await edit_text(self._front.line.text, environment))
+
+        try:
+            await self._place.lend(use)
+        except TalariaError as error:
+            self._place.show(str(error))
+
+    def _notify(self, text: str) -> None:
+        """Report to a person who may look elsewhere."""
+        cli = self._services.settings().cli
+        if self._front.idle_seconds < cli.notify_seconds:
+            return
+        match cli.notify:
+            case "bell":
+                self._front.canvas.ring()
+            case "desktop":
+                self._front.canvas.notify(text)
+
     def _event(self, event: TurnEvent) -> None:
+        if self._held is not None:  # not before what was said earlier is shown
+            self._held.append(event)
+            return
         self._activity.event(event)
         if isinstance(event, ModelCalled):
             self._situation = msgspec.structs.replace(
@@ -157,6 +213,10 @@ class LiveChat:
             )
         if isinstance(event, TurnAnswered) and self._place.display.footer:
             self._activity.add_dim(self._footer())
+        if isinstance(event, ApprovalAsked | QuestionAsked):
+            self._notify("Talaria has a question")
+        elif isinstance(event, TurnEnd):
+            self._notify("Talaria is done")
         self._stirred.set()
 
     async def _act(self, typed: Typed) -> None:
@@ -194,10 +254,10 @@ class LiveChat:
         if not seat.is_open:
             return
         chat, session_id = seat.chat, seat.session_id
-        known = await seat.store.read(lambda tx: read_situation(tx, session_id))
-        context = self._situation.context if known.session_id == self._situation.session_id else 0
+        before = self._situation
+        known = await seat.store.read(lambda tx: read_situation(tx, session_id, before))
         self._situation = msgspec.structs.replace(
-            known, model=chat.model, context=context or known.context, context_limit=chat.info.context_limit
+            known, model=chat.model, context_limit=chat.info.context_limit, priced=has_price(chat.info, chat.provider)
         )
         self._front.folder = chat.workspace.folder
         self._draw_status()
@@ -209,8 +269,8 @@ class LiveChat:
     def _footer(self) -> str:
         situation = self._situation
         folder = from_home(self._sitting.seat.chat.workspace.folder, self._services.environment)
-        cost = f"${situation.cost_microdollars / 1_000_000:.4f}"
-        return harmless(f"{situation.model} · {situation.context_percent} % of the context · {cost} · {folder}")
+        percent = f"{situation.context_percent} % of the context"
+        return plain(f"{situation.model} · {percent} · {situation.cost} · {folder}")
 
     def _keep_display(self, display: Display) -> None:
         self._jobs.create_task(self._kept(keep_display(self._house, display)))

@@ -17,7 +17,7 @@ class ChoiceMenu:
 
     def __init__(self, moved: Callable[[], None]) -> None:
         self._moved = moved
-        self._question = ""
+        self._question: StyleAndTextTuples = []
         self._choices: Sequence[str] = ()
         self._selected = 0
         self._answer: asyncio.Future[int | None] | None = None
@@ -31,7 +31,7 @@ class ChoiceMenu:
         """Whether somebody is asked."""
         return self._answer is not None
 
-    async def ask(self, question: str, choices: Sequence[str]) -> int | None:
+    async def ask(self, question: StyleAndTextTuples, choices: Sequence[str]) -> int | None:
         """Return which of the choices was taken; ``None`` for none of them."""
         async with self._turn:
             self._question, self._choices, self._selected = question, choices, 0
@@ -48,12 +48,12 @@ class ChoiceMenu:
             self._answer.set_result(answer)
 
     def _fragments(self) -> StyleAndTextTuples:
-        lines: StyleAndTextTuples = [("class:question", self._question)]
+        lines: StyleAndTextTuples = list(self._question)
         for place, choice in enumerate(self._choices):
             chosen = place == self._selected
             mark = f"\n {'❯' if chosen else ' '} {place + 1}. "
             lines.append(("class:chosen" if chosen else "class:choice", f"{mark}{choice}"))
-        lines.append(("class:hint", "\n   ↑↓ and Enter, or the number; Esc for none of them"))
+        lines.append(("class:hint", "\n   ↑↓ and Enter, or the number; Esc for none"))
         return lines
 
     def _keys(self) -> KeyBindings:

@@ -6,9 +6,11 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from talaria.cli.cells import cut
 from talaria.core.errors import TalariaError
 
 _MOST = 60
+_USAGE_COLUMNS = 24  # one long usage must not take the room of all descriptions
 
 Named = tuple[str, str, str]
 Offers = Callable[[str, str], Awaitable[Sequence[tuple[str, str]]]]
@@ -38,7 +40,7 @@ class ChatCompleter(Completer):
         elif before.startswith("/") and " " not in before:
             for name, usage, about in self._commands():
                 if name.startswith(before[1:]):
-                    yield Completion(f"/{name}", -len(before), display=usage, display_meta=about)
+                    yield Completion(f"/{name}", -len(before), display=cut(usage, _USAGE_COLUMNS), display_meta=about)
         elif before.startswith("/"):
             async for completion in self._arguments(before):
                 yield completion

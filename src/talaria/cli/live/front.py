@@ -1,6 +1,7 @@
 """The part of the chat that is up at once: input line, keys, menus and status bar, before anything else is loaded."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol, TextIO
@@ -26,6 +27,7 @@ _HINT = "Ask anything, / for commands, @ for files, ! for the shell, ? for keys"
 _SHORT_HINT = "Ask anything"
 _ANSWER = "answer ❯ "
 _LEAVE = "  Press Ctrl-C again to leave."
+_QUESTION_WAITS = "  A question is waiting: send or clear your draft to see it."
 _ESCAPE_SECONDS = 0.2
 
 
@@ -47,6 +49,9 @@ class Behind(Protocol):
     def paste(self) -> None:
         """Take what the clipboard holds."""
 
+    def edit(self) -> None:
+        """Open what was typed in the person's editor."""
+
     def commands(self) -> Sequence[Named]:
         """Return name, usage and help of each command."""
 
@@ -66,10 +71,12 @@ class Front:
         self._behind: Behind | None = None
         self._answer: asyncio.Future[str] | None = None
         self._presses = 0
+        self._pressed_at = time.monotonic()
+        self._question_waits = False
         self._leave_offered_at: int | None = None
         completer = ChatCompleter(self._commands, self._offers, lambda: self.folder)
         self.line = InputLine(history, completer, self._hint)
-        self.approval = ApprovalPrompt(self.line, self._redraw)
+        self.approval = ApprovalPrompt(self.line, lambda: self.canvas.width, self._redraw)
         status = Window(FormattedTextControl(self._status), height=1, dont_extend_height=True)
         typing = ConditionalContainer(self.line.container, Condition(lambda: not self.choices.active))
         below = [self.approval.container, typing, self.choices.container, self._attached(), status]
@@ -84,6 +91,11 @@ class Front:
     def asking(self) -> bool:
         """Whether the person is being asked something."""
         return self.choices.active or self.approval.is_open or self._answer is not None
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long ago the last key was pressed."""
+        return time.monotonic() - self._pressed_at
 
     @property
     def leave_confirmed(self) -> bool:
@@ -102,9 +114,17 @@ class Front:
         for typed in early:
             behind.submit(typed)
 
-    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
+    async def choose(self, question: StyleAndTextTuples, choices: Sequence[str]) -> int | None:
         """Let the person choose under the cursor."""
         return await self.choices.ask(question, choices)
+
+    async def wait_for_quiet(self) -> None:
+        """Wait until the person is not typing: a menu takes all keys."""
+        self._question_waits = True
+        try:
+            await self.line.quiet()
+        finally:
+            self._question_waits = False
 
     async def ask(self) -> str:
         """Return the next line, typed as the answer to a question."""
@@ -137,6 +157,7 @@ class Front:
 
     def _count_press(self) -> None:
         self._presses += 1
+        self._pressed_at = time.monotonic()
 
     def _hint(self) -> str:
         if self.asking:
@@ -144,7 +165,11 @@ class Front:
         return _HINT if self.canvas.width > len(_HINT) + 2 else _SHORT_HINT
 
     def _status(self) -> StyleAndTextTuples:
-        return [("class:status.warning", _LEAVE)] if self._presses == self._leave_offered_at else self.status
+        if self._presses == self._leave_offered_at:
+            return [("class:status.warning", _LEAVE)]
+        if self._question_waits and self.line.buffer.text:
+            return [("class:status.warning", _QUESTION_WAITS)]
+        return self.status
 
     def _move_focus(self) -> None:
         self.canvas.app.layout.focus(self.choices.window if self.choices.active else self.line.window)
@@ -192,12 +217,18 @@ class Front:
         keys.add("c-d", filter=typing & empty)(lambda _event: self.leave())
         keys.add("c-o")(lambda _event: self._act("unfold"))
         keys.add("c-v", filter=typing)(lambda _event: self._act("paste"))
+        keys.add("c-x", "c-e", filter=typing)(lambda _event: self._act("edit"))
         keys.add("c-l")(lambda event: event.app.renderer.clear())
         keys.add("c-z")(lambda event: event.app.suspend_to_background())
         keys.add(Keys.BracketedPaste, filter=typing)(lambda event: self.line.paste(event.data, self.folder))
-        for key in ("tab", "right", "c-e", "end"):
-            keys.add(key, filter=is_searching)(lambda _event: accept_search())
+        for key in ("enter", "tab", "right", "c-e", "end"):
+            keys.add(key, filter=is_searching)(lambda _event: self._take_match())
         return keys
+
+    def _take_match(self) -> None:
+        """End the search in the history, with what was found in the line."""
+        accept_search()
+        self.line.buffer.cursor_position = len(self.line.buffer.text)
 
     def _escape(self) -> None:
         """Close the completions, else react to the question, else leave it to whoever acts."""
@@ -220,7 +251,7 @@ class Front:
         self.line.buffer.delete_before_cursor()
         self.line.buffer.newline(copy_margin=False)
 
-    def _act(self, what: Literal["interrupt", "escape", "unfold", "paste"]) -> None:
+    def _act(self, what: Literal["interrupt", "escape", "unfold", "paste", "edit"]) -> None:
         match self._behind, what:
             case None, "interrupt":
                 self.leave()
@@ -234,3 +265,5 @@ class Front:
                 behind.unfold()
             case behind, "paste":
                 behind.paste()
+            case behind, "edit":
+                behind.edit()

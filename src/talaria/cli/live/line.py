@@ -1,5 +1,6 @@
 """The input line: editing, history, and what is pasted or attached without filling the screen."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from talaria.cli.mentions import path_typed, picture, picture_kind
 from talaria.core.messages import Image
 
 MARK = "❯ "
+_QUIET_SECONDS = 0.5
 _MOST_ROWS = 12
 _LONG_PASTE_LINES = 8
 _LONG_PASTE = 800
@@ -48,6 +50,8 @@ class InputLine:
             complete_while_typing=Condition(self._names_something),
             multiline=True,
         )
+        self._changed = asyncio.Event()
+        self.buffer.on_text_changed += lambda _buffer: self._changed.set()
         search = SearchToolbar(ignore_case=True)
         empty = Condition(lambda: not self.buffer.text)
         control = BufferControl(
@@ -65,6 +69,19 @@ class InputLine:
         )
         self.container = HSplit([self.window, search, CompletionsMenu(max_height=8, scroll_offset=1)])
 
+    async def quiet(self) -> None:
+        """Wait until the line has been empty for a moment in which nothing was typed."""
+        while True:
+            self._changed.clear()
+            if self.buffer.text:
+                await self._changed.wait()
+                continue
+            try:
+                await asyncio.wait_for(self._changed.wait(), _QUIET_SECONDS)
+            except TimeoutError:
+                if not self.buffer.text:
+                    return
+
     def paste(self, text: str, folder: Path) -> None:
         """Take what was pasted: the path of a picture attaches it, long text is folded."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -78,23 +95,33 @@ class InputLine:
         """Send this picture with the next message."""
         self.pictures += (image,)
 
+    @property
+    def text(self) -> str:
+        """All that was typed and pasted."""
+        return self._unfold(self.buffer.text)
+
     def take(self) -> Typed:
         """Return what was typed, pastes unfolded, and what is attached; the line is empty then."""
         shown = self.buffer.text
         if shown.strip():
             self.buffer.append_to_history()
-        typed = Typed(self._unfold(shown).strip(), shown.strip(), self.pictures)
+        typed = Typed(self.text.strip(), shown.strip(), self.pictures)
         self.pictures, self._pasted = (), {}
-        self.buffer.reset()
+        self.empty()
         return typed
+
+    def empty(self) -> None:
+        """Forget what was typed."""
+        self.buffer.reset()
+        self._changed.set()
 
     def clear(self) -> None:
         """Empty the line; the history keeps what was typed."""
         if self.buffer.text.strip():
-            self.buffer.text = self._unfold(self.buffer.text)
+            self.buffer.text = self.text
             self.buffer.append_to_history()
         self._pasted = {}
-        self.buffer.reset()
+        self.empty()
 
     def fill_in(self, text: str) -> None:
         """Put text into the line, to be edited and sent; long text is folded as a paste is."""

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+from prompt_toolkit.formatted_text import ANSI, to_formatted_text
 from prompt_toolkit.output import Output
 
 from talaria.cli.approval import decision_of
@@ -10,7 +11,9 @@ from talaria.cli.cells import cell, cut
 from talaria.cli.clipboard import copy_sequence, read_clipboard
 from talaria.cli.live.activity import Activity
 from talaria.cli.live.front import Front
+from talaria.cli.live.keys import KEYS
 from talaria.cli.rendering.document import render
+from talaria.cli.rendering.notice import render_notice
 from talaria.cli.rendering.themes import THEMES
 from talaria.cli.wishes import SOURCE
 from talaria.commands.command import Display
@@ -24,6 +27,7 @@ class TerminalPlace:
     """Implements `Place` and `Screen`; ``keep`` is told of changes that are to last."""
 
     name = SOURCE
+    keys = KEYS
     address: Address | None = None
 
     def __init__(
@@ -54,7 +58,13 @@ class TerminalPlace:
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         """Let the person choose, and return which; ``None`` when they do not."""
-        return await self._front.choose(question, choices)
+        theme, width = THEMES[self.theme], self._front.canvas.width
+        asked = to_formatted_text(ANSI(render_notice(question, theme, theme.bold, width).rstrip("\n")))
+        return await self._front.choose(asked, choices)
+
+    async def wait_for_attention(self) -> None:
+        """Wait until the person is not typing."""
+        await self._front.wait_for_quiet()
 
     async def approve(self, asked: ApprovalAsked) -> str:
         """Show exactly what would happen, and return the decision."""

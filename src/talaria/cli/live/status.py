@@ -1,19 +1,19 @@
 """The status bar: model, context, cost, title, goal, and whether a gateway is alive."""
 
-import msgspec
 from msgspec import Struct
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 from talaria.cli.cells import cell, columns, cut
+from talaria.commands.status import context_used
+from talaria.contracts.models import ModelInfo
 from talaria.contracts.store import Transaction
-from talaria.contracts.turn_log import ModelStep
 from talaria.core.ids import SessionId
 from talaria.goals.status import goal_mark
 from talaria.sessions.lane import MIRROR
-from talaria.sessions.turn_log import MODEL
 
 _FULL = 80
 _GATEWAY = "gateway"
+_EMBEDDED = "embedded"
 _MILLION = 1_000_000
 
 
@@ -26,6 +26,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     context: int = 0
     context_limit: int = 0
     cost_microdollars: int = 0
+    priced: bool = True
+    messages: int = 0
     goal: str = ""
     gateway: bool = False
     waiting: int = 0
@@ -35,15 +37,34 @@ class Situation(Struct, frozen=True, kw_only=True):
         """How much of the context is used."""
         return round(100 * self.context / self.context_limit) if self.context_limit else 0
 
+    @property
+    def cost(self) -> str:
+        """What the conversation has cost, as far as that is known."""
+        cost = f"${self.cost_microdollars / _MILLION:.2f}"
+        if self.priced:
+            return cost
+        return f"over {cost}" if self.cost_microdollars else "cost unknown"
 
-def read_situation(tx: Transaction, session_id: SessionId) -> Situation:
-    """Return what the store knows of it; the rest is known by whoever follows the events."""
+
+def has_price(model: ModelInfo, provider: str) -> bool:
+    """Tell whether it is known what a model costs; the embedded one costs nothing."""
+    return provider == _EMBEDDED or bool(model.input_price or model.output_price)
+
+
+def read_situation(tx: Transaction, session_id: SessionId, before: Situation) -> Situation:
+    """Return what the store knows of it; the model is known by whoever opened the conversation.
+
+    How full the context is, is not counted again while nothing was said since ``before``.
+    """
     session = tx.sessions.get(session_id)
     unsettled = tx.inbox.unsettled(session_id)
     waiting = [item for item in unsettled if item.state == "waiting" and item.kind != MIRROR]
+    messages = session.message_count if session else 0
+    same = (before.session_id, before.messages) == (session_id, messages)
     return Situation(
         session_id=session_id,
-        context=_last_context(tx, session_id),
+        context=before.context if same else context_used(tx, session_id)[0] if messages else 0,
+        messages=messages,
         title=session.title if session else "",
         cost_microdollars=session.usage.cost_microdollars if session else 0,
         goal=goal_mark(tx, session_id),
@@ -52,22 +73,13 @@ def read_situation(tx: Transaction, session_id: SessionId) -> Situation:
     )
 
 
-def _last_context(tx: Transaction, session_id: SessionId) -> int:
-    """Return how many tokens the last model call of the conversation took."""
-    for turn in reversed(tx.turns.find(session_id, limit=1)):
-        for step in reversed(tx.turns.steps(turn.id)):
-            if step.kind == MODEL and step.result:
-                return msgspec.json.decode(step.result, type=ModelStep).context
-    return 0
-
-
 def status_line(situation: Situation, width: int) -> StyleAndTextTuples:
     """Return the status bar; what does not fit is left out from the end, the title is cut first."""
     percent = situation.context_percent
     parts = [
         ("class:status", cell(situation.model)),
         ("class:status.warning" if percent >= _FULL else "class:status", f"{percent} % of {_short(situation)}"),
-        ("class:status", f"${situation.cost_microdollars / _MILLION:.2f}"),
+        ("class:status", situation.cost),
         ("class:status", cell(situation.goal)),
         ("class:status", f"{situation.waiting} waiting" if situation.waiting else ""),
         ("class:status", "gateway on" if situation.gateway else "gateway off"),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -76,7 +77,7 @@ class Table:
         begins = self._widths is None
         if self._widths is None:
             self._widths = self._fit(width)
-        show: Callable[[_Row], Iterator[Line]] = self._columns if self._widths else self._record
+        show: Callable[[_Row], Iterator[Line]] = self._columns if self._widths else partial(self._record, width=width)
         if begins and self._widths:
             yield from self._columns(self._head)
             yield [("─┼─".join("─" * width for width in self._widths), self._theme.dim)]
@@ -123,10 +124,10 @@ class Table:
                 line += _aligned(part, self._widths[i], self._alignment[i])
             yield stripped(line)
 
-    def _record(self, row: _Row) -> Iterator[Line]:
-        """A row of a table that is too wide, as one line for each of its cells."""
+    def _record(self, row: _Row, width: int) -> Iterator[Line]:
+        """A row of a table that is too wide, its cells one below the other."""
         for name, cell in zip(self._head.cells, row.cells, strict=True):
-            yield [*name, (": ", self._theme.bold), *cell]
+            yield from wrap([*name, (": ", self._theme.bold), *cell], width)
 
 
 def _cells(text: str) -> Iterator[str]:
