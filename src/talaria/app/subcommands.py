@@ -25,7 +25,7 @@ SUBCOMMANDS = (
     Subcommand(
         "Conversations",
         "sessions",
-        "List, show, search, rename, export and delete conversations",
+        "List, show, search, export and delete conversations",
         "talaria.cli.sessions",
     ),
     Subcommand(
