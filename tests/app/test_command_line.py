@@ -62,18 +62,45 @@ def test_an_unknown_command_names_the_nearest_one(program: Program, words: list[
     assert refused.err == "talaria: There is no command `compltion`. Did you mean `talaria completion`?\n"
 
 
-def test_an_unknown_command_like_no_other_points_to_help(program: Program) -> None:
-    assert "`talaria help` lists" in program.run("xyzzy").err
+def test_an_unknown_command_like_no_other_points_to_help_and_chat(program: Program) -> None:
+    refused = program.run("xyzzy").err
+    assert "`talaria help` lists" in refused
+    assert "`talaria chat xyzzy`" in refused
+
+
+@pytest.mark.parametrize("command", ["sessions", "profile", "channels", "api-keys", "hooks", "pairing", "cron"])
+def test_command_without_an_action_lists(program: Program, command: str) -> None:
+    assert program.run(command, "--json") == program.run(command, "list", "--json")
+    assert program.run(command, "-p", "default") == program.run(command, "list")
+    assert program.run(command).code == 0
+
+
+def test_absurd_suggestions_are_not_made(program: Program) -> None:
+    for key in ("nothing.here", "foo"):
+        assert program.run("config", "get", key).err == (
+            f"talaria: `{key}` is not a known key; `talaria config show` lists them.\n"
+        )
+
+
+def test_help_of_every_command_is_a_sentence_of_its_own_with_common_options_in_one_line(program: Program) -> None:
+    for entry in SUBCOMMANDS:
+        shown = program.run(entry.name, "--help").out
+        assert f"\n{entry.summary}.\n" in shown
+        assert shown.count("--profile") == 1
 
 
 @pytest.mark.parametrize(
     ("words", "sentence", "topic"),
     [
-        (["--bogus"], "unrecognized arguments: --bogus", "talaria help chat"),
+        (["--bogus"], "unrecognized arguments: --bogus.", "talaria help chat"),
         (["-p"], "expected one argument", "talaria help chat"),
-        (["completion", "tcsh"], "invalid choice: 'tcsh'", "talaria help completion"),
-        (["completion", "--color", "pink"], "invalid choice: 'pink'", "talaria help completion"),
-        (["completion", "bash", "--deb"], "unrecognized arguments: --deb", "talaria help completion"),
+        (["completion", "tcsh"], "`tcsh` is no choice for shell. Choose from: bash, ", "talaria help completion"),
+        (["completion", "--color", "pink"], "Choose from: auto, always, never.", "talaria help completion"),
+        (["completion", "bash", "--deb"], "--deb. Did you mean `--debug`?", "talaria help completion"),
+        (["chat", "--modle", "x"], "unrecognized arguments: --modle. Did you mean `--model`?", "talaria help chat"),
+        (["sessions", "list", "--limt=3"], "--limt=3. Did you mean `--limit`?", "talaria help sessions"),
+        (["sessions", "lst"], "`lst` is no action. Did you mean `list`?", "talaria help sessions"),
+        (["sessions", "zzz"], "`zzz` is no action. Choose from: list, show, ", "talaria help sessions"),
     ],
 )
 def test_misuse_is_answered_with_a_sentence(program: Program, words: list[str], sentence: str, topic: str) -> None:

@@ -40,10 +40,64 @@ async def test_bare_talaria_answers_what_it_reads(program: Program, server: Mode
     assert (await _run(program, typed="hi\n")).out == "Hello.\n"
 
 
-async def test_nothing_to_answer_is_said(program: Program) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["What is it?"],
+        ["chat", "What is it?"],
+        ["chat", "What", "is", "it?"],
+        ["What", "is", "it?"],
+        ["-m", "mine:scripted", "What is it?"],
+        ["-q", "What is it?"],
+        ["What is it?", "--plain"],
+    ],
+)
+async def test_question_may_be_an_argument(program: Program, server: ModelServer, words: list[str]) -> None:
+    assert (await _run(program, *words)).code == 0
+    assert server.received[0].question == "What is it?"
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), [(["sesions", "list"], "sessions"), (["docter"], "doctor"), (["chta"], "chat")]
+)
+async def test_misspelt_command_is_no_question(
+    program: Program, server: ModelServer, words: list[str], command: str
+) -> None:
+    refused = await _run(program, *words)
+    assert (refused.code, f"Did you mean `talaria {command}`?" in refused.err) == (2, True)
+    assert not server.received
+
+
+async def test_files_that_a_question_mentions_are_sent_along(program: Program, server: ModelServer) -> None:
+    (program.home / "work" / "notes.md").write_text("Buy oak.")
+    await _run(program, "What does @notes.md say?", typed="and @other.md")
+    question = server.received[0].question
+    assert question.startswith("What does @notes.md say?\n\nand @other.md")
+    assert "Buy oak." in question
+
+
+async def test_input_that_is_not_utf8_is_answered(program: Program, server: ModelServer) -> None:
+    assert (await _run(program, typed=b"caf\xe9 \x00\xff")).code == 0
+    assert server.received[0].question == "caf\ufffd \x00\ufffd"
+
+
+async def test_input_beyond_the_context_of_the_model_is_refused(program: Program, server: ModelServer) -> None:
+    refused = await _run(program, "chat", "-q", "Summarise this", typed="word " * 40_000)
+    assert (refused.code, refused.out) == (1, "")
+    assert "tokens, but scripted takes 32,768 in all. Save it to a file and give the path instead" in refused.err
+    assert not server.received
+    assert (await _run(program, "sessions", "list")).out == ""
+
+
+async def test_endless_input_is_refused(program: Program) -> None:
+    refused = await _run(program, typed=bytes(32_000_001))
+    assert refused.err.startswith("talaria: The input has more than 32 MB. Save it to a file")
+
+
+async def test_missing_question_is_reported(program: Program) -> None:
     refused = await _run(program, "chat")
     assert refused.code == 1
-    assert "nothing to answer" in refused.err
+    assert "There is no question." in refused.err
 
 
 async def test_events_come_as_lines_of_json(program: Program, server: ModelServer) -> None:
@@ -110,7 +164,7 @@ async def test_a_killed_turn_goes_on_where_it_was(program: Program, server: Mode
     assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
 
 
-async def _run(program: Program, *words: str, typed: str = "") -> Outcome:
+async def _run(program: Program, *words: str, typed: str | bytes = "") -> Outcome:
     """Run the program beside the server that it speaks to."""
     process = await asyncio.create_subprocess_exec(
         TALARIA,
@@ -121,7 +175,7 @@ async def _run(program: Program, *words: str, typed: str = "") -> Outcome:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await process.communicate(typed.encode())
+    out, err = await process.communicate(typed if isinstance(typed, bytes) else typed.encode())
     return Outcome(process.returncode or 0, out.decode(), err.decode())
 
 

@@ -85,6 +85,8 @@ def is_understood(words: list[str]) -> bool:
         words = words[2:]
     if not words or words in (["--version"], ["--help"]):
         return True
+    if " " in words[0]:  # a question
+        words = ["chat", *words]
     subcommand = find_subcommand(words[0])
     if subcommand is None:
         return False
@@ -97,6 +99,8 @@ def is_understood(words: list[str]) -> bool:
 
 def is_known(words: list[str], command: Command) -> bool:
     """Return whether each word that names an action or an option is one; values may be anything, and words missing."""
+    if words[:1] and words[0].startswith('"'):  # a question
+        return True
     flags = {flag for option in command.options for flag in option.flags}
     for place, word in enumerate(words):
         action = next((one for one in command.actions if one.path[-1] == word), None)

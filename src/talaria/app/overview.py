@@ -6,7 +6,7 @@ from talaria import __version__
 from talaria.app.subcommands import SUBCOMMANDS
 
 _OPTIONS = (
-    ("-p, --profile NAME", "Use this profile instead of the one in use"),
+    ("-p, --profile NAME", "Use this profile instead of the active one"),
     ("--color WHEN", "Colours: auto, always or never"),
     ("--debug", "Show where an error came from"),
     ("-h, --help", "Show this, or the help of a command"),
@@ -19,8 +19,9 @@ _ENVIRONMENT = (
 )
 _MORE = """\
 Without a command it opens the chat, or answers what it reads from a pipe.
+`talaria "What is new?"` asks one question.
 `talaria help COMMAND` explains a command.
-`talaria completion --help` tells how to complete commands with the Tab key."""
+`talaria completion --help` explains completion with the Tab key."""
 
 
 def version() -> str:
@@ -32,7 +33,7 @@ def overview() -> str:
     """Return the answer to ``--help``: every subcommand by group, the options and the environment."""
     groups = groupby(SUBCOMMANDS, key=lambda entry: entry.group)
     sections = [
-        "Talaria, a personal AI agent that lives wherever its person is.",
+        "Talaria, a personal AI agent for the terminal, chats and scripts.",
         "Usage: talaria [OPTION ...] [COMMAND [ARGUMENT ...]]",
         *(_section(group, [(entry.name, entry.summary) for entry in entries]) for group, entries in groups),
         _section("Options, before or after the command", _OPTIONS),

@@ -1,4 +1,4 @@
-"""One run of one subcommand: find it, parse its words, hand it what it needs."""
+"""One run of one subcommand: find it, parse its arguments, hand it what it needs."""
 
 import sys
 
@@ -10,6 +10,8 @@ from talaria.cli.arguments import MISUSED
 
 DEFAULT = "chat"
 _WITH_VALUE = {"-p", "--profile", "--color"}
+_SIMILAR, _VERY_SIMILAR = 0.75, 0.8  # `what` is like `chat` (0.75), but begins a question
+_OF_CHAT = {"-q", "--query", "-r", "--resume", "-m", "--model", "-i", "--image"}  # each with a value
 
 
 def run(words: list[str]) -> int:
@@ -27,7 +29,7 @@ def _divide(words: list[str]) -> tuple[list[str], list[str]]:
     """Part the options before the subcommand from the subcommand and what follows."""
     position = 0
     while position < len(words) and words[position].startswith("-"):
-        position += 2 if words[position] in _WITH_VALUE else 1
+        position += 2 if words[position] in _WITH_VALUE | _OF_CHAT else 1
     return words[:position], words[position:]
 
 
@@ -43,6 +45,8 @@ def _answer(options: list[str]) -> int:
 
 def _run_subcommand(before: list[str], words: list[str]) -> int:
     subcommand = find_subcommand(words[0])
+    if subcommand is None and _is_question(before, words):
+        subcommand, words = find_subcommand(DEFAULT), [DEFAULT, *words]
     if subcommand is None:
         return _refuse(words[0])
     arguments = build_parser(subcommand).parse_args([*before, *words[1:]])
@@ -53,8 +57,27 @@ def _run_subcommand(before: list[str], words: list[str]) -> int:
     return code
 
 
+def _is_question(before: list[str], words: list[str]) -> bool:
+    """Return whether the words are a question for the agent rather than a misspelt command.
+
+    A sentence in quotes is one, and so are several words of which the first is like no command, or whatever follows
+    an option of the chat. A single word may always be a command of another version: it is not sent anywhere.
+    """
+    if " " in words[0].strip() or not _OF_CHAT.isdisjoint(before):
+        return True
+    said = [word for word in words if not word.startswith("-")]
+    return len(said) > 1 and not _nearest(words[0], similarity=_VERY_SIMILAR)
+
+
 def _refuse(name: str) -> int:
-    nearest: str = load("talaria.settings.faults").nearest(name, [subcommand.name for subcommand in SUBCOMMANDS])
-    hint = f"Did you mean `talaria {nearest}`?" if nearest else "`talaria help` lists those there are."
-    sys.stderr.write(f"talaria: There is no command `{name}`. {hint}\n")
+    nearest = _nearest(name, similarity=_SIMILAR)
+    hint = f"Did you mean `talaria {nearest}`?" if nearest else "`talaria help` lists the commands."
+    ask = "" if nearest else f" To ask the agent, use `talaria chat {name}`."
+    sys.stderr.write(f"talaria: There is no command `{name}`. {hint}{ask}\n")
     return MISUSED
+
+
+def _nearest(name: str, *, similarity: float) -> str:
+    names = [subcommand.name for subcommand in SUBCOMMANDS]
+    nearest: str = load("talaria.settings.faults").nearest(name, names, similarity=similarity)
+    return nearest

@@ -5,7 +5,7 @@ from types import ModuleType
 
 
 class Subcommand:
-    """One word after ``talaria``: what the overview says of it, and the module that does it.
+    """One word after ``talaria``: its summary, a sentence that stands on its own, and its module.
 
     That module has ``add_arguments(parser)`` and ``run(arguments, services) -> int``.
     """
@@ -21,32 +21,39 @@ class Subcommand:
 
 
 SUBCOMMANDS = (
-    Subcommand("Conversations", "chat", "Talk to the agent, once or line by line", "talaria.cli.chat"),
+    Subcommand("Conversations", "chat", "Chat with the agent, or ask one question", "talaria.cli.chat"),
     Subcommand(
-        "Conversations", "sessions", "List, show, search, rename, export and delete them", "talaria.cli.sessions"
+        "Conversations",
+        "sessions",
+        "List, show, search, export and delete conversations",
+        "talaria.cli.sessions",
     ),
-    Subcommand("Conversations", "attach", "Watch one that goes on elsewhere, or take it over", "talaria.cli.attach"),
-    Subcommand("Conversations", "trace", "Show what turns did, when, and what that took", "talaria.cli.trace"),
-    Subcommand("Conversations", "ps", "List what runs in their background, and end it", "talaria.cli.ps"),
-    Subcommand("Conversations", "gateway", "Serve chat networks, and see how that goes", "talaria.cli.gateway"),
-    Subcommand("Conversations", "serve", "Serve the agent over HTTP, as OpenAI's API", "talaria.cli.serve"),
-    Subcommand("Conversations", "send", "Say something in a chat, from a script", "talaria.cli.send"),
-    Subcommand("Conversations", "channels", "List the chats in which the agent can speak", "talaria.cli.channels"),
-    Subcommand("Conversations", "cron", "Have things done later, or again and again", "talaria.cli.cron"),
-    Subcommand("Set-up", "setup", "Be guided through model, chat networks and tools", "talaria.cli.setup"),
-    Subcommand("Set-up", "model", "Show which model answers and why, or choose one", "talaria.cli.model"),
-    Subcommand("Set-up", "models", "List the models that can be used now", "talaria.cli.models"),
-    Subcommand("Set-up", "tools", "Show what the agent can do, and switch it on and off", "talaria.cli.tools"),
-    Subcommand("Set-up", "hooks", "List and try what is done when something happens", "talaria.cli.hooks"),
+    Subcommand(
+        "Conversations", "attach", "Watch a conversation running elsewhere, or take it over", "talaria.cli.attach"
+    ),
+    Subcommand("Conversations", "trace", "Show a timeline of turns with times, tokens and cost", "talaria.cli.trace"),
+    Subcommand("Conversations", "ps", "List and stop background processes", "talaria.cli.ps"),
+    Subcommand("Conversations", "gateway", "Run the chat gateway and check its status", "talaria.cli.gateway"),
+    Subcommand(
+        "Conversations", "serve", "Serve the agent over HTTP, compatible with OpenAI's API", "talaria.cli.serve"
+    ),
+    Subcommand("Conversations", "send", "Send a message to a chat, for example from a script", "talaria.cli.send"),
+    Subcommand("Conversations", "channels", "List the chats the agent can post in", "talaria.cli.channels"),
+    Subcommand("Conversations", "cron", "Schedule one-off and recurring jobs", "talaria.cli.cron"),
+    Subcommand("Set-up", "setup", "Set up a model, chat networks and tools step by step", "talaria.cli.setup"),
+    Subcommand("Set-up", "model", "Show and check the configured model, or choose one", "talaria.cli.model"),
+    Subcommand("Set-up", "models", "List the available models", "talaria.cli.models"),
+    Subcommand("Set-up", "tools", "List the agent's tools and switch them on and off", "talaria.cli.tools"),
+    Subcommand("Set-up", "hooks", "List and test event hooks", "talaria.cli.hooks"),
     Subcommand("Set-up", "config", "Show, change and check the settings", "talaria.cli.config"),
     Subcommand("Set-up", "profile", "List, create, choose and delete profiles", "talaria.cli.profile"),
-    Subcommand("Set-up", "pairing", "Let people in who write to the agent in chats", "talaria.cli.pairing"),
-    Subcommand("Set-up", "api-keys", "Give out keys for the HTTP API, and take them back", "talaria.cli.api_keys"),
-    Subcommand("Set-up", "webhook", "List the routes of webhooks, and try them out", "talaria.cli.webhook"),
-    Subcommand("Set-up", "completion", "Print what makes the Tab key work in your shell", "talaria.cli.completion"),
-    Subcommand("Care", "doctor", "Check that all is well, and say how to repair what is not", "talaria.cli.doctor"),
-    Subcommand("Care", "backup", "Write everything of a profile into one file", "talaria.cli.backup"),
-    Subcommand("Care", "restore", "Bring a profile back from such a file", "talaria.cli.restore"),
+    Subcommand("Set-up", "pairing", "Approve people who write to the agent in chats", "talaria.cli.pairing"),
+    Subcommand("Set-up", "api-keys", "Create, list and revoke keys for the HTTP API", "talaria.cli.api_keys"),
+    Subcommand("Set-up", "webhook", "List and test webhook routes", "talaria.cli.webhook"),
+    Subcommand("Set-up", "completion", "Print a shell completion script", "talaria.cli.completion"),
+    Subcommand("Care", "doctor", "Check the installation and suggest fixes", "talaria.cli.doctor"),
+    Subcommand("Care", "backup", "Back up a profile to a single file", "talaria.cli.backup"),
+    Subcommand("Care", "restore", "Restore a profile from a backup", "talaria.cli.restore"),
 )
 
 

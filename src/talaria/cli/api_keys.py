@@ -19,7 +19,8 @@ reads conversations, `admin` does everything. Every request needs a key.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
     create = actions.add_parser("create", help="create a key, and print it this once")
     create.add_argument(
         "--scope",

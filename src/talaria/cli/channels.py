@@ -12,7 +12,8 @@ from talaria.sessions.homes import read_home
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
     listing = actions.add_parser("list", help="list those from which something came, the last first")
     listing.add_argument("platform", metavar="PLATFORM", nargs="?", default="", help="only of this network")
     listing.add_argument("--json", action="store_true", help="print JSON")

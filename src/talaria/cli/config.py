@@ -2,6 +2,7 @@
 
 import argparse
 import getpass
+import os
 import shlex
 import shutil
 import subprocess
@@ -14,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from talaria.cli.arguments import completing
+from talaria.cli.gateway_remark import remark_gateway
 from talaria.cli.services import Services
 from talaria.core.errors import NotFound, Refused
-from talaria.settings.faults import Fault, unknown
+from talaria.settings.faults import Fault, nearest, unknown
 from talaria.settings.files import write_file
 from talaria.settings.keys import dotted, split_key, variable
 from talaria.settings.load import Loaded, load
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets, mask, read_secrets, remove_secret, store_secret
 from talaria.settings.template import template
+from talaria.settings.words import value_as_text
 
 if TYPE_CHECKING:
     from talaria.settings.edit import Edit
@@ -34,7 +37,7 @@ _EDITORS = ("sensible-editor", "nano", "vim", "vi")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    path = actions.add_parser("path", help="print where the settings are kept")
+    path = actions.add_parser("path", help="print where the settings are stored")
     show = actions.add_parser("show", help="list every setting with its value and where that comes from")
     show.add_argument("--changed", action="store_true", help="only what is not a default")
     get = actions.add_parser("get", help="print one setting")
@@ -42,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (path, show, get, check):
         action.add_argument("--json", action="store_true", help="print JSON")
     change = actions.add_parser("set", help="change one setting, or store a secret")
-    unset = actions.add_parser("unset", help="go back to the default, or remove a secret")
+    unset = actions.add_parser("unset", help="restore the default, or remove a secret")
     for action in (get, change, unset):
-        key = action.add_argument("key", metavar="KEY", help="such as store.url, or the name of a secret")
+        key = action.add_argument("key", metavar="KEY", help="for example store.url, or the name of a secret")
         completing(key, "settings")
     change.add_argument("value", metavar="VALUE", help="the new value; - reads it from standard input")
     actions.add_parser("edit", help="open the file in your editor, then check it")
@@ -94,7 +97,7 @@ def _show(arguments: argparse.Namespace, services: Services) -> int:
     if arguments.json:
         services.terminal.json([entry.public() for entry in entries])
     else:
-        rows = [(entry.key, entry.text, entry.origin) for entry in entries]
+        rows = [(entry.key, entry.text, _short_origin(entry.origin, services)) for entry in entries]
         services.terminal.table(("KEY", "VALUE", "ORIGIN"), rows)
     for fault in (*loaded.faults, *secrets.faults):
         services.terminal.note(services.terminal.styled(str(fault), "yellow"))
@@ -104,7 +107,8 @@ def _show(arguments: argparse.Namespace, services: Services) -> int:
 def _get(arguments: argparse.Namespace, services: Services) -> int:
     loaded, secrets = _read(services)
     wanted = dotted(split_key(arguments.key))
-    entry = next((entry for entry in _entries(loaded, secrets) if entry.key == wanted), None)
+    entries = list(_entries(loaded, secrets))
+    entry = next((entry for entry in entries if entry.key == wanted), None) or _entry_of_table(entries, wanted)
     if entry is None:
         raise NotFound(_no_such_key(arguments.key, loaded, secrets))
     if arguments.json:
@@ -114,20 +118,32 @@ def _get(arguments: argparse.Namespace, services: Services) -> int:
     return 0
 
 
+def _entry_of_table(entries: list[Entry], wanted: str) -> Entry | None:
+    """Return one entry of a setting that holds a table of values."""
+    table, _, name = wanted.rpartition(".")
+    for entry in entries:
+        if entry.key == table and isinstance(entry.value, Mapping) and name in entry.value:
+            value = entry.value[name]
+            text = entry.text if entry.secret else value_as_text(value)
+            return Entry(wanted, value, text, entry.origin, entry.secret)
+    return None
+
+
 def _set(arguments: argparse.Namespace, services: Services) -> int:
     if not _names_secret(arguments.key):
         edit: Edit = import_module(_EDITING).set_value(services.profile, arguments.key, _value(arguments, services))
         services.terminal.line(f"{edit.key} = {edit.shown}, written to {services.profile.config_file}.")
-        _say_when(edit, services)
+        _remark_edit(edit, services)
         return 0
-    secret = next((known for known in KNOWN_SECRETS if known.name == arguments.key), None)
-    if secret is None:
-        raise NotFound(unknown("secret", arguments.key, [known.name for known in KNOWN_SECRETS]).problem)
-    store_secret(services.profile, secret.name, _value(arguments, services))
-    services.terminal.line(f"{secret.name} was written to {services.profile.secrets_file}.")
-    services.terminal.note(_when(live=secret.live))
-    if services.environment.get(secret.name):
-        services.terminal.note(f"The environment variable {secret.name} is set, and it wins over the file.")
+    name = str(arguments.key)
+    store_secret(services.profile, name, _value(arguments, services))
+    services.terminal.line(f"{name} was written to {services.profile.secrets_file}.")
+    known = next((known for known in KNOWN_SECRETS if known.name == name), None)
+    if known is None and name not in _named_secrets(services):
+        services.terminal.note(_unused(name))
+    remark_gateway(services, live=known is None or known.live)
+    if services.environment.get(name):
+        services.terminal.note(f"The environment variable {name} is set and wins over the file.")
     return 0
 
 
@@ -138,7 +154,7 @@ def _unset(arguments: argparse.Namespace, services: Services) -> int:
         return 0
     edit: Edit = import_module(_EDITING).unset_value(services.profile, arguments.key)
     services.terminal.line(f"{edit.key} was removed from {services.profile.config_file}.")
-    _say_when(edit, services)
+    _remark_edit(edit, services)
     return 0
 
 
@@ -187,6 +203,11 @@ def _entries(loaded: Loaded, secrets: Secrets) -> Iterator[Entry]:
         yield Entry(name, text, text, str(place), secret=True)
 
 
+def _short_origin(origin: str, services: Services) -> str:
+    """Return where a value comes from, files of the profile by their name alone."""
+    return origin.removeprefix(f"{services.profile.folder}{os.sep}")
+
+
 def _no_such_key(key: str, loaded: Loaded, secrets: Secrets) -> str:
     if key in {secret.name for secret in KNOWN_SECRETS}:
         return f"`{key}` is not set; `talaria config set {key} -` stores it."
@@ -206,14 +227,22 @@ def _value(arguments: argparse.Namespace, services: Services) -> str:
     return sys.stdin.read().rstrip("\r\n")
 
 
-def _say_when(edit: "Edit", services: Services) -> None:
-    services.terminal.note(_when(live=edit.live))
+def _remark_edit(edit: "Edit", services: Services) -> None:
+    remark_gateway(services, live=edit.live)
     if edit.field and services.environment.get(variable(edit.field.path)) is not None:
-        services.terminal.note(f"The environment variable {edit.field.variable} is set, and it wins over the file.")
+        services.terminal.note(f"The environment variable {edit.field.variable} is set and wins over the file.")
 
 
-def _when(*, live: bool) -> str:
-    return "A running gateway takes it over at once." if live else "A running gateway takes it over after a restart."
+def _named_secrets(services: Services) -> set[str]:
+    """Return the secrets that settings of providers name."""
+    accounts = load(services.profile, services.environment).settings.providers.values()
+    return {name for account in accounts for name in (account.key, *account.keys) if name}
+
+
+def _unused(name: str) -> str:
+    close = nearest(name, [known.name for known in KNOWN_SECRETS], similarity=0.9)
+    hint = f"Did you mean `{close}`?" if close else f"`talaria config set providers.NAME.key {name}` does."
+    return f"No setting uses it yet. {hint}"
 
 
 def _faults(services: Services) -> tuple[Fault, ...]:

@@ -32,7 +32,8 @@ _ACTIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
     add = actions.add_parser("add", help="schedule a job", epilog=_EPILOG)
     add.add_argument("when", metavar="WHEN", help="when it is due, see below")
     add.add_argument("prompt", metavar="PROMPT", nargs="?", help="what the agent is to do; - reads standard input")

@@ -18,7 +18,8 @@ A gateway or a chat that is running takes over changes when it is started anew.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
     listing = actions.add_parser("list", help="list the hooks of this profile, and what is wrong with them")
     listing.add_argument("--json", action="store_true", help="print JSON")
     test = actions.add_parser("test", help="let a hook handle a made-up event, and show what becomes of it")

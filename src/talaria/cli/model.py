@@ -5,6 +5,7 @@ from importlib import import_module
 
 from msgspec import structs
 
+from talaria.cli.gateway_remark import remark_gateway
 from talaria.cli.models import abilities, price
 from talaria.cli.services import ModelDesk, Services
 from talaria.contracts.models import Chosen
@@ -73,8 +74,9 @@ def _write(chosen: Chosen, services: Services) -> None:
         editing.set_value(services.profile, f"model.{key}", value)
         override = variable(("model", key))
         if override in services.environment:
-            services.terminal.note(f"The environment variable {override} is set, and it wins over the file.")
-    services.terminal.note(f"Written to {services.profile.config_file}; a running gateway takes it over at once.")
+            services.terminal.note(f"The environment variable {override} is set and wins over the file.")
+    services.terminal.note(f"Written to {services.profile.config_file}.")
+    remark_gateway(services, live=True)
 
 
 def _print(chosen: Chosen, services: Services) -> None:

@@ -19,7 +19,8 @@ to you. It is good for an hour. Five wrong codes lock a network for an hour.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
     waiting = actions.add_parser("list", help="list those who have a code and wait")
     approve = actions.add_parser("approve", help="let in whoever was given a code")
     revoke = actions.add_parser("revoke", help="shut out somebody who was let in")

@@ -12,7 +12,8 @@ from talaria.settings.profiles import Profile
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
     every = actions.add_parser("list", help="list all profiles")
     show = actions.add_parser("show", help="show where a profile keeps its files")
     create = actions.add_parser("create", help="make a new profile")

@@ -32,7 +32,8 @@ _ACTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
     _describe_list(actions.add_parser("list", help="list sessions, last used first"))
     _describe_show(actions.add_parser("show", help="show one session and what was said last"))
     _describe_search(actions.add_parser("search", help="find messages by their words", epilog=_SEARCH))

@@ -18,7 +18,8 @@ working; `test` shows what the agent would read of an event, without asking it.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
     listing = actions.add_parser("list", help="list the routes, and what is wrong with them")
     trial = actions.add_parser("test", help="show what an event would become")
     trial.add_argument("name", metavar="NAME", help="the route")

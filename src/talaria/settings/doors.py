@@ -27,6 +27,6 @@ def nameless(settings: Settings) -> Iterator[str]:
         kinds = _KINDS if key.startswith("slash_access.") else set()
         for name in names:
             if ":" not in name and name not in settings.people and name not in kinds:
-                near = nearest(name, [*settings.people, *kinds])
+                near = nearest(name, [*settings.people, *kinds], similarity=0.6)  # names of people are short
                 help_ = f"the nearest is `{near}`" if near else "write PLATFORM:ID, or give the name an id in `people`"
                 yield f"`access.{key}` names `{name}`, who is nobody; {help_}."

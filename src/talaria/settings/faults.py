@@ -5,6 +5,9 @@ from importlib import import_module
 
 from msgspec import Struct
 
+_SIMILAR = 0.75  # of 1: `levl` is like `level` (0.89), `here` is not like `theme` (0.67)
+_MOST_LISTED = 30
+
 
 class Fault(Struct, frozen=True, kw_only=True):
     """What is wrong and where; ``str(fault)`` is the sentence with its place in front."""
@@ -36,8 +39,8 @@ def unknown(what: str, name: str, known: Iterable[str], place: Place | None = No
     """``name`` is no ``what`` of ours; the sentence names the nearest one, or what there is."""
     place, known = place or Place(), list(known)
     close = nearest(name, known)
-    help_ = f"the nearest is `{close}`" if close else "known are " + ", ".join(f"`{one}`" for one in known)
-    problem = f"`{name}` is not a known {what}; {help_}." if known else f"`{name}` is not a known {what}."
+    help_ = f"; the nearest is `{close}`" if close else _listed(what, known)
+    problem = f"`{name}` is not a known {what}{help_}."
     return Fault(problem=problem, file=place.file, line=place.line, key=name, nearest=close)
 
 
@@ -54,7 +57,7 @@ def missing_key(key: str, expected: str, place: Place) -> Fault:
     return Fault(problem=problem, file=place.file, line=place.line, key=key, expected=expected)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], *, similarity: float = _SIMILAR) -> str:
     """The name most like ``name``, by the whole of it or by its last part; empty if none is close."""
     known = list(known)
     by_last_part = {one.rpartition(".")[2]: one for one in reversed(known)}
@@ -63,6 +66,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
         return by_last_part[last]
     # Only a mistake needs difflib: whoever makes none does not wait for it.
     close = import_module("difflib").get_close_matches
-    whole = close(name, known, n=1, cutoff=0.75)
-    part = close(last, by_last_part, n=1, cutoff=0.6)
+    whole = close(name, known, n=1, cutoff=similarity)
+    part = close(last, by_last_part, n=1, cutoff=similarity)
     return whole[0] if whole else by_last_part[part[0]] if part else ""
+
+
+def _listed(what: str, known: list[str]) -> str:
+    """Return a clause with all that is known, or where to find it if that is much."""
+    if len(known) <= _MOST_LISTED:
+        return "; known are " + ", ".join(f"`{one}`" for one in known) if known else ""
+    return "; `talaria config show` lists them" if what == "key" else ""

@@ -6,7 +6,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Annotated, Any, cast, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, inspect
@@ -71,6 +71,23 @@ class Field(msgspec.Struct, frozen=True):
         except msgspec.ValidationError:
             return False
         return self.check is None or self.check(converted)
+
+    def entry(self, name: str) -> Field | None:
+        """The entry of this name, where the key holds a table of values; it is masked and live like the table."""
+        annotation = get_args(self.annotation)[0] if get_origin(self.annotation) is Annotated else self.annotation
+        if get_origin(annotation) is not dict:
+            return None
+        kind = get_args(annotation)[1]
+        words, constraint = type_in_words(inspect.type_info(kind))
+        return msgspec.structs.replace(
+            self,
+            path=(*self.path, name),
+            annotation=kind,
+            kind=words,
+            constraint=constraint,
+            expected=f"{words} {constraint}".strip(),
+            check=None,
+        )
 
     def _masked(self, text: str) -> str:
         return self.mask(text) if self.mask else text
@@ -156,10 +173,11 @@ class Model:
         return tuple(self.root.fields())
 
     def find(self, path: Key) -> Field | Branch | None:
-        """The key or table at ``path``, if there is one."""
+        """The key or table at ``path``, or the entry of a key that holds a table; None if there is none."""
         at: Field | Branch | None = self.root if path else None
         for name in path:
-            at = at.child(name) if isinstance(at, Branch) else None
+            if at is not None:
+                at = at.child(name) if isinstance(at, Branch) else at.entry(name)
         return at
 
     def nearest(self, key: str) -> str:

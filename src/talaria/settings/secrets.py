@@ -134,7 +134,9 @@ def parse_secrets(path: Path, text: str) -> tuple[dict[str, StoredSecret], list[
 def store_secret(profile: Profile, name: str, value: str) -> None:
     """Write a secret to the ``.env``, in place of its old value; other lines stay as they are."""
     if not re.fullmatch(_NAME, name):
-        raise Refused(f"`{name}` cannot be the name of a secret: take letters, digits and underscores.")
+        raise Refused(f"`{name}` cannot be the name of a secret: use letters, digits and underscores.")
+    if name.startswith(VARIABLE_PREFIX):
+        raise Refused(f"`{name}` overrides a setting and is no secret: use `talaria config set` with its key.")
     if not value:
         raise Refused(f"The value of `{name}` is empty; `talaria config unset {name}` removes a secret.")
     _rewrite(profile, name, f"{name}={_quoted(value)}")
