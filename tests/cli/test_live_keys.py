@@ -150,7 +150,7 @@ async def test_a_long_paste_stays_folded_when_it_is_sent_and_taken_back(program:
         assert "❯ sort [pasted #1: 120 lines]" in screen.lines
         await server.arrived(2)
         await say(screen, "/undo")
-        await screen.wait_for(re.compile(r"^❯ \[pasted #1: 120 lines\]", re.MULTILINE))
+        await screen.wait_for(re.compile(r"^❯ \[pasted #2: 120 lines\]", re.MULTILINE))
         assert "row 5" not in [line.strip() for line in screen.lines]
         await screen.press("enter")
         await server.arrived(3)

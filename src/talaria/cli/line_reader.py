@@ -67,7 +67,7 @@ class LineReader:
             while typed := await self._typed():
                 decision = decision_of(typed)
                 if decision is not None:
-                    self._terminal.note(decision_record(decision) or "refused")
+                    self.show_decision(decision)
                     return decision
                 self._ahead.append(typed)
                 self._terminal.note(NO_ANSWER)
@@ -87,6 +87,12 @@ class LineReader:
             terminal.note(line)
         terminal.note(f"Reason: {asked.reason}")
         self._set_typed_aside()
+
+    def show_decision(self, decision: str) -> None:
+        """Print what was decided; a refusal is reported by the call that was refused."""
+        record = decision_record(decision)
+        if record:
+            self._terminal.note(self._terminal.styled(f"✓ {record}", "green"))
 
     def _set_typed_aside(self) -> None:
         *lines, rest = _typed_ahead().split("\n")
