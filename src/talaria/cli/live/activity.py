@@ -109,6 +109,7 @@ class Activity:
         self._replying = False
         self._thought = ""
         self._waiting: list[str] = []
+        self._asked_diff = ""
         self._spaced = True
         self._changed = False
 
@@ -154,6 +155,7 @@ class Activity:
         self.add(wrap_text(asked.summary, theme.inline_code, width, first="  ", rest="  "))
         if asked.diff:
             self._done.append(Done(asked.summary, "", asked.diff))
+            self._asked_diff = asked.diff
             self.add(render_diff(asked.diff, theme, width, most=_ASKED_DIFF_LINES))
         self.add(wrap_text(f"Reason: {asked.reason}", theme.dim, width))
 
@@ -305,7 +307,9 @@ class Activity:
         mark, style = ("✗", self._theme.error) if event.result.failed else ("✓", self._theme.tool)
         line = self._fitting(f"{mark} {summary}", f"{_changes(event.diff)}  {event.seconds:.1f} s")
         self.add(self._styled(line + "\n", style))
-        if event.diff:
+        if event.diff and event.diff == self._asked_diff:
+            self._asked_diff = ""
+        elif event.diff:
             self.add(self._diff(event.diff, 0 if progress == "verbose" else _DIFF_LINES))
         elif progress == "verbose":
             self.add(self._block(event.result.text, _UNFOLDED_LINES))
