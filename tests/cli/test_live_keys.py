@@ -235,3 +235,21 @@ async def test_a_question_waits_for_the_draft(program: Program, server: ModelSer
         await screen.wait_for("Thanks.")
         await screen.wait_for(re.compile("^ok$", re.MULTILINE))
     assert server.received[-1].question == "1 more"
+
+
+async def test_a_paste_that_joins_the_turn_is_shown_folded_once(program: Program, server: ModelServer) -> None:
+    configure(program, '[cli]\nbusy = "steer"\n')
+    pasted = "\n".join(f"row {number}" for number in range(20))
+    async with opened(program) as screen:
+        await ready(screen)
+        gate = await wait_at_gate(screen, program, server)
+        await screen.paste(pasted)
+        await screen.press("enter")
+        await screen.wait_for("waits: [pasted #1: 20 lines]")
+        with gate.open("w") as pipe:
+            pipe.write("go on\n")
+        await screen.wait_for("Past the gate.")
+        await screen.wait_for(READY)
+        assert screen.lines.count("❯ [pasted #1: 20 lines]") == 1
+        assert "waits:" not in screen.text
+    assert server.received[1].json["messages"][-1]["content"] == pasted

@@ -7,6 +7,7 @@ import termios
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from select import select
 
 from talaria.cli.approval import decision_of, decision_record, heading
 from talaria.cli.showing import diff_lines
@@ -105,7 +106,10 @@ class LineReader:
         loop = asyncio.get_running_loop()
         loop.add_reader(sys.stdin, readable.set)  # not in a thread: that could not be interrupted
         try:
-            await readable.wait()
+            # What woke us may have been set aside since, and reading would block.
+            while not select([sys.stdin], [], [], 0)[0]:
+                readable.clear()
+                await readable.wait()
         finally:
             loop.remove_reader(sys.stdin)
         typed = sys.stdin.readline()
