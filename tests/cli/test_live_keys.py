@@ -124,7 +124,7 @@ async def test_leaving_says_how_to_resume(program: Program, server: ModelServer)
         await screen.wait_for(READY)
         await screen.press("c-d")
         assert await screen.exit_code() == 0
-        hint = re.search(r"Resume this conversation with talaria chat -r (\w+)", screen.text)
+        hint = re.search(r"Resume this conversation with: talaria chat -r (\w+)", screen.text)
     assert hint
     async with opened(program, "chat", "-r", hint[1]) as screen:
         await screen.wait_for("❯ hello")
