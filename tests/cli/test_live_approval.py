@@ -189,4 +189,5 @@ async def test_a_change_of_a_file_is_shown_as_a_diff(program: Program, server: M
         assert screen.styled[row][2].colour != screen.styled[row - 1][2].colour
         await say(screen, "y")
         await screen.wait_for("Changed.")
+        assert screen.lines.count("  +zwei") == 1
     assert hook.read_text() == "one\nzwei\nthree\n"

@@ -124,7 +124,7 @@ async def test_leaving_says_how_to_resume(program: Program, server: ModelServer)
         await screen.wait_for(READY)
         await screen.press("c-d")
         assert await screen.exit_code() == 0
-        hint = re.search(r"Resume this conversation with talaria chat -r (\w+)", screen.text)
+        hint = re.search(r"Resume this conversation with: talaria chat -r (\w+)", screen.text)
     assert hint
     async with opened(program, "chat", "-r", hint[1]) as screen:
         await screen.wait_for("❯ hello")
@@ -150,7 +150,7 @@ async def test_a_long_paste_stays_folded_when_it_is_sent_and_taken_back(program:
         assert "❯ sort [pasted #1: 120 lines]" in screen.lines
         await server.arrived(2)
         await say(screen, "/undo")
-        await screen.wait_for(re.compile(r"^❯ \[pasted #1: 120 lines\]", re.MULTILINE))
+        await screen.wait_for(re.compile(r"^❯ \[pasted #2: 120 lines\]", re.MULTILINE))
         assert "row 5" not in [line.strip() for line in screen.lines]
         await screen.press("enter")
         await server.arrived(3)
@@ -235,3 +235,21 @@ async def test_a_question_waits_for_the_draft(program: Program, server: ModelSer
         await screen.wait_for("Thanks.")
         await screen.wait_for(re.compile("^ok$", re.MULTILINE))
     assert server.received[-1].question == "1 more"
+
+
+async def test_a_paste_that_joins_the_turn_is_shown_folded_once(program: Program, server: ModelServer) -> None:
+    configure(program, '[cli]\nbusy = "steer"\n')
+    pasted = "\n".join(f"row {number}" for number in range(20))
+    async with opened(program) as screen:
+        await ready(screen)
+        gate = await wait_at_gate(screen, program, server)
+        await screen.paste(pasted)
+        await screen.press("enter")
+        await screen.wait_for("waits: [pasted #1: 20 lines]")
+        with gate.open("w") as pipe:
+            pipe.write("go on\n")
+        await screen.wait_for("Past the gate.")
+        await screen.wait_for(READY)
+        assert screen.lines.count("❯ [pasted #1: 20 lines]") == 1
+        assert "waits:" not in screen.text
+    assert server.received[1].json["messages"][-1]["content"] == pasted

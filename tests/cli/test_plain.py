@@ -54,6 +54,7 @@ async def test_plain_lines_for_screen_readers_and_dumb_terminals(
         assert (place / "done").exists()
         await say(screen, "/quit")
         assert await screen.exit_code() == 0
+        assert "Resume this conversation with: talaria chat -r" in screen.text
 
 
 async def test_ctrl_c_stops_a_plain_answer_and_the_next_line_is_answered(program: Program, server: ModelServer) -> None:

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from talaria.cli.approval import decision_of, decision_record
+from talaria.cli.approval import decision_of
 from talaria.cli.attached import Attached, heading, what_was_said, whereabouts
 from talaria.cli.line_reader import APPROVAL, LineReader
 from talaria.cli.services import Services
@@ -147,7 +147,7 @@ class _Lines:
                 decision = await self._approval
             finally:
                 self._approval = None
-            self._terminal.note(decision_record(decision) or "refused")
+            self.keyboard.show_decision(decision)
             return decision
 
     async def wait_for_attention(self) -> None:

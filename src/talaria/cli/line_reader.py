@@ -7,6 +7,7 @@ import termios
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from select import select
 
 from talaria.cli.approval import decision_of, decision_record, heading
 from talaria.cli.showing import diff_lines
@@ -67,7 +68,7 @@ class LineReader:
             while typed := await self._typed():
                 decision = decision_of(typed)
                 if decision is not None:
-                    self._terminal.note(decision_record(decision) or "refused")
+                    self.show_decision(decision)
                     return decision
                 self._ahead.append(typed)
                 self._terminal.note(NO_ANSWER)
@@ -88,6 +89,12 @@ class LineReader:
         terminal.note(f"Reason: {asked.reason}")
         self._set_typed_aside()
 
+    def show_decision(self, decision: str) -> None:
+        """Print what was decided; a refusal is reported by the call that was refused."""
+        record = decision_record(decision)
+        if record:
+            self._terminal.note(self._terminal.styled(f"✓ {record}", "green"))
+
     def _set_typed_aside(self) -> None:
         *lines, rest = _typed_ahead().split("\n")
         self._ahead += [line.strip() for line in lines if line.strip()]
@@ -99,7 +106,10 @@ class LineReader:
         loop = asyncio.get_running_loop()
         loop.add_reader(sys.stdin, readable.set)  # not in a thread: that could not be interrupted
         try:
-            await readable.wait()
+            # What woke us may have been set aside since, and reading would block.
+            while not select([sys.stdin], [], [], 0)[0]:
+                readable.clear()
+                await readable.wait()
         finally:
             loop.remove_reader(sys.stdin)
         typed = sys.stdin.readline()

@@ -52,7 +52,11 @@ async def _run(arguments: argparse.Namespace, services: Services) -> None:
         await _replay(sitting, services.terminal)
         face.pictures += map(picture, arguments.image)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: _stop(sitting))
-        while not face.leaving and (line := await face.keyboard.line("> ")) is not None:
+        while not face.leaving:
+            line = await face.keyboard.line("> ")
+            if line is None:
+                services.terminal.note("")
+                break
             if line or face.pictures:
                 pictures, face.pictures = face.pictures, []
                 await sitting.act(line, pictures)

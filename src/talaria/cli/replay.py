@@ -64,5 +64,5 @@ def has_messages(tx: Transaction, session_id: SessionId) -> bool:
 
 
 def resume_hint(session_id: SessionId) -> str:
-    """Return how to come back to a conversation, as Markdown."""
-    return f"Resume this conversation with `talaria chat -r {session_id}`"
+    """Return how to come back to a conversation."""
+    return f"Resume this conversation with: talaria chat -r {session_id}"

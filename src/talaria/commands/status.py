@@ -78,11 +78,11 @@ def _context(tx: Transaction, session_id: SessionId, limit: int) -> str:
 
 def context_used(tx: Transaction, session_id: SessionId) -> tuple[int, bool]:
     """Return how many tokens a conversation takes: as the provider counted (``True``), else as it is estimated."""
-    counted_tokens = _counted_context(tx, session_id)
-    return counted_tokens or context_estimate(tx, session_id), bool(counted_tokens)
+    exact = counted_context(tx, session_id)
+    return exact or context_estimate(tx, session_id), bool(exact)
 
 
-def _counted_context(tx: Transaction, session_id: SessionId) -> int:
+def counted_context(tx: Transaction, session_id: SessionId) -> int:
     """Return how much the last model call took; nothing where a summary has changed that since."""
     kept = kept_summary(tx, session_id)
     turns = tx.turns.find(session_id, limit=1) if kept is None or kept.shown else ()

@@ -108,7 +108,8 @@ class Activity:
         self._began: float | None = None
         self._replying = False
         self._thought = ""
-        self._waiting: list[str] = []
+        self._waiting: list[tuple[str, str]] = []
+        self._asked_diff = ""
         self._spaced = True
         self._changed = False
 
@@ -154,6 +155,7 @@ class Activity:
         self.add(wrap_text(asked.summary, theme.inline_code, width, first="  ", rest="  "))
         if asked.diff:
             self._done.append(Done(asked.summary, "", asked.diff))
+            self._asked_diff = asked.diff
             self.add(render_diff(asked.diff, theme, width, most=_ASKED_DIFF_LINES))
         self.add(wrap_text(f"Reason: {asked.reason}", theme.dim, width))
 
@@ -163,12 +165,16 @@ class Activity:
         if record:
             self.add(wrap_text(f"✓ {record}", self._theme.tool, self._printer.width))
 
-    def add_own(self, text: str, pictures: Sequence[str] = (), *, waits: bool = False) -> None:
-        """Print what the person sent; what ``waits`` behind a turn is printed when that is over."""
+    def add_own(self, shown: str, pictures: Sequence[str] = (), *, pending: str | None = None) -> None:
+        """Print what the person sent.
+
+        ``pending`` is the whole text of a message that waits for the running turn: it is printed when that is over, or
+        when the message joins it.
+        """
         named = [f"[{Path(picture).name}]" for picture in pictures]
-        said = " ".join([text, *named]).strip()
-        if waits:
-            self._waiting.append(said)
+        said = " ".join([shown, *named]).strip()
+        if pending is not None:
+            self._waiting.append((pending, said))
         else:
             self.space()
             self.add(self._own(said))
@@ -195,8 +201,9 @@ class Activity:
                 self._follow_call(event)
             case PersonJoined(text):
                 self._end_reply()
-                self._waiting = [said for said in self._waiting if said != text]
-                self.add_own(text)
+                shown = [said for whole, said in self._waiting if whole == text]
+                self._waiting = [one for one in self._waiting if one[0] != text]
+                self.add_own(shown[0] if shown else text)
             case Noticed(text, lasting):
                 self._add_notice(text, lasting=lasting)
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
@@ -270,7 +277,7 @@ class Activity:
                 self.add(render_notice(text, self._theme, self._theme.error, self._printer.width))
         self.space()
         if self._waiting:
-            self.add(self._own(self._waiting.pop(0)))
+            self.add(self._own(self._waiting.pop(0)[1]))
 
     def _own(self, said: str) -> str:
         first, *rest = said.split("\n")
@@ -313,7 +320,9 @@ class Activity:
         mark, style = ("✗", self._theme.error) if event.result.failed else ("✓", self._theme.tool)
         line = self._fitting(f"{mark} {summary}", f"{_changes(event.diff)}  {event.seconds:.1f} s")
         self.add(self._styled(line + "\n", style))
-        if event.diff:
+        if event.diff and event.diff == self._asked_diff:
+            self._asked_diff = ""
+        elif event.diff:
             self.add(self._diff(event.diff, 0 if progress == "verbose" else _DIFF_LINES))
         elif progress == "verbose":
             self.add(self._block(event.result.text, _UNFOLDED_LINES))
@@ -338,7 +347,7 @@ class Activity:
             doing = "answering" if self._replying else "thinking"
             line = self._fitting(f"{frame} {doing} {now - self._began:.0f} s  (Esc stops)", "")
             parts.append(self._styled(line, self._theme.dim))
-        parts += [self._styled(self._fitting(f"  waits: {said}", ""), self._theme.dim) for said in self._waiting]
+        parts += [self._styled(self._fitting(f"  waits: {said}", ""), self._theme.dim) for _, said in self._waiting]
         lines = "\n".join(part.rstrip("\n") for part in parts if part).split("\n")
         return "\n".join(lines[-max(_LEAST_LIVE, self._printer.height - _ROWS_BELOW) :])
 

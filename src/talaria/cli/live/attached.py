@@ -26,6 +26,7 @@ from talaria.core.ids import SessionId, TurnId
 from talaria.sessions.live_events import QuestionClosed, Seen
 
 _FRAME = 0.05
+_HINT = "Write to this conversation, or /stop, /steer, /take, /detach"
 _COMMANDS: Sequence[Named] = (
     ("stop", "/stop", "Stop the running turn; what was done so far is kept."),
     ("steer", "/steer <text>", "Say something to the running turn, without stopping it."),
@@ -74,7 +75,7 @@ class AttachedView:
         for text in filter(None, (heading(session, where), said)):
             self._place.show(text)
         self._front.status = [("class:status", f"  attached · {cell(session.title or session.id)} · Ctrl-D leaves")]
-        self._front.attach_behind(self)
+        self._front.attach_behind(self, _HINT)
         drawing = self._jobs.create_task(self._draw())
         try:
             await self.attached.follow()

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import gc
 from collections.abc import Awaitable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import msgspec
 
@@ -29,6 +29,7 @@ from talaria.commands.markdown import plain
 from talaria.commands.using import is_command
 from talaria.core.errors import TalariaError
 from talaria.core.events import ApprovalAsked, ModelCalled, QuestionAsked, TurnAnswered, TurnEnd, TurnEvent
+from talaria.core.ids import SessionId
 from talaria.sessions.chat import Chat
 
 _SURFACE = "You are in a terminal that shows Markdown: headings, lists, tables and highlighted code."
@@ -102,11 +103,10 @@ class LiveChat:
         """Leave the conversation, and say how to resume it if anything was said."""
         seat = self._sitting.seat
         if seat.is_open and not self._place.hushed:
-            session_id = seat.session_id
             self._activity.break_off()
-            if await seat.store.read(lambda tx: has_messages(tx, session_id)):
-                self._activity.add_dim(resume_hint(session_id))
-                self._activity.tick()
+            with suppress(TalariaError):  # the hint is not worth an error
+                await self._show_resume_hint(seat.session_id)
+            self._activity.tick()
         await seat.close()
 
     def submit(self, typed: Typed) -> None:
@@ -181,6 +181,10 @@ class LiveChat:
                 self._place.show(exchange.reply)
         self._activity.space()
 
+    async def _show_resume_hint(self, session_id: SessionId) -> None:
+        if await self._house.store.read(lambda tx: has_messages(tx, session_id)):
+            self._activity.add_dim(resume_hint(session_id))
+
     async def _edit(self) -> None:
         async def use() -> None:
             environment = self._sitting.seat.chat.workspace.environment
@@ -209,7 +213,7 @@ class LiveChat:
         self._activity.event(event)
         if isinstance(event, ModelCalled):
             self._situation = msgspec.structs.replace(
-                self._situation, context=event.context, context_limit=event.context_limit
+                self._situation, context=event.context, exact=True, context_limit=event.context_limit
             )
         if isinstance(event, TurnAnswered) and self._place.display.footer:
             self._activity.add_dim(self._footer())
@@ -223,7 +227,8 @@ class LiveChat:
         text = typed.text
         waits = self._sitting.seat.busy and not is_command(text) and not text.startswith("!")
         if text != "/paste":
-            self._activity.add_own(typed.shown, [image.source for image in typed.pictures], waits=waits)
+            pictures = [image.source for image in typed.pictures]
+            self._activity.add_own(typed.shown, pictures, pending=text if waits else None)
         await self._sitting.act(text, typed.pictures)
         if self._place.leaving:
             self._front.leave()

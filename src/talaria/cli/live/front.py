@@ -70,6 +70,7 @@ class Front:
         self.choices = ChoiceMenu(self._move_focus)
         self._behind: Behind | None = None
         self._answer: asyncio.Future[str] | None = None
+        self._usual_hint = _HINT
         self._presses = 0
         self._pressed_at = time.monotonic()
         self._question_waits = False
@@ -107,9 +108,12 @@ class Front:
         self._leave_offered_at = self._presses
         self.canvas.app.invalidate()
 
-    def attach_behind(self, behind: Behind) -> None:
-        """Hand over to whoever acts, and give them what was sent before they were there."""
-        self._behind = behind
+    def attach_behind(self, behind: Behind, hint: str = _HINT) -> None:
+        """Hand over to whoever acts, and give them what was sent before they were there.
+
+        ``hint`` says in the empty line what can be typed.
+        """
+        self._behind, self._usual_hint = behind, hint
         early, self.early = self.early, []
         for typed in early:
             behind.submit(typed)
@@ -162,7 +166,7 @@ class Front:
     def _hint(self) -> str:
         if self.asking:
             return ""
-        return _HINT if self.canvas.width > len(_HINT) + 2 else _SHORT_HINT
+        return self._usual_hint if self.canvas.width > len(self._usual_hint) + 2 else _SHORT_HINT
 
     def _status(self) -> StyleAndTextTuples:
         if self._presses == self._leave_offered_at:

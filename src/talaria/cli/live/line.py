@@ -38,7 +38,10 @@ class Typed(Struct, frozen=True):
 
 
 class InputLine:
-    """What the person types. Long pastes are shown as ``[pasted #1: 120 lines]`` and sent whole."""
+    """What the person types. Long pastes are shown as ``[pasted #1: 120 lines]`` and sent whole.
+
+    They are kept for as long as the chat is open, so that a line of the history still has them.
+    """
 
     def __init__(self, history: Path, completer: Completer, hint: Callable[[], str]) -> None:
         self._pasted: dict[int, str] = {}
@@ -106,7 +109,7 @@ class InputLine:
         if shown.strip():
             self.buffer.append_to_history()
         typed = Typed(self.text.strip(), shown.strip(), self.pictures)
-        self.pictures, self._pasted = (), {}
+        self.pictures = ()
         self.empty()
         return typed
 
@@ -118,9 +121,7 @@ class InputLine:
     def clear(self) -> None:
         """Empty the line; the history keeps what was typed."""
         if self.buffer.text.strip():
-            self.buffer.text = self.text
             self.buffer.append_to_history()
-        self._pasted = {}
         self.empty()
 
     def fill_in(self, text: str) -> None:

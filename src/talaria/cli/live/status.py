@@ -4,17 +4,18 @@ from msgspec import Struct
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 from talaria.cli.cells import cell, columns, cut
-from talaria.commands.status import context_used
+from talaria.commands.compress import context_estimate
+from talaria.commands.status import counted_context
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId
+from talaria.core.wording import money
 from talaria.goals.status import goal_mark
 from talaria.sessions.lane import MIRROR
 
 _FULL = 80
 _GATEWAY = "gateway"
 _EMBEDDED = "embedded"
-_MILLION = 1_000_000
 
 
 class Situation(Struct, frozen=True, kw_only=True):
@@ -24,6 +25,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     model: str = ""
     title: str = ""
     context: int = 0
+    exact: bool = True
     context_limit: int = 0
     cost_microdollars: int = 0
     priced: bool = True
@@ -40,7 +42,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     @property
     def cost(self) -> str:
         """What the conversation has cost, as far as that is known."""
-        cost = f"${self.cost_microdollars / _MILLION:.2f}"
+        cost = money(self.cost_microdollars) or "$0.00"
         if self.priced:
             return cost
         return f"over {cost}" if self.cost_microdollars else "cost unknown"
@@ -54,16 +56,18 @@ def has_price(model: ModelInfo, provider: str) -> bool:
 def read_situation(tx: Transaction, session_id: SessionId, before: Situation) -> Situation:
     """Return what the store knows of it; the model is known by whoever opened the conversation.
 
-    How full the context is, is not counted again while nothing was said since ``before``.
+    An estimate of how full the context is, is not made again while nothing was said since ``before``.
     """
     session = tx.sessions.get(session_id)
     unsettled = tx.inbox.unsettled(session_id)
     waiting = [item for item in unsettled if item.state == "waiting" and item.kind != MIRROR]
     messages = session.message_count if session else 0
-    same = (before.session_id, before.messages) == (session_id, messages)
+    counted = counted_context(tx, session_id)
+    is_estimated = (before.session_id, before.messages, before.exact) == (session_id, messages, False)
     return Situation(
         session_id=session_id,
-        context=before.context if same else context_used(tx, session_id)[0] if messages else 0,
+        context=counted or (before.context if is_estimated else context_estimate(tx, session_id)),
+        exact=bool(counted),
         messages=messages,
         title=session.title if session else "",
         cost_microdollars=session.usage.cost_microdollars if session else 0,
