@@ -154,8 +154,12 @@ class PostgresConnection:
             pipeline.__exit__(None, None, None)
 
     def _server_ahead(self) -> int:
+        """Return by how much the server's clock differs: not at all, if it may have answered at what it says is now."""
+        asked = time.time_ns() // 1000
         row = self.row("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-        ahead = (row[0] if row else 0) - time.time_ns() // 1000
+        answered = time.time_ns() // 1000
+        server = row[0] if row else asked
+        ahead = server - min(max(server, asked), answered)
         return ahead if abs(ahead) > _SAME_TIME else 0
 
 
