@@ -8,6 +8,7 @@ from functools import cache
 import psycopg
 
 from talaria.contracts.clock import Clock
+from talaria.core.errors import StoreError
 from talaria.core.ids import WorkerId
 from talaria.storage.postgres.errors import translated
 from talaria.storage.postgres.search import PostgresArrivals, PostgresSearch
@@ -60,7 +61,11 @@ class PostgresConnection:
         except psycopg.Error as error:
             self._open_pipeline = None
             raise translated(error, self.server) from error
-        self.run("BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            self.run("BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        except StoreError:
+            self._abandon_pipeline()
+            raise
         self._reading = not write
         self.now = to_stamp(self._clock.now()) + self._ahead
 
@@ -98,6 +103,7 @@ class PostgresConnection:
 
     def close(self) -> None:
         """Let go of the server."""
+        self._abandon_pipeline()
         self.raw.close()
 
     def run(self, statement: str, values: Sequence[Value] = ()) -> None:
@@ -152,6 +158,11 @@ class PostgresConnection:
         pipeline, self._open_pipeline, self._pipeline = self._open_pipeline, None, None
         if pipeline is not None:
             pipeline.__exit__(None, None, None)
+
+    def _abandon_pipeline(self) -> None:
+        """Leave pipeline mode; one that is only garbage-collected complains on the terminal."""
+        with suppress(psycopg.Error):
+            self._end_pipeline()
 
     def _server_ahead(self) -> int:
         """Return by how much the server's clock differs: not at all, if it may have answered at what it says is now."""
