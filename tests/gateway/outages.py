@@ -15,7 +15,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 
 SECRET = "sesame-open-4711-0815"
-HELD_UP = "My store cannot be used at the moment. What you wrote waits, and is answered when it can."
+HELD_UP = "I can't reach my database right now. I'll answer as soon as it's back."
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """What was missed while nothing ran: made up for once at most, recorded, and told."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -132,3 +133,50 @@ async def test_a_change_in_the_last_moment_counts(office: Office, server: ModelS
     await office.pass_time(hours=1)
     assert "The new words." in server.received[0].question
     assert (await office.job(job)).prompt == "The new words."
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=366)], ids=["an hour", "a year"])
+@pytest.mark.parametrize("when", ["* * * * *", "every 10m", "every day 15:00"])
+async def test_recurring_job_runs_on_time_after_a_clock_that_was_ahead(
+    office: Office, when: str, ahead: timedelta
+) -> None:
+    job = await office.add(when)
+    office.clock.advance(ahead)
+    await office.ticker().work_off()
+    office.clock.advance(-ahead)
+    await office.ticker().work_off()
+    scheduled = await office.job(job)
+    assert scheduled.next_at is not None
+    assert scheduled.next_at <= office.clock.now() + timedelta(days=1)
+    office.clock.advance(scheduled.next_at - office.clock.now())
+    assert await office.ticker().work_off() == 1
+    assert ("done", scheduled.next_at) in await states(office, job)
+
+
+async def test_job_that_was_made_by_a_clock_that_was_ahead_counts_from_now(office: Office) -> None:
+    office.clock.advance(timedelta(days=366))
+    job = await office.add("every 10m")
+    office.clock.advance(-timedelta(days=366))
+    await office.ticker().work_off()
+    assert (await office.job(job)).next_at == office.clock.now() + timedelta(minutes=10)
+    assert await office.pass_time(minutes=10) == 1
+    assert await office.pass_time(minutes=10) == 1
+
+
+async def test_one_off_job_keeps_its_time(office: Office) -> None:
+    job = await office.add("in 30d")
+    await office.ticker().work_off()
+    assert (await office.job(job)).next_at == NOON + timedelta(days=30)
+
+
+async def test_running_ticker_notices_that_the_clock_was_set_back(office: Office) -> None:
+    office.clock.advance(timedelta(hours=1))
+    job = await office.add("every 30m")
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(office.ticker().serve())
+        await office.pass_time(minutes=30)
+        office.clock.advance(-timedelta(hours=1))
+        async with asyncio.timeout(60):
+            while (await office.job(job)).next_at != office.clock.now() + timedelta(minutes=30):  # noqa: ASYNC110 (no event)
+                await asyncio.sleep(0.05)
+        serving.cancel()

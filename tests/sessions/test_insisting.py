@@ -1,5 +1,9 @@
 """Writes that wait for a store which refuses them."""
 
+import asyncio
+import threading
+import time
+
 import pytest
 
 from talaria.core.errors import LeaseLost, StoreBusy, StoreError, StoreFull, StoreGone, StoreUnavailable
@@ -33,3 +37,33 @@ async def test_what_waiting_does_not_mend_is_raised(error: StoreError) -> None:
     with pytest.raises(type(error)):
         await insist(write)
     assert write.attempts == 1
+
+
+async def test_result_that_arrived_while_the_loop_was_blocked_is_seen_before_the_notice() -> None:
+    notices: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    async def write() -> str:
+        done = loop.create_future()
+        writer = threading.Thread(target=lambda: loop.call_soon_threadsafe(done.set_result, "written"))
+        writer.start()
+        writer.join()
+        blocked_until = time.monotonic() + 0.2
+        while time.monotonic() < blocked_until:
+            pass
+        return str(await done)
+
+    assert await insist(write, lambda: notices.append("held up"), patience=0.05) == "written"
+    assert notices == []
+
+
+async def test_notice_comes_once_while_the_store_refuses() -> None:
+    notices: list[str] = []
+
+    async def write() -> str:
+        if not notices:
+            raise StoreBusy("busy")
+        return "written"
+
+    assert await insist(write, lambda: notices.append("held up"), patience=0.05) == "written"
+    assert notices == ["held up"]

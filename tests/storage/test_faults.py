@@ -1,6 +1,7 @@
 """What goes wrong around a store: it says so in a sentence, keeps what it has, and works again afterwards."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import threading
@@ -18,6 +19,7 @@ from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.core.errors import StoreBusy, StoreUnavailable
 from talaria.core.ids import new_id
+from talaria.storage.database import ConnectionDatabase
 from talaria.storage.postgres.opening import PostgresOptions, open_postgres, open_postgres_store
 from talaria.storage.threaded import ThreadedStore
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
@@ -139,6 +141,36 @@ async def test_work_in_progress_when_the_server_goes_away_is_undone(guarded_serv
     keys = await store.read(lambda tx: [entry.key for entry in tx.state.with_prefix("")])
     await store.close()
     assert keys == ["after"]
+
+
+def put_much(tx: Transaction) -> None:
+    for number in range(500):
+        tx.state.put(f"key {number}", "")
+
+
+USES: dict[str, Callable[[ConnectionDatabase], object]] = {
+    "write": lambda database: database.write(put_much),
+    "read": lambda database: database.read(lambda tx: tx.state.get("key")),
+    "group": lambda database: database.write_all([put_much, put_much])[0].unwrap(),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_cut_connection_leaves_no_remark_of_the_driver(
+    guarded_server: PostgresServer, caplog: pytest.LogCaptureFixture, use: Callable[[ConnectionDatabase], object]
+) -> None:
+    database = open_postgres(guarded_server.url, PostgresOptions(f"test_{new_id()}"))
+    with psycopg.connect(guarded_server.url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'talaria'"
+        )
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            use(database)
+    database.close()
+    del database
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("psycopg")] == []
 
 
 async def eventually(store: ThreadedStore, work: Callable[[Transaction], object]) -> None:

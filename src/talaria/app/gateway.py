@@ -36,6 +36,7 @@ from talaria.gateway.health import Health
 from talaria.gateway.intake import Intake
 from talaria.gateway.letters import Letters
 from talaria.gateway.network import Network
+from talaria.gateway.outage_notices import OutageNotices
 from talaria.gateway.room import Door, Room
 from talaria.gateway.rooms import Rooms
 from talaria.gateway.shelter import Shelter
@@ -223,7 +224,7 @@ class _Builder:
     def line(self, platform: Platform) -> Line:
         """Return a network in both directions."""
         house = self._house
-        delivery = Delivery(house.store, platform)
+        delivery, outage = Delivery(house.store, platform), OutageNotices()
         stage = Stage(store=house.store, platform=platform, gate=delivery.gate, worker=self.rooms.worker)
         self._doors[platform.name] = Door(
             house=house,
@@ -233,6 +234,7 @@ class _Builder:
             is_owner=lambda user_id: Access(house.settings).is_owner(platform.name, user_id),
             manner=lambda: house.settings.platforms.get(platform.name, ChatNetwork()),
             service=self._service,
+            outage=outage,
         )
         commands = usable((*REGISTRY, *self._custom), terminal=False)
         self._platforms[platform.name] = platform
@@ -253,6 +255,7 @@ class _Builder:
             lease=lease,
             connected=delivery.resume,
             meanwhile=intake.meanwhile,
+            outage=outage,
         )
         return Line(network, delivery, intake)
 

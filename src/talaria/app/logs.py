@@ -61,8 +61,9 @@ class _LogFile(logging.Handler):
     """Appends lines to a file. On a full disk they are lost, and nobody is bothered: how many is told afterwards."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
+        # First: logging closes every handler at exit, also one whose making failed after the call of super().
         self._descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        super().__init__()
         self._lost = 0
         self._torn = False
 

@@ -77,7 +77,7 @@ class ProcessServices:
 
     def store_care(self) -> "StoreCare":
         """What finds and repairs damage of the store."""
-        care: StoreCare = load("talaria.app.stores").ProfileStoreCare(self.settings(), self.profile)
+        care: StoreCare = load("talaria.app.stores").ProfileStoreCare(self.settings(), self.profile, self.environment)
         return care
 
     def models(self) -> "ModelDesk":

@@ -1,16 +1,21 @@
 """Open the store that the settings name, and repair a file that is damaged."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from talaria.app.subcommands import load
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Database, Store
-from talaria.core.errors import Refused, StoreCorrupt
+from talaria.core.errors import Refused, StoreCorrupt, StoreError, StoreFull, StoreGone, StoreMissing, StoreUnavailable
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
+
+if TYPE_CHECKING:  # short commands do without asyncio
+    from asyncio import Event
 
 _STEPS_AT_START = 20_000_000  # of SQLite: all of a small file, a fraction of a second of a large one
 
@@ -29,6 +34,18 @@ def open_database(settings: Settings, profile: Profile) -> Iterator[Database]:
             database.close()
     except StoreCorrupt as error:
         raise StoreCorrupt(f"{recover_store(settings, profile)} Run the command again.") from error
+
+
+def open_writable(settings: Settings, profile: Profile) -> Database:
+    """Open the profile's store, created or brought up to date where needed."""
+    database: Database
+    if settings.store.url:
+        postgres = _postgres()
+        database = postgres.open_postgres(settings.store.url, _postgres_options(postgres, settings))
+    else:
+        sqlite = load("talaria.storage.sqlite.opening")
+        database = sqlite.open_sqlite(profile.database_file, sqlite.SqliteOptions(settings.store.busy_timeout_seconds))
+    return database
 
 
 def open_store(settings: Settings, profile: Profile) -> tuple[Store, list[str]]:
@@ -71,11 +88,12 @@ def recover_store(settings: Settings, profile: Profile) -> str:
 
 
 class ProfileStoreCare:
-    """Finds and repairs damage of a profile's store."""
+    """Finds and repairs damage of a profile's store, and waits for one that cannot be used yet."""
 
-    def __init__(self, settings: Settings, profile: Profile) -> None:
+    def __init__(self, settings: Settings, profile: Profile, environment: Mapping[str, str]) -> None:
         self._settings = settings
         self._profile = profile
+        self._environment = environment
 
     def check(self) -> list[str]:
         """Look through the whole store and return what is wrong with it, a sentence each."""
@@ -84,6 +102,14 @@ class ProfileStoreCare:
     def recover(self) -> str:
         """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
         return recover_store(self._settings, self._profile)
+
+    def wait_until_usable(self, stop: "Event", report: Callable[[str], None]) -> Coroutine[Any, Any, None]:
+        """Wait, when a server starts, until the store can be written, ``stop`` is set or the time is over."""
+        secrets = load("talaria.settings.secrets").read_secrets(self._profile, self._environment)
+        waiting: Coroutine[Any, Any, None] = load("talaria.app.store_wait").wait_for_store(
+            self._settings, self._profile, secrets, stop, report
+        )
+        return waiting
 
 
 def _repair_after_unclean_end(path: Path) -> list[str]:
@@ -107,14 +133,18 @@ def _recovery() -> ModuleType:
 
 
 def _opened(settings: Settings, profile: Profile) -> Database:
-    database: Database
-    if settings.store.url:
-        postgres = _postgres()
-        database = postgres.open_postgres(settings.store.url, _postgres_options(postgres, settings))
-    else:
-        sqlite = load("talaria.storage.sqlite.opening")
-        database = sqlite.open_sqlite(profile.database_file, sqlite.SqliteOptions(settings.store.busy_timeout_seconds))
-    return database
+    try:
+        return open_writable(settings, profile)
+    except (StoreFull, StoreUnavailable) as error:
+        if settings.store.url or not _may_be_read(profile.database_file, error):
+            raise
+        read_only: Database = load("talaria.storage.sqlite.read_only").open_read_only(profile.database_file, error)
+        return read_only
+
+
+def _may_be_read(path: Path, error: StoreError) -> bool:
+    """Tell whether a store that cannot be opened for writing is there and may be opened for reading."""
+    return not isinstance(error, StoreGone | StoreMissing) and os.access(path, os.R_OK)
 
 
 def _postgres() -> ModuleType:

@@ -74,6 +74,9 @@ async def _serve(services: Services, stop: Stop, *, beside: bool) -> None:
     for number, why in _SIGNALS.items():
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
             loop.add_signal_handler(number, stop.because, why)
+    await services.store_care().wait_until_usable(stop, services.terminal.note)
+    if stop.is_set():
+        return
     async with AsyncExitStack() as stack:
         house = services.load_house()(stack)
         for note in house.notes:

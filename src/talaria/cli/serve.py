@@ -47,6 +47,9 @@ async def _serve(arguments: argparse.Namespace, services: Services) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
             loop.add_signal_handler(number, stop.because, signal.Signals(number).name)
+    await services.store_care().wait_until_usable(stop, services.terminal.note)
+    if stop.is_set():
+        return
     async with AsyncExitStack() as stack:
         house = services.load_house()(stack)
         for note in house.notes:

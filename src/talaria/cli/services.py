@@ -1,10 +1,11 @@
 """What a subcommand may ask of the running program."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # nothing of this is loaded before a subcommand asks for it
-    from collections.abc import Callable
+    from asyncio import Event
+    from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager, AsyncExitStack
 
     from talaria.cli.command_tree import Command
@@ -63,6 +64,9 @@ class StoreCare(Protocol):
 
     def recover(self) -> str:
         """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
+
+    def wait_until_usable(self, stop: "Event", report: "Callable[[str], None]") -> "Coroutine[Any, Any, None]":
+        """Wait, when a server starts, until the store can be written, ``stop`` is set or the time is over."""
 
 
 class Services(Protocol):

@@ -46,7 +46,7 @@ class Busy(Refused):
 class StoreError(TalariaError):
     """The store could not do what was asked."""
 
-    public = "My store cannot be used at the moment. Try again in a while."
+    public = "I can't reach my database right now. Try again in a moment."
 
 
 class StoreBusy(StoreError):

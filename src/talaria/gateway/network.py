@@ -12,9 +12,11 @@ from talaria.contracts.stores.leases import Lease
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
 from talaria.core.ids import new_id
+from talaria.gateway.outage_notices import OutageNotices
 from talaria.sessions.company import accompanied
 from talaria.sessions.holding import hold, let_go, take
 from talaria.sessions.insisting import HELD_UP
+from talaria.sessions.loop_timer import sleep_while_running
 from talaria.sessions.presence import NetworkState, NetworkStatus
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
@@ -43,8 +45,10 @@ class Network:
         lease: timedelta,
         connected: Callable[[], None] = lambda: None,
         meanwhile: Callable[[Incoming], str] = lambda _: "",
+        outage: OutageNotices | None = None,
     ) -> None:
         self.platform = platform
+        self._outage = outage or OutageNotices()
         self._connected = connected
         self._meanwhile = meanwhile
         self._store = store
@@ -146,6 +150,7 @@ class Network:
         """Take something in, however long the store needs to be there: the network is told no sooner."""
         words = await accompanied(self._taken(incoming), self._console(incoming))
         self._error = ""
+        self._outage.end()
         if words:
             await self._tell(incoming, words)
 
@@ -167,8 +172,8 @@ class Network:
         await asyncio.sleep(_AT_ONCE)
         words = self._meanwhile(incoming)
         if not words and incoming.addressed:
-            await asyncio.sleep(_PATIENCE)
-            words = HELD_UP
+            await sleep_while_running(_PATIENCE)
+            words = HELD_UP if self._outage.claim(incoming.address) else ""
         log.warning("%s: the store cannot be used; a message waits", self.platform.name)
         if words:
             await self._tell(incoming, words)

@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from talaria.commands.command import Author, Command, Display, Errand, Service
 from talaria.commands.house import House
@@ -24,10 +24,12 @@ from talaria.core.events import (
     TurnBegan,
     TurnEnd,
     TurnEvent,
+    TurnFailed,
 )
 from talaria.core.ids import SessionId, new_id
 from talaria.gateway.asking import Asking
 from talaria.gateway.footer import runtime, with_footer
+from talaria.gateway.outage_notices import OutageNotices
 from talaria.gateway.placing import bounded
 from talaria.gateway.replies import ReplyFollower
 from talaria.gateway.streaming import Stage
@@ -58,7 +60,7 @@ class Door(Struct, frozen=True, kw_only=True):
     """What the rooms of one network share: what it can do, how delivery is woken, where replies are seen to grow.
 
     ``is_owner`` tells whether somebody is the owner of this agent; ``None`` as long as nobody is named so.
-    ``manner`` is what the settings say of it.
+    ``manner`` is what the settings say of it. ``outage`` knows which chats were told that the store cannot be used.
     """
 
     house: House
@@ -68,6 +70,7 @@ class Door(Struct, frozen=True, kw_only=True):
     is_owner: Callable[[str], bool | None]
     manner: Callable[[], ChatNetwork]
     service: Service | None = None
+    outage: OutageNotices = field(default_factory=OutageNotices)
 
 
 class Room:
@@ -84,7 +87,6 @@ class Room:
         self._chosen: Display | None = None
         self.active_at: datetime | None = None
         self._signature = ""
-        self._excused = False
         self._moving = asyncio.Lock()
         self._using: asyncio.Task[None] | None = None
         self.at_work = False
@@ -239,7 +241,9 @@ class Room:
         if isinstance(event, TurnBegan):
             self.at_work = True
         elif isinstance(event, TurnEnd):
-            self.at_work = self._excused = False
+            self.at_work = False
+            if not isinstance(event, TurnFailed):  # its end is in the store
+                self._door.outage.end()
         elif isinstance(event, Noticed) and event.lasting:
             self.show(event.text)
         self.view.happens(event, self.seat.session_id, self.seat.chat.questions)
@@ -250,9 +254,8 @@ class Room:
         self.let_go()
 
     def _held_up(self) -> None:
-        """Tell the people here, once for a turn, that it waits for the store."""
-        if not self._excused:
-            self._excused = True
+        """Notify this chat, once in an outage, that a turn waits for the store."""
+        if self._door.outage.claim(self.address):
             self._jobs.create_task(self._excuse())
 
     async def _excuse(self) -> None:

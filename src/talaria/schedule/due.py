@@ -15,7 +15,7 @@ from talaria.core.ids import SessionId
 from talaria.schedule.delivering import Networks, Report, send
 from talaria.schedule.keeping import find_job, note_change
 from talaria.schedule.plan import UNFINISHED, Run, Scheduled, read_job, read_run, write_plan, write_run
-from talaria.schedule.times import Every, Schedule, last_until, next_after
+from talaria.schedule.times import Every, Once, Schedule, last_until, next_after, write_schedule
 from talaria.schedule.wording import told
 
 _AT_ONCE = 32
@@ -83,6 +83,36 @@ def unfinished(tx: Transaction) -> list[Run]:
 def next_due(tx: Transaction) -> datetime | None:
     """Return when the next job is due."""
     return min((job.next_at for job in tx.jobs.find() if job.next_at and not job.paused), default=None)
+
+
+def too_far_ahead(tx: Transaction, now: datetime) -> list[Job]:
+    """Return recurring jobs that are due later than their schedule says, with the right time.
+
+    Their time was set by a clock that was ahead, perhaps by years.
+    """
+    return [right for job in tx.jobs.find() if (right := _corrected(job, now)) is not None]
+
+
+def correct_times(tx: Transaction, now: datetime) -> None:
+    """Bring recurring jobs that wait for a time too far ahead back to their schedule."""
+    for job in too_far_ahead(tx, now):
+        log.warning("job %s (%s) waited for a time set by a wrong clock; it is due %s", job.id, job.name, job.next_at)
+        tx.jobs.put(job)
+
+
+def _corrected(job: Job, now: datetime) -> Job | None:
+    if job.paused or job.next_at is None or job.next_at <= now + _ON_TIME:
+        return None
+    try:
+        schedule = read_job(job).schedule
+        if isinstance(schedule, Every) and schedule.since > now + _ON_TIME:
+            schedule = Every(schedule.seconds, now)
+        following = None if isinstance(schedule, Once) else next_after(schedule, now)
+    except (msgspec.DecodeError, Refused):  # told when it is due
+        return None
+    if following is None or job.next_at <= following + _ON_TIME:
+        return None
+    return structs.replace(job, next_at=following, schedule=write_schedule(schedule))
 
 
 def _begin(tx: Transaction, due: Job, manner: Manner) -> None:

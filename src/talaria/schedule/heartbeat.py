@@ -116,7 +116,8 @@ def _beat(tx: Transaction, beat: Beat, asked: str, now: datetime) -> timedelta:
     """Begin a run if it is time and there is something to look at; return how long it is until the next time."""
     entry = tx.state.get(_KEY)
     last = _decode(entry.value) if entry else None
-    if last is not None and now - last.at < beat.every:
+    # A last time that lies further ahead was set by a clock that was ahead.
+    if last is not None and -beat.every < now - last.at < beat.every:
         return beat.every - (now - last.at)
     failed = _given_up(tx)
     beaten = _Last(now, tuple(item.id for item in failed))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from talaria.core.errors import StoreError, TalariaError
-from talaria.schedule.due import Manner, begin_due, next_due, unfinished
+from talaria.schedule.due import Manner, begin_due, correct_times, next_due, too_far_ahead, unfinished
 from talaria.schedule.keeping import SCHEDULES, changes
 from talaria.schedule.plan import Run
 from talaria.schedule.running import Means, work_on
@@ -28,7 +28,7 @@ class Ticker:
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._closing = False
         self._seen = -1
-        self._wake_at = means.clock.now()
+        self._looked_at = self._wake_at = means.clock.now()
 
     async def serve(self) -> None:
         """Start jobs as they become due, until cancelled; what runs then goes on until `close`."""
@@ -46,9 +46,9 @@ class Ticker:
                 await _rung(rung, max(_SHORTEST, (self._wake_at - self._means.clock.now()).total_seconds()))
 
     async def _look_if_needed(self) -> None:
-        """Look when something was changed, or it is time; hints come with whatever else is written to the store."""
+        """Look when something was changed, it is time, or the clock was set back; hints come with any other write."""
         seen = await self._means.opener.store.read(changes)
-        if seen == self._seen and self._means.clock.now() < self._wake_at:
+        if seen == self._seen and self._looked_at <= self._means.clock.now() < self._wake_at:
             return
         self._seen = seen
         await self.look()
@@ -57,6 +57,9 @@ class Ticker:
     async def look(self) -> int:
         """Begin what is due, take up what nobody is at work on, and return how much of that is under way here."""
         store, manner = self._means.opener.store, Manner(self._grace(), self._means.networks)
+        now = self._looked_at = self._means.clock.now()
+        if await store.read(lambda tx: bool(too_far_ahead(tx, now))):
+            await store.write(lambda tx: correct_times(tx, now))
         while await store.read(lambda tx: bool(tx.jobs.find(due=True))):
             await store.write(lambda tx: begin_due(tx, manner))
         self._take_up(await store.read(unfinished))

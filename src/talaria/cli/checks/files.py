@@ -23,6 +23,7 @@ def look_at_files(services: Services) -> Iterator[Finding]:
         yield _missing(profile)
         return
     findings = [finding for path in _private_paths(profile) for finding in _look_at_path(path, profile)]
+    findings += _look_at_writing(profile.folder)
     yield from findings
     if not findings:
         yield ok(f"{profile.folder} is private.")
@@ -42,6 +43,13 @@ def look_at_disk(services: Services) -> Iterator[Finding]:
         )
     else:
         yield ok(f"{free} MB are free at {place}.")
+
+
+def _look_at_writing(folder: Path) -> list[Finding]:
+    """Report a read-only file system: who may write is a matter of modes, reported for each file."""
+    if not os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return []
+    return [fault(f"{folder} is on a read-only file system.", "Mount it for writing; until then it can only be read.")]
 
 
 def _missing(profile: Profile) -> Finding:

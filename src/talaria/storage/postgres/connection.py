@@ -8,6 +8,7 @@ from functools import cache
 import psycopg
 
 from talaria.contracts.clock import Clock
+from talaria.core.errors import StoreError
 from talaria.core.ids import WorkerId
 from talaria.storage.postgres.errors import translated
 from talaria.storage.postgres.search import PostgresArrivals, PostgresSearch
@@ -60,7 +61,11 @@ class PostgresConnection:
         except psycopg.Error as error:
             self._open_pipeline = None
             raise translated(error, self.server) from error
-        self.run("BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        try:
+            self.run("BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        except StoreError:
+            self._abandon_pipeline()
+            raise
         self._reading = not write
         self.now = to_stamp(self._clock.now()) + self._ahead
 
@@ -98,6 +103,7 @@ class PostgresConnection:
 
     def close(self) -> None:
         """Let go of the server."""
+        self._abandon_pipeline()
         self.raw.close()
 
     def run(self, statement: str, values: Sequence[Value] = ()) -> None:
@@ -153,9 +159,18 @@ class PostgresConnection:
         if pipeline is not None:
             pipeline.__exit__(None, None, None)
 
+    def _abandon_pipeline(self) -> None:
+        """Leave pipeline mode; one that is only garbage-collected complains on the terminal."""
+        with suppress(psycopg.Error):
+            self._end_pipeline()
+
     def _server_ahead(self) -> int:
+        """Return by how much the server's clock differs: not at all, if it may have answered at what it says is now."""
+        asked = time.time_ns() // 1000
         row = self.row("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
-        ahead = (row[0] if row else 0) - time.time_ns() // 1000
+        answered = time.time_ns() // 1000
+        server = row[0] if row else asked
+        ahead = server - min(max(server, asked), answered)
         return ahead if abs(ahead) > _SAME_TIME else 0
 
 

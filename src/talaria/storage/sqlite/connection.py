@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from talaria.contracts.clock import Clock
-from talaria.core.errors import StoreGone
+from talaria.core.errors import StoreError, StoreGone
 from talaria.core.ids import WorkerId
 from talaria.storage.sql import Row, Value, to_stamp
 from talaria.storage.sqlite.errors import translated
@@ -20,7 +20,7 @@ _INDEXED_AT_ONCE = 400
 class SqliteConnection:
     """Implements `Connection` and is its own `Sql`: one writer at a time needs no locks on rows.
 
-    Nothing is written when the file is not the ``original`` any more.
+    Nothing is written when the file is not the ``original`` any more, or where a ``refusal`` says why it cannot be.
     """
 
     locked = ""
@@ -36,6 +36,7 @@ class SqliteConnection:
         *,
         closing: Callable[[], None],
         original: Original | None = None,
+        refusal: StoreError | None = None,
     ) -> None:
         self.path = path
         self.raw = raw
@@ -44,6 +45,7 @@ class SqliteConnection:
         self._clock = clock
         self._closing = closing
         self._original = original
+        self._refusal = refusal
         self._writing = True
         self._tended_at = -1
         arrivals = SqliteArrivals(self, raw.last_insert_rowid)
@@ -53,6 +55,8 @@ class SqliteConnection:
     def begin(self, *, write: bool) -> None:
         """Start a transaction; one that writes waits for its turn first."""
         if write:
+            if self._refusal is not None:
+                raise self._refusal
             self._check_original()
         if write != self._writing:
             self.run(f"PRAGMA query_only = {int(not write)}")

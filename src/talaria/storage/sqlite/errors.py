@@ -1,12 +1,20 @@
 """SQLite's errors as ours."""
 
+import os
+from pathlib import Path
+
 import apsw
 
 from talaria.core.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
 
+_FULL = "has no space left on its disk: nothing was written. Free some and try again."
+_READ_ONLY = "cannot be written: its file system is read-only."
+_LEAST_FREE = 64 * 1024  # bytes: SQLite needs half of that to open a file
+_CONSEQUENCES = (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)  # of a disk that cannot be written, among others
+
 _MEANINGS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[StoreError], str], ...] = (
     (apsw.BusyError, StoreBusy, "is held by another process for too long. Try again in a moment."),
-    (apsw.FullError, StoreFull, "has no space left on its disk: nothing was written. Free some and try again."),
+    (apsw.FullError, StoreFull, _FULL),
     (
         (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError),
         StoreCorrupt,
@@ -23,7 +31,20 @@ _MEANINGS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Store
 
 def translated(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
     """Return an error of ours that says what to do."""
+    if isinstance(error, _CONSEQUENCES) and (cause := _disk_trouble(path)) is not None:
+        return cause
     for theirs, ours, advice in _MEANINGS:
         if isinstance(error, theirs):
             return ours(f"{path} {advice}")
     return StoreError(f"{path}: {error}")
+
+
+def _disk_trouble(path: str) -> StoreError | None:
+    """Return what is wrong with the disk itself, if it can be told."""
+    try:
+        disk = os.statvfs(Path(path).parent)
+    except OSError:
+        return None
+    if disk.f_flag & os.ST_RDONLY:
+        return StoreUnavailable(f"{path} {_READ_ONLY}")
+    return StoreFull(f"{path} {_FULL}") if disk.f_bavail * disk.f_frsize < _LEAST_FREE else None

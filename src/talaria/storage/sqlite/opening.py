@@ -1,5 +1,6 @@
 """Open a SQLite file: create it, bring it up to date, refuse what is not ours."""
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ import apsw
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.core.errors import StoreGone, StoreUnavailable
+from talaria.core.errors import StoreFull, StoreGone, StoreUnavailable
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST, check_not_newer, migrations_in
@@ -103,7 +104,8 @@ def create_private(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be created: {error.strerror}.") from error
+        made = StoreFull if error.errno in {errno.ENOSPC, errno.EDQUOT} else StoreUnavailable
+        raise made(f"{path} cannot be created: {error.strerror}.") from error
 
 
 def open_raw(path: Path, options: SqliteOptions) -> apsw.Connection:
@@ -112,7 +114,7 @@ def open_raw(path: Path, options: SqliteOptions) -> apsw.Connection:
     try:
         raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         raw.set_busy_timeout(int(options.busy_timeout_seconds * 1000))
-        check_not_newer(_checked_version(raw, path), str(path))
+        check_not_newer(checked_version(raw, path), str(path))
         _keep_log(raw, options.busy_timeout_seconds)
         raw.execute("PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY")
         if options.on_commit is not None:
@@ -145,6 +147,21 @@ def migrate(raw: apsw.Connection, upto: int = LATEST) -> None:
                 raw.execute("ROLLBACK")
 
 
+def checked_version(raw: apsw.Connection, path: Path) -> int:
+    """Return the version of a file's schema; raises `StoreUnavailable` for a database of another program."""
+    with raw:  # one view of the file, whoever is making its schema at this moment
+        tables = {row[0] for row in raw.execute("SELECT name FROM sqlite_schema")}
+        application, version = raw.pragma("application_id"), _version(raw)
+    is_ours = application == APPLICATION_ID or not tables
+    if tables >= _OUR_TABLES and not (is_ours and 0 < version <= _LAST_POSSIBLE_VERSION):
+        raise apsw.CorruptError("the header of the file is damaged")
+    if not is_ours:
+        raise StoreUnavailable(
+            f"{path} is a database of another program. Move it away, or choose another profile with -p."
+        )
+    return version
+
+
 def _keep_log(raw: apsw.Connection, patience: float) -> None:
     """Have writes kept in a log beside the file; SQLite does not wait for others by itself when it switches to that."""
     deadline = time.monotonic() + patience
@@ -157,20 +174,6 @@ def _keep_log(raw: apsw.Connection, patience: float) -> None:
             time.sleep(_PAUSE)
         else:
             return
-
-
-def _checked_version(raw: apsw.Connection, path: Path) -> int:
-    with raw:  # one view of the file, whoever is making its schema at this moment
-        tables = {row[0] for row in raw.execute("SELECT name FROM sqlite_schema")}
-        application, version = raw.pragma("application_id"), _version(raw)
-    is_ours = application == APPLICATION_ID or not tables
-    if tables >= _OUR_TABLES and not (is_ours and 0 < version <= _LAST_POSSIBLE_VERSION):
-        raise apsw.CorruptError("the header of the file is damaged")
-    if not is_ours:
-        raise StoreUnavailable(
-            f"{path} is a database of another program. Move it away, or choose another profile with -p."
-        )
-    return version
 
 
 def _version(raw: apsw.Connection) -> int:

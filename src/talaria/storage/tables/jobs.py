@@ -40,7 +40,10 @@ class JobsTable:
         return self._sql.count("DELETE FROM jobs WHERE id = ?", (job_id,)) > 0
 
     def begin_run(self, job: Job, *, next_at: datetime | None) -> JobRun | None:
-        """Start the run that ``job.next_at`` calls for and set the time of the next."""
+        """Start the run that ``job.next_at`` calls for and set the time of the next.
+
+        A time that was recorded as missed by a clock that was ahead can still be run.
+        """
         if job.next_at is None:
             return None
         due_at = to_stamp(job.next_at)
@@ -49,7 +52,9 @@ class JobsTable:
             (maybe_stamp(next_at), job.id, due_at),
         ) and self._sql.count(
             "INSERT INTO job_runs (job_id, due_at, state, started_at) VALUES (?, ?, 'running', ?)"
-            " ON CONFLICT (job_id, due_at) DO NOTHING",
+            " ON CONFLICT (job_id, due_at) DO UPDATE SET state = 'running', started_at = excluded.started_at,"
+            " ended_at = NULL, output = ''"
+            " WHERE job_runs.state = 'missed' AND job_runs.started_at > excluded.started_at",
             (job.id, due_at, self._sql.now),
         )
         if not won:
