@@ -21,6 +21,7 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Text
+from talaria.core.umask import person_umask
 from talaria.sessions.answering import answer
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.listening import listen
@@ -162,7 +163,7 @@ class Sitting:
 
         async def run() -> None:
             process = await asyncio.create_subprocess_exec(
-                shell, "-c", line, cwd=workspace.folder, env=workspace.environment
+                shell, "-c", line, cwd=workspace.folder, env=workspace.environment, umask=person_umask()
             )
             code = await process.wait()
             if code:
