@@ -56,7 +56,7 @@ class Counter(Generic[T]):
     ) -> AsyncIterator[None]:
         """Listen, and let ``receive`` answer what is posted to a path; raises `Unreachable` where that cannot be."""
         timer = HeadTimer(self._head.total_seconds())
-        app = web.Application(client_max_size=largest, middlewares=[timer.middleware])
+        app = web.Application(client_max_size=largest, middlewares=[timer.note_arrival])
         app.router.add_post(path, receive)
         log.addFilter(_is_no_stranger)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, logger=log)

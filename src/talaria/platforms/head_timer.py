@@ -19,19 +19,14 @@ class HeadTimer:
         """Return a factory of connections that are watched, for ``loop.create_server``."""
         return lambda: _Connection(server(), self._seconds, self._connections)
 
-    @property
-    def middleware(self) -> Callable[[web.Request, _Handler], Awaitable[web.StreamResponse]]:
-        """What tells that the head of a request has arrived; belongs to the application."""
-
-        @web.middleware
-        async def note(request: web.Request, handler: _Handler) -> web.StreamResponse:
-            connection = self._connections.get(request.transport) if request.transport else None
-            if connection is None:
-                return await handler(request)
-            with connection:
-                return await handler(request)
-
-        return note
+    @web.middleware
+    async def note_arrival(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Stop the clock when the head of a request has arrived; a middleware of the application."""
+        connection = self._connections.get(request.transport) if request.transport else None
+        if connection is None:
+            return await handler(request)
+        with connection:
+            return await handler(request)
 
 
 class _Connection(asyncio.Protocol):
