@@ -397,3 +397,9 @@ def test_what_is_supported_agrees_with_the_package() -> None:
     after = (LAST_PYTHON[0], LAST_PYTHON[1] + 1)
     assert project["requires-python"] == ">={}.{},<{}.{}".format(*FIRST_PYTHON, *after)
     assert f"apsw>={'.'.join(map(str, FIRST_SQLITE))}" in project["dependencies"]
+
+
+def test_an_api_without_keys_is_reported(program: Program) -> None:
+    program.run("config", "set", "api.keyless", "true")
+    reported = [sentence for state, sentence in found(program.run("doctor"), "access") if state == "warning"]
+    assert any("without a key (`api.keyless`)" in sentence for sentence in reported)

@@ -154,10 +154,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Hand a request on, now that its head is there."""
         self._unparsed = 0
-        self._is_sent = False
         if self._is_too_large:
             return
-        self._in_request = True
+        self._in_request, self._is_sent = True, False
         self._stop_timer()
         self._pool.mark(self, idle=False)
         super().on_headers_complete()
@@ -197,20 +196,17 @@ class LimitedProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _time_out(self) -> None:
-        """Close a connection whose request did not come in time; one that was answered already hears no more."""
+        """Close a connection whose request did not come in time."""
         self._timer = None
-        if not self._is_sent:
-            self.abort()
-        else:
-            seconds = self._pool.limits.head_seconds
-            message = f"The head of the request did not come within {seconds:g} s."
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, message, "head_timeout")
+        seconds = self._pool.limits.head_seconds
+        message = f"The head of the request did not come within {seconds:g} s."
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, message, "head_timeout")
 
     def _refuse(self, status: HTTPStatus, message: str, code: str) -> None:
         """Answer with an error and close; what still comes is discarded for a moment, so that the answer arrives."""
         if self._refused or self.transport.is_closing():
             return
-        if self._in_request:  # whose answer may have begun
+        if self._in_request or not self._is_sent:  # whose answer has begun, or was sent
             self.abort()
             return
         self._refused = True

@@ -7,6 +7,7 @@ from talaria.app.parsers import build_parser
 from talaria.app.services import ProcessServices
 from talaria.app.subcommands import SUBCOMMANDS, find_subcommand, load
 from talaria.cli.arguments import MISUSED
+from talaria.core.umask import restrict_umask
 
 DEFAULT = "chat"
 _WITH_VALUE = {"-p", "--profile", "--color"}
@@ -15,7 +16,8 @@ _OF_CHAT = {"-q", "--query", "-r", "--resume", "-m", "--model", "-i", "--image"}
 
 
 def run(words: list[str]) -> int:
-    """Do what the words say and return the exit code."""
+    """Do what the words say and return the exit code; all files that are created meanwhile are private."""
+    restrict_umask()
     before, rest = _divide(words)
     if rest[:1] == ["help"]:
         before, rest = (before, [*rest[1:], "--help"]) if rest[1:] else (["--help"], [])

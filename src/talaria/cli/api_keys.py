@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what it allows: chat (the default), agent, read or admin; can be repeated",
     )
     listing = actions.add_parser("list", help="list the keys by name, and what each is good for")
-    revoke = actions.add_parser("revoke", help="take a key back: it is good for nothing from now on")
+    revoke = actions.add_parser("revoke", help="revoke a key, so that it no longer works")
     for action in (create, revoke):
         action.add_argument("name", metavar="NAME", help="what it is called")
     for action in (create, listing, revoke):
@@ -83,7 +83,7 @@ def _revoke(arguments: argparse.Namespace, services: Services) -> None:
     if arguments.json:
         services.terminal.json({"name": arguments.name, "revoked": True})
     else:
-        services.terminal.line(f"The key `{arguments.name}` is good for nothing any more.")
+        services.terminal.line(f"The key `{arguments.name}` was revoked: it no longer works.")
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], None]] = {

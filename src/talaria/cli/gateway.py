@@ -17,6 +17,7 @@ from talaria.cli.service_files import Program, ServiceFile, install, service_fil
 from talaria.cli.services import Services
 from talaria.core.errors import Refused, StoreUnavailable
 from talaria.core.ids import is_gone
+from talaria.core.umask import person_umask, restore_umask
 from talaria.core.wording import ago, counted
 from talaria.sessions.company import first_error
 from talaria.sessions.ending import Stop, last_ending
@@ -65,6 +66,7 @@ def _run(arguments: argparse.Namespace, services: Services) -> int:
         raise first_error(errors) from errors
     if stop.again:
         sys.stdout.flush()
+        restore_umask()
         os.execve(sys.executable, sys.orig_argv, dict(services.environment))  # noqa: S606 (as it was started)
     return 0
 
@@ -101,6 +103,7 @@ def _start(_arguments: argparse.Namespace, services: Services) -> int:
             stderr=out,
             start_new_session=True,
             env=services.environment,
+            umask=person_umask(),
         )
     deadline = time.monotonic() + _PATIENCE
     while not any(one.pid == process.pid for one in _workers(services)):

@@ -23,6 +23,7 @@ from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Text
 from talaria.core.senders import OWNER
+from talaria.core.umask import person_umask
 from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.departure import cancel_handoff
 from talaria.sessions.listening import listen
@@ -183,7 +184,7 @@ class Sitting:
 
         async def run() -> None:
             process = await asyncio.create_subprocess_exec(
-                shell, "-c", line, cwd=workspace.folder, env=workspace.environment
+                shell, "-c", line, cwd=workspace.folder, env=workspace.environment, umask=person_umask()
             )
             code = await process.wait()
             if code:

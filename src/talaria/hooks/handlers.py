@@ -20,6 +20,7 @@ from msgspec import Struct
 from talaria.contracts.hooks import Fact, context_of
 from talaria.core.errors import TalariaError
 from talaria.core.session_context import for_child
+from talaria.core.umask import person_umask
 from talaria.hooks.manifest import BrokenHook
 from talaria.hooks.shelf import Hook
 
@@ -111,6 +112,7 @@ class CommandHandler:
             cwd=self._hook.folder,
             env={**for_child(self._environment, context_of(happening.facts)), **own},
             start_new_session=True,
+            umask=person_umask(),
         )
         self._running.add(child.pid)
         if self._ended:

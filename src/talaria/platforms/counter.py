@@ -13,9 +13,11 @@ from aiohttp.http import HttpProcessingError
 from msgspec import Struct
 
 from talaria.core.errors import Unreachable
+from talaria.platforms.head_timer import HeadTimer
 
 T = TypeVar("T")
 _STEPS_OF_ACCEPTING = 5
+_HEAD = timedelta(seconds=10)
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +35,13 @@ class Handed(Struct, Generic[T], frozen=True):
 
 
 class Counter(Generic[T]):
-    """The server. A sender waits for ``patience`` at most, and is then to come again."""
+    """The server. A sender waits for ``patience`` at most, and is then to come again; a head has ``head`` to arrive."""
 
-    def __init__(self, host: str, port: int, patience: timedelta) -> None:
+    def __init__(self, host: str, port: int, patience: timedelta, head: timedelta = _HEAD) -> None:
         self._host = host
         self._port = port
         self._patience = patience
+        self._head = head
         self._waiting: asyncio.Queue[Handed[T]] = asyncio.Queue()
         self._closing = False
 
@@ -52,14 +55,19 @@ class Counter(Generic[T]):
         self, path: str, receive: Callable[[web.Request], Awaitable[web.StreamResponse]], *, largest: int
     ) -> AsyncIterator[None]:
         """Listen, and let ``receive`` answer what is posted to a path; raises `Unreachable` where that cannot be."""
-        app = web.Application(client_max_size=largest)
+        timer = HeadTimer(self._head.total_seconds())
+        app = web.Application(client_max_size=largest, middlewares=[timer.note_arrival])
         app.router.add_post(path, receive)
         log.addFilter(_is_no_stranger)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, logger=log)
         listener = self._listener()
         await runner.setup()
+        accepting: asyncio.Server | None = None
         try:
-            await web.SockSite(runner, listener).start()
+            if runner.server is None:
+                raise Unreachable("the server could not be set up")
+            loop = asyncio.get_running_loop()
+            accepting = await loop.create_server(timer.watched(runner.server), sock=listener)
             yield
         finally:
             self._closing = True
@@ -70,6 +78,8 @@ class Counter(Generic[T]):
             asyncio.get_running_loop().remove_reader(listener)
             for _ in range(_STEPS_OF_ACCEPTING):
                 await asyncio.sleep(0)
+            if accepting is not None:
+                accepting.close()
             await runner.cleanup()
             listener.close()
 
@@ -105,4 +115,4 @@ class Counter(Generic[T]):
 
 def _is_no_stranger(record: logging.LogRecord) -> bool:
     """Tell whether a line is about us: what is no HTTP is answered as such, and is nobody's bug."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | web.RequestPayloadError))

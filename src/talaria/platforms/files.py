@@ -1,6 +1,7 @@
 """Files of strangers, kept in a folder of ours under names that are safe and not taken."""
 
 import mimetypes
+import os
 import re
 from itertools import count
 from pathlib import Path
@@ -9,6 +10,7 @@ from talaria.platforms.text import sendable
 
 _UNSAFE = re.compile(r"[^\w .()+,=@-]+")
 _LONGEST = 120  # bytes
+_OWNER_ONLY_FILE, _OWNER_ONLY_FOLDER = 0o600, 0o700
 
 
 def safe_name(name: str, media_type: str = "") -> str:
@@ -23,14 +25,15 @@ def safe_name(name: str, media_type: str = "") -> str:
 
 def save(data: bytes, name: str, folder: Path, media_type: str = "") -> Path:
     """Write a file into a folder and return where it is; what has the name already stays as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(_OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
     safe = Path(safe_name(name, media_type))
     for number in count(1):
         path = folder / (safe.name if number == 1 else f"{safe.stem}-{number}{safe.suffix}")
         try:
-            with path.open("xb") as file:
-                file.write(data)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY_FILE)
         except FileExistsError:
             continue
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
         return path
     raise AssertionError

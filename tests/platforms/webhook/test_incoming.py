@@ -100,7 +100,12 @@ def test_only_events_that_are_wanted_count(folder: Path, when: dict[str, object]
 @pytest.mark.parametrize(
     ("scheme", "headers", "body", "expected"),
     [
-        ("github", {"x-github-delivery": "guid"}, {}, "guid"),
+        (
+            "github",  # whose id is not signed
+            {"x-github-delivery": "guid"},
+            b"{}",
+            "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
+        ),
         ("standard", {"webhook-id": "msg_1"}, {}, "msg_1"),
         ("stripe", {}, {"id": "evt_1"}, "evt_1"),
         ("slack", {}, {"event_id": "Ev1"}, "Ev1"),

@@ -1,6 +1,8 @@
 """What senders are told: taken, not wanted, turned away and why; and never that something broke."""
 
 import asyncio
+import hashlib
+import hmac
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -9,9 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientError, ClientSession
+from aiohttp import BytesPayload, ClientError, ClientSession
 from tests.platforms.webhook.far_side import SECRETS, write_route
-from tests.platforms.webhook.peers import free_port, mac, post, standard
+from tests.platforms.webhook.peers import SECRET, free_port, mac, post, standard
 
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import Unreachable
@@ -20,6 +22,7 @@ from talaria.platforms.webhook.settings import WebhookSettings
 
 BODY = b'{"text": "ahoy"}'
 NONE: Mapping[str, str] = {}
+FORGED = b"POST /webhooks/hub HTTP/1.1\r\nhost: x\r\nwebhook-signature: v1,forged\r\n"
 
 
 class Door:
@@ -178,15 +181,15 @@ async def test_a_body_that_cannot_be_read_or_breaks_off_is_the_senders_fault(
     async with door.opened():
         assert await door.post_signed("hub", "m1", b'{"text": ') == 400
         reader, writer = await asyncio.open_connection(host, port)
-        writer.write(b"POST /webhooks/hub HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        writer.write(FORGED + b"content-length: 100\r\n\r\n{")
         assert b" 408 " in await reader.readline()
         writer.close()
         _, writer = await asyncio.open_connection(host, port)
-        writer.write(b"POST /webhooks/hub HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+        writer.write(FORGED + b"content-length: 100\r\n\r\n{")
         await writer.drain()
         writer.transport.abort()
         reader, writer = await asyncio.open_connection(host, port)
-        writer.write(b"POST /webhooks/hub HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n")
+        writer.write(FORGED + b"transfer-encoding: chunked\r\n\r\nzz\r\n")
         assert b" 400 " in await reader.readline()
         writer.close()
         reader, writer = await asyncio.open_connection(host, port)
@@ -200,6 +203,71 @@ async def test_a_body_that_cannot_be_read_or_breaks_off_is_the_senders_fault(
         writer.close()
         assert await door.post_signed("hub", "m2") == 202
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_a_wrong_encoding_is_refused_without_a_traceback(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    door = Door(folder)
+    async with door.opened():
+        for encoding in ("gzip", "deflate"):
+            wrong = {"content-encoding": encoding, "webhook-signature": "v1,forged"}
+            async with ClientSession(auto_decompress=False) as http:
+                data = BytesPayload(b"this is not compressed")
+                async with http.post(f"{door.url}hub", data=data, headers=wrong) as answer:
+                    assert answer.status == 400
+        assert await door.post_signed("hub", "m2") == 202
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+async def test_what_has_no_signature_is_refused_before_its_body_comes(folder: Path) -> None:
+    door = Door(folder)
+    port = int(door.url.split(":")[2].partition("/")[0])
+    async with door.opened():
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /webhooks/hub HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n")
+        assert b" 401 " in await reader.readline()
+        writer.close()
+
+
+async def test_slow_bodies_do_not_keep_signed_posts_out(folder: Path) -> None:
+    door = Door(folder, waiting=4)
+    port = int(door.url.split(":")[2].partition("/")[0])
+    async with door.opened():
+        slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(12)]
+        for _, writer in slow:
+            writer.write(FORGED + b"content-length: 100\r\n\r\n{")
+            await writer.drain()
+        assert b" 408 " in await slow[0][0].readline()  # gave way to others
+        for number in range(10):
+            assert await door.post_signed("hub", f"m{number}") == 202
+        for _, writer in slow:
+            writer.close()
+
+
+async def test_a_head_that_does_not_come_ends_its_connection(folder: Path) -> None:
+    door = Door(folder, head=timedelta(milliseconds=100))
+    port = int(door.url.split(":")[2].partition("/")[0])
+    async with door.opened():
+        for sent in (b"", b"POST /webhooks/hub HTTP/1.1\r\nhost: x\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            assert await reader.read() == b""
+            writer.close()
+        assert await door.post_signed("hub", "m1") == 202
+
+
+async def test_a_replay_under_another_delivery_id_is_known(folder: Path) -> None:
+    write_route(folder, "git", scheme="github", template="{{ text }}")
+    write_route(folder, "again", scheme="github", template="{{ text }}", repeats=True)
+    door = Door(folder)
+    signature = f"sha256={hmac.new(SECRET.encode(), BODY, hashlib.sha256).hexdigest()}"
+    async with door.opened():
+        for route in ("git", "again"):
+            for delivery in ("one", "two"):
+                headers = {"x-hub-signature-256": signature, "x-github-delivery": delivery}
+                assert await door.post(route, headers=headers) == 202
+    ids = [one.external_id for one in door.taken]
+    assert ids[0] == ids[1]
+    assert ids[2:] == ["again:one", "again:two"]
 
 
 async def test_a_route_that_is_out_of_order_keeps_its_events_with_their_senders(

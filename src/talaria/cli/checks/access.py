@@ -22,9 +22,17 @@ def look_at_access(services: Services) -> Iterator[Finding]:
     opened = list(open_doors(settings))
     for sentence in opened:
         yield warning(sentence, "Switch it off, and let people in one by one: `talaria pairing list`.")
+    yield from _keyless(services)
     yield from _routes(services)
     if not unknown and not opened:
         yield ok("In chats, nobody speaks to the agent but those whom you let in.")
+
+
+def _keyless(services: Services) -> Iterator[Finding]:
+    """Report that programs on this machine need no API key."""
+    if services.settings().api.keyless:
+        found = "Programs on this machine may chat with the agent over the API without a key (`api.keyless`)."
+        yield warning(found, "`talaria config unset api.keyless` makes every request need one.")
 
 
 def _routes(services: Services) -> Iterator[Finding]:

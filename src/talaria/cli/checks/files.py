@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from talaria.cli.checks.findings import Finding, fault, ok, warning
@@ -13,6 +14,7 @@ from talaria.settings.load import load
 from talaria.settings.profiles import Profile
 
 _MEGABYTE = 1_000_000
+_MOST_PATHS = 50_000
 _FIX = "`talaria doctor --fix` does it."
 
 
@@ -24,6 +26,7 @@ def look_at_files(services: Services) -> Iterator[Finding]:
         return
     findings = [finding for path in _private_paths(profile) for finding in _look_at_path(path, profile)]
     findings += _look_at_writing(profile.folder)
+    findings += _look_inside(profile)
     yield from findings
     if not findings:
         yield ok(f"{profile.folder} is private.")
@@ -66,6 +69,33 @@ def _private_paths(profile: Profile) -> list[Path]:
     stores = sorted(profile.folder.glob(f"{profile.database_file.name}*"))
     files = [profile.secrets_file, profile.api_key_file, profile.config_file, *stores]
     return [path for path in (profile.folder, profile.backups_folder, profile.logs_folder, *files) if path.exists()]
+
+
+def _look_inside(profile: Profile) -> Iterator[Finding]:
+    """Report in one sentence all other files of the profile that others could read if its folder were open."""
+    named = set(_private_paths(profile))
+    open_paths = [path for path in _inside(profile.folder) if path not in named and _is_open(path)]
+    if open_paths:
+        more = f", and {len(open_paths) - 1} more files and folders," if len(open_paths) > 1 else ""
+        found = f"{open_paths[0]}{more} could be read by others if the profile's folder were open."
+        yield warning(found, f"Private are 0600 and 0700. {_FIX}", lambda: _make_all_private(open_paths))
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """Yield files and folders, the first of very many; links are not followed."""
+    found = (Path(place, name) for place, folders, files in os.walk(folder) for name in (*folders, *files))
+    return islice((path for path in found if not path.is_symlink()), _MOST_PATHS)
+
+
+def _is_open(path: Path) -> bool:
+    mode = path.lstat().st_mode
+    return bool(mode & 0o077) and (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _make_all_private(paths: list[Path]) -> str:
+    for path in paths:
+        path.chmod(path.stat().st_mode & 0o700)
+    return f"{len(paths)} files and folders are private now."
 
 
 def _look_at_path(path: Path, profile: Profile) -> Iterator[Finding]:

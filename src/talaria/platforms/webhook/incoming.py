@@ -23,6 +23,7 @@ _IDS: dict[Scheme, str] = {
     "bearer": "headers.idempotency-key",
     "none": "headers.idempotency-key",
 }
+_UNSIGNED_ID = ("github",)  # somebody who replays a signed post can change the id, so the body tells what it is
 _LONGEST_ID = 120
 _SECRETIVE = {"authorization", "cookie", "proxy-authorization"}
 _TASK = "Something happened elsewhere. Say in a few words what it is."
@@ -84,7 +85,10 @@ def translate(route: Route, event: Event, raw: bytes, *, platform: str, at: date
 
 def event_id(route: Route, event: Event, raw: bytes) -> str:
     """Return what makes a redelivery known as one: an id of the event, else what it says."""
-    given = route.id.render(event).text.strip() or event.find(_IDS[route.told.scheme]) or ""
+    scheme = route.told.scheme
+    given = route.id.render(event).text.strip()
+    if not given and (scheme not in _UNSIGNED_ID or route.told.repeats):
+        given = event.find(_IDS[scheme]) or ""
     if given:
         return _short_id(given)
     return new_id() if route.told.repeats else sha256(raw).hexdigest()

@@ -1,6 +1,5 @@
 """Posts as they come in: who may, how much, how often; what is taken is told so when it is stored."""
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Callable
@@ -17,9 +16,10 @@ from talaria.core.errors import Refused
 from talaria.platforms.counter import Counter
 from talaria.platforms.webhook.incoming import Unreadable, read_event, translate
 from talaria.platforms.webhook.pace import Turnstile
+from talaria.platforms.webhook.readers import Readers
 from talaria.platforms.webhook.routes import Route, Routes
 from talaria.platforms.webhook.settings import WebhookSettings, is_loopback
-from talaria.platforms.webhook.signatures import BadSignature, check
+from talaria.platforms.webhook.signatures import BadSignature, check, has_signature
 from talaria.platforms.webhook.templates import Event
 
 _FOREIGN = ("origin", "forwarded", "x-forwarded-for", "x-forwarded-host", "via")
@@ -42,31 +42,30 @@ class Receiving:
     def __init__(
         self, settings: WebhookSettings, routes: Routes, secret: Callable[[str], str | None], clock: Clock
     ) -> None:
-        self.counter: Counter[Incoming] = Counter(settings.host, settings.port, settings.patience)
+        self.counter: Counter[Incoming] = Counter(settings.host, settings.port, settings.patience, settings.head)
         self._settings = settings
         self._routes = routes
         self._secret = secret
         self._clock = clock
         self._under_way = 0
+        self._readers = Readers(settings.waiting)
         self._turnstiles: dict[str, Turnstile] = {}
 
     async def receive(self, request: web.Request) -> web.Response:
         """Answer a post."""
         name = request.match_info["route"]
-        self._under_way += 1
         try:
-            self._be_few()
             return await self._receive(self._route(name), request)
         except Turned as turned:
             log.warning("webhook %r: a post was turned away: %d, %s", name[:64], turned.status, turned)
             headers = {"retry-after": str(turned.after)} if turned.after else {}
             return _answer(turned.status, {"error": str(turned)}, headers)
-        finally:
-            self._under_way -= 1
 
     async def _receive(self, route: Route, request: web.Request) -> web.Response:
-        raw = await self._read(request)
         headers = {name.lower(): _clean(value) for name, value in request.headers.items()}
+        if not has_signature(route.told.scheme, headers, header=route.told.header):
+            raise Turned(HTTPStatus.UNAUTHORIZED, "The signature is not valid: it has no signature.")
+        raw = await self._read(request)
         self._let_in(route, headers, raw)
         try:
             event = read_event(headers, raw, route)
@@ -82,13 +81,19 @@ class Receiving:
         if told.incoming is None:
             log.info("webhook %s: an event was left aside: %s", route.name, told.why)
             return _answer(HTTPStatus.OK, {"status": "ignored"})
-        if not await self.counter.hand_over(told.incoming):
-            raise Turned(HTTPStatus.SERVICE_UNAVAILABLE, "It could not be stored in time.", after=5)
+        await self._hand_over(told.incoming)
         return _answer(HTTPStatus.ACCEPTED, {"status": "accepted", "id": told.incoming.message_id})
 
-    def _be_few(self) -> None:
-        if self._under_way > self._settings.waiting:
+    async def _hand_over(self, incoming: Incoming) -> None:
+        if self._under_way >= self._settings.waiting:
             raise Turned(HTTPStatus.TOO_MANY_REQUESTS, "Too many events wait.", after=5)
+        self._under_way += 1
+        try:
+            taken = await self.counter.hand_over(incoming)
+        finally:
+            self._under_way -= 1
+        if not taken:
+            raise Turned(HTTPStatus.SERVICE_UNAVAILABLE, "It could not be stored in time.", after=5)
 
     def _route(self, name: str) -> Route:
         try:
@@ -103,15 +108,15 @@ class Receiving:
 
     async def _read(self, request: web.Request) -> bytes:
         try:
-            async with asyncio.timeout(self._settings.reading.total_seconds()):
+            async with self._readers.reading(request.remote or "", self._settings.reading.total_seconds()):
                 return await request.read()
         except web.HTTPRequestEntityTooLarge as error:
             largest = self._settings.largest
             raise Turned(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {largest} bytes are taken.") from error
         except TimeoutError as error:
             raise Turned(HTTPStatus.REQUEST_TIMEOUT, "The body did not arrive in time.") from error
-        except (OSError, aiohttp.ClientError, HttpProcessingError) as error:
-            raise Turned(HTTPStatus.BAD_REQUEST, "The body broke off.") from error
+        except (OSError, aiohttp.ClientError, HttpProcessingError, web.RequestPayloadError) as error:
+            raise Turned(HTTPStatus.BAD_REQUEST, "The body broke off, or its encoding is wrong.") from error
 
     def _let_in(self, route: Route, headers: dict[str, str], raw: bytes) -> None:
         """Raise `Turned` unless the sender may post, and not too often; whoever may not is not counted."""

@@ -15,9 +15,9 @@ from talaria.core.errors import Refused
 class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where to listen, and how much is taken.
 
-    ``routes`` is the folder of the routes. A post is at most ``largest`` bytes, has ``reading`` to arrive, and
-    ``patience`` to be stored before its sender is told to come again; at most ``waiting`` are being taken at a time. A
-    reply has ``posting`` to be taken by its receiver.
+    ``routes`` is the folder of the routes. A post is at most ``largest`` bytes; its head has ``head`` to arrive, its
+    body ``reading``, and it has ``patience`` to be stored before its sender is told to come again; at most ``waiting``
+    are being taken at a time. A reply has ``posting`` to be taken by its receiver.
     """
 
     routes: str
@@ -26,6 +26,7 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     port: Annotated[int, Meta(ge=1, le=65_535)] = 8645
     largest: Annotated[int, Meta(ge=1024)] = 1024 * 1024
     waiting: Annotated[int, Meta(ge=1)] = 64
+    head: timedelta = timedelta(seconds=10)
     reading: timedelta = timedelta(seconds=10)
     patience: timedelta = timedelta(seconds=8)
     posting: timedelta = timedelta(seconds=15)

@@ -11,6 +11,14 @@ from typing import Literal
 Scheme = Literal["standard", "github", "stripe", "slack", "bearer", "none"]
 
 _PREFIX = "whsec_"
+_HEADERS: Mapping[Scheme, str] = {
+    "standard": "webhook-signature",
+    "github": "x-hub-signature-256",
+    "stripe": "stripe-signature",
+    "slack": "x-slack-signature",
+    "bearer": "authorization",
+    "none": "",
+}
 
 
 class BadSignature(Exception):
@@ -60,6 +68,12 @@ def check(
             _compare(secret, [token.strip() if kind.lower() == "bearer" else given])
         case "none":
             pass
+
+
+def has_signature(scheme: Scheme, headers: Mapping[str, str], *, header: str = "") -> bool:
+    """Tell whether a post has the header of a signature at all: what has none need not be received."""
+    name = header.lower() if header and scheme in ("github", "bearer") else _HEADERS[scheme]
+    return not name or bool(headers.get(name))
 
 
 def signed(secret: str, message_id: str, now: datetime, body: bytes) -> dict[str, str]:

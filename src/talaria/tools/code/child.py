@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
+from talaria.core.umask import person_umask
 from talaria.tools.output import join_cut, readable
 
 Wrap = Callable[[Sequence[str], Path], list[str]]
@@ -178,7 +179,7 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
 
 async def _started(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Process:
     try:
-        return await asyncio.create_subprocess_exec(*argv, **options)
+        return await asyncio.create_subprocess_exec(*argv, umask=person_umask(), **options)
     except OSError as error:
         raise ToolFailed(f"Python cannot be started: {error}") from error
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import new_id
+from talaria.core.umask import share_like
 from talaria.tools.output import MASK
 
 _LARGEST_EDIT = 20 * 1024 * 1024
@@ -56,17 +57,26 @@ def save_file(path: Path, raw: bytes) -> None:
     """Replace or create a file at once, or raise `ToolFailed`; mode, owner and a symbolic link stay."""
     with failing(path):
         target = Path(os.path.realpath(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folders(target.parent)
         old = target.stat() if target.exists() else None
         if old is not None:
             require_file(target)
         draft = target.with_name(f".{target.name[:200]}.{new_id()}.new")
         try:
             draft.write_bytes(raw)
+            if old is None:
+                share_like(draft, target.parent, 0o666)
             _take_after(draft, old)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
+
+
+def _make_folders(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        share_like(folder, folder.parent, 0o777)
 
 
 def require_file(path: Path) -> os.stat_result:

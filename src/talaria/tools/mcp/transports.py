@@ -1,6 +1,7 @@
 """Ways to reach a server, with a watch on when it is gone; loaded with the library."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from mcp import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
+from talaria.core.umask import INHERIT, person_umask
 from talaria.tools.mcp.settings import McpServer
 
 _LONGEST_LOG = 1_000_000  # bytes, after which a log begins anew
@@ -74,14 +76,21 @@ class Watched:
 def _over_stdio(server: McpServer, log: Path) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Any, Any]]:
-        parameters = StdioServerParameters(
-            command=server.command, args=list(server.args), env=server.env, cwd=server.folder or None
-        )
+        command, *arguments = _with_own_umask([server.command, *server.args])
+        parameters = StdioServerParameters(command=command, args=arguments, env=server.env, cwd=server.folder or None)
         with _opened_log(log) as file:
             async with stdio_client(parameters, errlog=file) as streams:
                 yield streams
 
     return opened()
+
+
+def _with_own_umask(argv: list[str]) -> list[str]:
+    """Return a command that runs with the person's own file mode mask, like every other that they ask for."""
+    mask = person_umask()
+    if mask == INHERIT or shutil.which(argv[0]) is None:
+        return argv
+    return ["/bin/sh", "-c", 'umask "$0" && exec "$@"', f"{mask:o}", *argv]
 
 
 def _over_http(server: McpServer) -> AbstractAsyncContextManager[tuple[Any, Any]]:

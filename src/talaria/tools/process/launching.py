@@ -7,19 +7,22 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from talaria.core.umask import INHERIT, person_umask
 from talaria.tools.process.files import ProcessFiles
 
 _KEEPER = Path(__file__).with_name("pty_keeper.py")
 
 # The shell holds the input open, so that nobody who writes there ends it; a signal makes it let go.
 # Without `set -m` what runs in its background would not hear SIGINT.
-_WRAPPER = """place=$1; shift
+_WRAPPER = """place=$1 mask=$2; shift 2
 exec 7<>"$place/in"
 trap 'exec 7>&-' USR1
 echo $$ >"$place/pid"
 [ -z "$BASH_VERSION" ] || set -m
+[ -z "$mask" ] || umask "$mask"
 cd "$1" && { shift; "$@" <"$place/in" 7>&- & }
 code=$? child=$!
+[ -z "$mask" ] || umask 077
 [ -z "$BASH_VERSION" ] || set +m
 exec >/dev/null 2>&1
 while [ -n "$child" ]; do wait "$child"; code=$?; kill -0 "$child" || child=; done
@@ -33,13 +36,14 @@ def launch(
     files: ProcessFiles, argv: Sequence[str], *, folder: str, environment: Mapping[str, str], pty: bool = False
 ) -> int:
     """Start ``argv`` there and return the number of the process that leads it; raises `OSError` where it cannot be."""
-    bash = shutil.which("bash") or ""
+    bash, mask = shutil.which("bash") or "", person_umask()
+    own = [str(files.place), "" if mask == INHERIT else f"{mask:o}", folder]
     if pty:
-        call = [sys.executable, "-I", "-S", str(_KEEPER), str(files.place), folder, *argv]
+        call = [sys.executable, "-I", "-S", str(_KEEPER), *own, *argv]
     elif bash:
-        call = [bash, "--noprofile", "--norc", "-c", _WRAPPER, "bash", str(files.place), folder, *argv]
+        call = [bash, "--noprofile", "--norc", "-c", _WRAPPER, "bash", *own, *argv]
     else:
-        call = ["/bin/sh", "-c", _WRAPPER, "sh", str(files.place), folder, *argv]
+        call = ["/bin/sh", "-c", _WRAPPER, "sh", *own, *argv]
     append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     return os.posix_spawn(
         call[0],

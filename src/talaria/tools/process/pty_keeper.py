@@ -19,12 +19,12 @@ _END_OF_INPUT = b"\x04"
 _CANNOT_RUN = 126
 
 
-def main(place: str, folder: str, command: list[str]) -> None:
+def main(place: str, mask: str, folder: str, command: list[str]) -> None:
     """Run a command on a terminal until it ends."""
     keyboard = os.open(f"{place}/in", os.O_RDWR | os.O_NONBLOCK)  # for both, so that it never ends by itself
     child, terminal = pty.fork()
     if child == 0:
-        _become(folder, command)
+        _become(mask, folder, command)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
     signal.signal(signal.SIGUSR1, lambda *_: os.write(terminal, _END_OF_INPUT))
     _note(f"{place}/pid", os.getpid())
@@ -39,8 +39,10 @@ def _note(path: str, number: int) -> None:
         file.write(f"{number}\n")
 
 
-def _become(folder: str, command: list[str]) -> None:
+def _become(mask: str, folder: str, command: list[str]) -> None:
     try:
+        if mask:
+            os.umask(int(mask, 8))
         os.chdir(folder)
         os.execvp(command[0], command)  # noqa: S606 (what to run is the whole purpose)
     except OSError as error:
@@ -68,4 +70,4 @@ def _carry(keyboard: int, terminal: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from talaria.core.system_processes import in_sessions, signal_all
+from talaria.core.umask import person_umask
 
 _CHUNK = 65_536
 _LOOK_AGAIN = 0.005
@@ -126,7 +127,7 @@ class Processes:
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv, cwd=folder, env=environment, start_new_session=True,
-                stdin=child_lifeline, stdout=child_output, stderr=notes,
+                stdin=child_lifeline, stdout=child_output, stderr=notes, umask=person_umask(),
             )  # fmt: skip
         except BaseException:
             os.close(output)
