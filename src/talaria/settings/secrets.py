@@ -20,7 +20,7 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ASSIGNMENT = r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=[ \t]*(.*)"
 _DOUBLE_QUOTED = r'"((?:\\.|[^"\\])*)"\s*(?:#.*)?'
 _SINGLE_QUOTED = r"'([^']*)'\s*(?:#.*)?"
-_COMMENT = r"(?:^|\s+)#.*"
+_COMMENT = r"(?:^|(?<!\s)\s+)#.*"
 _ESCAPE = r"\\(.)"
 _NEEDS_NO_QUOTES = r"[A-Za-z0-9_./:@%+=,~^-]+"
 
