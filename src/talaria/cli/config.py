@@ -125,7 +125,7 @@ def _set(arguments: argparse.Namespace, services: Services) -> int:
         raise NotFound(unknown("secret", arguments.key, [known.name for known in KNOWN_SECRETS]).problem)
     store_secret(services.profile, secret.name, _value(arguments, services))
     services.terminal.line(f"{secret.name} was written to {services.profile.secrets_file}.")
-    services.terminal.note(_when(live=secret.live))
+    services.terminal.note(_when(live=False))
     if services.environment.get(secret.name):
         services.terminal.note(f"The environment variable {secret.name} is set, and it wins over the file.")
     return 0

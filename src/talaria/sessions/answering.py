@@ -1,10 +1,13 @@
 """Questions of a turn, put to a person where they are."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
 from talaria.core.events import ApprovalAsked, QuestionAsked
+from talaria.core.harmless import harmless_json
+from talaria.sessions.transcripts import fenced
 
 _APPROVALS = (
     ("once", "Yes, this once"),
@@ -13,6 +16,8 @@ _APPROVALS = (
     ("no", "No"),
 )
 _ANOTHER = "Something else: I type it"
+_COMMANDS = "terminal"
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 
 
 class Asks(Protocol):
@@ -35,10 +40,12 @@ class Answers(Protocol):
         """Wait until a question is open no more."""
 
 
-async def answer(event: ApprovalAsked | QuestionAsked, questions: Answers, place: Asks) -> None:
-    """Ask the person, unless the question is closed before they answer."""
+async def answer(
+    event: ApprovalAsked | QuestionAsked, questions: Answers, place: Asks, *, markdown: bool = False
+) -> None:
+    """Ask the person, unless the question is closed before they answer; ``markdown`` is for a place that renders it."""
     async with asyncio.TaskGroup() as group:
-        asking = group.create_task(_asked(event, place))
+        asking = group.create_task(_asked(event, place, markdown=markdown))
         closing = group.create_task(questions.closed(event.id))
         await asyncio.wait([asking, closing], return_when=asyncio.FIRST_COMPLETED)
         if asking.done() and not asking.cancelled():
@@ -47,9 +54,22 @@ async def answer(event: ApprovalAsked | QuestionAsked, questions: Answers, place
         closing.cancel()
 
 
-async def _asked(event: ApprovalAsked | QuestionAsked, place: Asks) -> str:
+def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
+    """Return the question with exactly what would run.
+
+    Where Markdown is rendered, that stands in a block of code, so that nothing of it is left out or changed, and
+    characters that reverse or hide text are shown as escapes.
+    """
+    lead = "Run this command?" if event.tool == _COMMANDS else f"Allow {event.tool}?"
+    if not markdown:
+        return f"{lead}\n{event.summary}\n{event.reason}"
+    reason = _SIGNS.sub(r"\\\1", harmless_json(event.reason))
+    return f"{lead}\n\n{fenced(harmless_json(event.summary))}\n\n{reason}"
+
+
+async def _asked(event: ApprovalAsked | QuestionAsked, place: Asks, *, markdown: bool) -> str:
     if isinstance(event, ApprovalAsked):
-        asked = f"{event.tool} wants to do this: {event.summary}\n{event.reason}"
+        asked = approval_question(event, markdown=markdown)
         chosen = await place.choose(asked, [words for _, words in _APPROVALS])
         return "no" if chosen is None else _APPROVALS[chosen][0]
     if event.choices:
