@@ -148,7 +148,7 @@ async def test_a_question_of_the_turn_is_answered_from_the_terminal(
     )
     async with worker(program):
         network.say("ann", "Do it.", sender="ann")
-        await network.until(lambda: any("wants to do this" in text for text in network.shown("ann")), seconds=20)
+        await network.until(lambda: any("Run this command?" in text for text in network.shown("ann")), seconds=20)
         (session,) = json.loads((await asyncio.to_thread(program.run, "sessions", "list", "--json")).out)
         async with opened(program, "attach", session["id"]) as screen:
             await screen.wait_for("Type the letter and press Enter")

@@ -75,7 +75,7 @@ async def test_what_is_approved_for_the_session_is_not_asked_again(desk: Desk, s
 
 
 @pytest.mark.parametrize(
-    ("typed", "heard"), [("/deny", "the person said no."), ("/deny once", "said no: once."), ("/deny Use git.", "git.")]
+    ("typed", "heard"), [("/deny", "the user refused."), ("/deny once", "refused: once."), ("/deny Use git.", "git.")]
 )
 async def test_deny_forbids_it_and_tells_the_agent_why(desk: Desk, server: ModelServer, typed: str, heard: str) -> None:
     server.script(Say(calls=[DANGEROUS]), Say("All right."))

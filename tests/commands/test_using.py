@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from tests.commands.desk import open_desk
 
 from talaria.commands.command import Author
@@ -14,7 +15,7 @@ async def test_a_command_is_used_at_the_open_conversation(tmp_path: Path) -> Non
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         assert await desk.say("hi") == TurnAnswered("ok")
         assert await desk.use("/title Night train") == "This conversation is now called *Night train*."
-        assert await desk.use("/tit") == "This conversation is called *Night train*."
+        assert await desk.use("/tit") == "There is no command `/tit`. Did you mean `/title`?"
         assert await desk.transcript() == [("user", "hi"), ("assistant", "ok")]
 
 
@@ -40,3 +41,25 @@ async def test_a_command_of_the_terminal_is_refused_in_a_chat(tmp_path: Path) ->
         assert await desk.use("/sethome", author=Author("somebody", owner=False)) == (
             "`/sethome` is for the owner of this agent."
         )
+
+
+@pytest.mark.parametrize("typed", ["/foo", "/foot", "/und", "/comp"])
+async def test_an_abbreviation_changes_nothing(tmp_path: Path, server: ModelServer, typed: str) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        before = desk.place.display
+        shown = await desk.use(typed)
+        assert shown.startswith("There is no command")
+        assert "Did you mean" in shown
+        assert desk.place.display == before
+
+
+async def test_what_only_reads_may_be_abbreviated_in_the_terminal(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        assert await desk.use("/vers") == await desk.use("/version")
+
+
+async def test_start_greets_and_no_typo_leads_to_a_restart(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server, chat=Address("telegram", "1")) as desk:
+        assert (await desk.use("/start")).startswith("Hi")
+        for typed in ("/strat", "/restar", "/rstart"):
+            assert "restart" not in (await desk.use(typed)).replace(typed, "")

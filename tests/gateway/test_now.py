@@ -192,7 +192,7 @@ async def test_what_the_turn_asks_then_is_asked_and_answered_there(
             going.set()
             there = ask(engine, place)
             await network.until(
-                lambda: any("wants to do this" in text for text in network.shown("ann", there.thread_id)), seconds=20
+                lambda: any("Run this command?" in text for text in network.shown("ann", there.thread_id)), seconds=20
             )
             network.say(there, word, sender="ann")
             async with asyncio.timeout(30):

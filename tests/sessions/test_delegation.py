@@ -218,7 +218,7 @@ async def test_a_child_asks_the_person_of_the_one_that_handed_it_on(tmp_path: Pa
             assert asked.summary == "child 2: rm -rf /etc/nothing"
             assert desk.seat.chat.questions.answer(asked.id, "not today")
         assert "I may not." in await result(desk)
-        assert "the person said no: not today" in asked_for(server, "clean")[-1].body.decode()
+        assert "the user refused: not today" in asked_for(server, "clean")[-1].body.decode()
 
 
 async def test_what_a_child_costs_counts_on_all_it_works_for(tmp_path: Path) -> None:

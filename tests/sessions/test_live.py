@@ -144,7 +144,7 @@ async def test_a_watcher_answers_what_the_turn_asks(tmp_path: Path, server: Mode
         await viewer.until(ended)
         assert QuestionClosed(asked.id) in viewer.seen
         assert viewer.text == "Done."
-    assert "the person said no" in str(await desk.transcript())
+    assert "the user refused" in str(await desk.transcript())
 
 
 async def test_a_word_for_a_turn_that_is_over_does_not_reach_the_next_one(server: ModelServer, desk: Desk) -> None:

@@ -11,7 +11,7 @@ class Room:
 
     def __init__(self, patience: float = 60) -> None:
         self.heard: asyncio.Queue[TurnEvent] = asyncio.Queue()
-        self.questions = Questions(self.heard.put_nowait, patience=patience)
+        self.questions = Questions(self.heard.put_nowait, patience=lambda: patience)
 
     async def next_id(self) -> str:
         event = await self.heard.get()

@@ -14,7 +14,7 @@ from talaria.core.errors import ToolFailed
 from talaria.core.messages import ToolCall
 
 _FENCE = r"(?s)\A```\w*\n(.*?)\n?```\Z"
-_STRING_OR_LAST_COMMA = r"""("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])"""
+_STRING_OR_LAST_COMMA = r"""("(?:[^"\\]|\\.)*+"?)|,(?=\s*[}\]])"""
 
 
 class Order(Struct, frozen=True):

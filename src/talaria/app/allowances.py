@@ -1,5 +1,6 @@
 """What turns and conversations may take: steps, tokens, time and money."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from talaria.agent.budget import Budget
@@ -38,11 +39,14 @@ def caps_for(settings: Settings, session: Session) -> list[Cap]:
     return [Cap(account, round(dollars * _MICRODOLLARS)) for account, dollars in caps if dollars]
 
 
-def budget_of(settings: Settings, store: Store, session: Session, wish: ChatWish) -> Budget:
-    """Return what a conversation may spend, under the caps of its goals and of those that it works for."""
+def budget_of(settings: Callable[[], Settings], store: Store, session: Session, wish: ChatWish) -> Budget:
+    """Return what a conversation may spend, under the caps of its goals and of those that it works for.
+
+    The caps are those of the ``settings`` in force at each call of a model.
+    """
     served = (session.id, *(wish.mandate.ancestors if wish.mandate else ()))
 
     def caps(tx: Transaction) -> tuple[Cap, ...]:
-        return *caps_for(settings, session), *(cap for one in served for cap in goal_caps(tx, one)), *wish.caps
+        return *caps_for(settings(), session), *(cap for one in served for cap in goal_caps(tx, one)), *wish.caps
 
     return StoredBudget(store, caps)

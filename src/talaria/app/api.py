@@ -30,6 +30,7 @@ from talaria.api.serving import served
 from talaria.api.sessions.routes import SessionRoutes
 from talaria.app.folders import served_folder
 from talaria.app.house import House
+from talaria.app.live_settings import follow_settings
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, is_id, new_worker_id
 from talaria.gateway.shelter import Shelter
@@ -62,9 +63,15 @@ async def serve_api(house: House, stop: Stop, *, host: str, port: int | None, li
     async with Shelter() as jobs, AsyncExitStack() as stack:
         house.processes.attend(jobs, stack, always=True)
         stack.callback(jobs.create_task(house.tend_background(jobs)).cancel)
+        stack.callback(jobs.create_task(follow_settings(house, _warn_of_settings)).cancel)
         serving = api_served(house, jobs, host=host, port=port, hurry=stop.hurry, tell=tell)
         listens(await stack.enter_async_context(serving))
         await stop.wait()
+
+
+def _warn_of_settings(text: str) -> None:
+    if text:
+        log.warning("settings: %s", text)
 
 
 @asynccontextmanager

@@ -65,10 +65,11 @@ if TYPE_CHECKING:  # the house opens conversations; they only look at it
 
 async def prospect(house: "House", wish: ChatWish) -> Prospect:
     """Return what the agent of this conversation would be, if it were opened now."""
-    _, kept = await house.store.read(lambda tx: _find(tx, wish))
+    session, kept = await house.store.read(lambda tx: _find(tx, wish))
     settings = _with_choices(house.settings, kept, wish.model)
     chosen = await house.models.chosen(settings.model)
-    return Prospect(_signature(house, settings, chosen, kept, wish), settings.model.effort)
+    owner = session.owner if session else wish.owner
+    return Prospect(_signature(house, settings, chosen, kept, wish, owner), settings.model.effort)
 
 
 async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
@@ -83,7 +84,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     chain, helpers = models.chain(chosen), models.auxiliary(chosen)
     notes = await store.write(lambda tx: _once(tx, f"said:{chosen.provider}", chosen.limits)) if chosen.limits else []
     session = found.session or await _new_session(store, wish, chosen.model)
-    signature = _signature(house, settings, chosen, kept, wish)
+    signature = _signature(house, settings, chosen, kept, wish, session.owner)
     wish = structs.replace(wish, folder=working_folder(house.profile, wish, session))
     context = _context(wish, session)
     place = _workplace(house, wish, session, context, stack, found.workspace)
@@ -93,13 +94,13 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         seer=_seer(helpers),
         processes=place.processes,
     )
-    questions = _questions(settings, wish, emit)
+    questions = _questions(house, wish, emit)
     delegating = Delegating(house, wish, context, bench.viewer, f"{chosen.provider}:{chosen.model}", questions, jobs)
     tools, remarks = await _tools(house, structs.replace(bench, delegator=delegating), wish, jobs, context)
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), _toolbox(tools, delegating)
     prefix = _prefix(bench, wish, toolbox, found)
     agent = _agent(house, bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
-    desk = await _desk(house, bench, session, questions, emit, _vouched(wish), place.workspace)
+    desk = await _desk(house, bench, session, questions, emit, wish, place.workspace)
     beforehand = _keeping(bench, prefix, kept.personality)
     desk = structs.replace(_followed(desk, bench, session, wish, auxiliary), context=context, beforehand=beforehand)
     titled = wish.titled and not session.title
@@ -119,7 +120,7 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
         end_work=lambda: end_background(house, session.id),
         delegator=delegating,
         is_same_person=desk.is_same_person,
-        notes=(*notes, *remarks, *_sandbox_note(settings)),
+        notes=(*notes, *remarks, *_sandbox_note(settings), *_trust_note(house, wish)),
     )
 
 
@@ -135,11 +136,11 @@ def _context(wish: ChatWish, session: Session) -> SessionContext:
     return structs.replace(wish.context, source=wish.source, session_id=session.id, async_delivery=wakes)
 
 
-def _questions(settings: Settings, wish: ChatWish, emit: Emit) -> Questions:
+def _questions(house: "House", wish: ChatWish, emit: Emit) -> Questions:
     """Return who is asked: those at the place, or whoever the task came from."""
     if wish.mandate is not None and wish.mandate.questions is not None:
         return wish.mandate.questions
-    return Questions(emit, patience=settings.approval.timeout_seconds if wish.attended else 0)
+    return Questions(emit, patience=lambda: house.settings.approval.timeout_seconds if wish.attended else 0)
 
 
 def _bench(
@@ -164,6 +165,13 @@ def _bench(
     )
 
 
+def _trust_note(house: "House", wish: ChatWish) -> list[str]:
+    """Return a notice where a project brings files that take no effect; a terminal chat asks instead."""
+    if wish.lasting or house.trust.is_trusted(wish.folder):
+        return []
+    return [f"Commands and skills of {wish.folder} are ignored: `talaria trust {wish.folder}` lets them take effect."]
+
+
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning where a sandbox was asked for and there is none."""
     missing = sandbox_available() if settings.sandbox.enabled else None
@@ -179,7 +187,9 @@ def _with_choices(settings: Settings, kept: Preferences, wanted: str) -> Setting
     return structs.replace(settings, model=structs.replace(settings.model, provider=provider, name=name, effort=effort))
 
 
-def _signature(house: "House", settings: Settings, chosen: Chosen, kept: Preferences, wish: ChatWish) -> str:
+def _signature(
+    house: "House", settings: Settings, chosen: Chosen, kept: Preferences, wish: ChatWish, owner: str
+) -> str:
     """Return what stands for all that cannot be changed on an agent once it is there."""
     base_url, api_mode, api_key = house.models.access(chosen.provider)
     fixed = (
@@ -189,6 +199,10 @@ def _signature(house: "House", settings: Settings, chosen: Chosen, kept: Prefere
         kept.personality,
         settings.access.guest_tools,
         structs.replace(settings.model, effort=""),
+        owner,
+        settings.models.get(chosen.model),
+        settings.delegation.depth,
+        (settings.goals.judge_seconds, settings.goals.verify_seconds),
     )
     parts = AgentParts(
         model=chosen.model,
@@ -367,7 +381,7 @@ async def _desk(
     session: Session,
     questions: Questions,
     emit: Emit,
-    vouched: Sequence[Grant],
+    wish: ChatWish,
     workspace: LocalWorkspace,
 ) -> Desk:
     def settings() -> Settings:
@@ -378,7 +392,7 @@ async def _desk(
         return ApprovalPolicy(
             home=Path(house.environment.get("HOME", str(bench.folder))),
             mode=approval.mode,
-            allowed=(*map(allow_listed, approval.allowed), *vouched),
+            allowed=(*map(allow_listed, approval.allowed), *_vouched(wish)),
             protected=(house.profile.folder, house.profile.guests_folder),
             readable=(*bench.output_places, *([bench.folder] if bench.guest else [])),
         )
@@ -390,11 +404,12 @@ async def _desk(
             bench.store, _granted_to(bench), rules_for(bench, policy, settings), questions, workspace
         ),
         workspace=workspace,
-        limits=limits_of(house.settings, bench.mandate),
+        limits=lambda: limits_of(house.settings, bench.mandate),
         mask=house.mask,
         owner=bench.viewer.owner,
         audience=bench.viewer.audience,
         lease=timedelta(seconds=house.settings.gateway.lease_seconds),
+        budget=budget_of(settings, bench.store, session, wish),
         is_same_person=partial(is_same_person, settings),
         witnesses=(_WorkspaceKeeper(workspace),),
         followers=(CallsClosed(house.end_workplace), *await _exports(house.settings, bench, session)),
@@ -402,8 +417,7 @@ async def _desk(
 
 
 def _followed(desk: Desk, bench: Workbench, session: Session, wish: ChatWish, auxiliary: Auxiliary) -> Desk:
-    """Return the desk with its budget, with all who hear of turns, and with who fetches files."""
-    desk = structs.replace(desk, budget=budget_of(bench.settings, bench.store, session, wish))
+    """Return the desk with all who hear of turns, and with who fetches files."""
     told = (Told(wish.context.session_key),) if wish.lasting else ()
     goal = goal_follower(bench, desk, auxiliary, lasting=wish.lasting)
     return structs.replace(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -14,6 +15,7 @@ from talaria.app.account_locks import hold_account
 from talaria.app.folders import served_folder
 from talaria.app.gateway_start import do_boot, tell_hooks
 from talaria.app.house import House
+from talaria.app.live_settings import follow_settings
 from talaria.app.media import open_media
 from talaria.app.platforms import KNOWN, enabled_platforms, open_platform
 from talaria.app.subcommands import load
@@ -49,10 +51,7 @@ from talaria.sessions.ending import Stop, begun, ended, marked, take_note, write
 from talaria.sessions.presence import NetworkStatus
 from talaria.sessions.prospect import Prospect
 from talaria.settings.chats import ChatNetwork
-from talaria.settings.errors import SettingsInvalid
-from talaria.settings.watch import SettingsWatch
 
-_LOOK_AT_SETTINGS = 2.0
 Watcher = Callable[[], Coroutine[Any, Any, None]]
 
 log = logging.getLogger(__name__)
@@ -95,7 +94,9 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
         with _last_words(house, gateway, stop):
             log.info("the gateway serves %s", ", ".join(line.network.platform.name for line in lines))
             await house.store.write(lambda tx: say_that_it_is_back(tx, house.identity.version))
-            stack.callback(jobs.create_task(_follow_settings(house, gateway)).cancel)
+            stack.callback(
+                jobs.create_task(follow_settings(house, partial(gateway.troubles.__setitem__, "settings"))).cancel
+            )
             tell_hooks(house, rooms.worker, lines)
             if first:
                 stack.callback(jobs.create_task(do_boot(house, builder.folder, lines, jobs)).cancel)
@@ -121,24 +122,6 @@ def _schedules(house: House, jobs: asyncio.TaskGroup, closing: AsyncExitStack) -
     ticker = schedules.open_ticker(house, jobs)
     closing.push_async_callback(ticker.close, house.settings.gateway.drain_seconds)
     return [ticker.serve, schedules.open_heartbeat(house).serve]
-
-
-async def _follow_settings(house: House, gateway: Gateway) -> None:
-    """Take over what is changed in the settings while the gateway runs, as far as that can be; tell the rest."""
-    try:
-        watch = SettingsWatch(house.profile, house.environment)
-    except SettingsInvalid as error:
-        log.warning("changes of the settings are not followed: %s", error)
-        return
-    while True:
-        await asyncio.sleep(_LOOK_AT_SETTINGS)
-        change = watch.poll()
-        if change is None:
-            continue
-        house.settings_rack.current = change.settings
-        for key in (*change.live, *change.restart):
-            log.info("settings: %s", key.sentence)
-        gateway.troubles["settings"] = "; ".join([*map(str, change.faults), *(key.sentence for key in change.restart)])
 
 
 @contextmanager
@@ -184,6 +167,8 @@ class _Builder:
         self._platforms: dict[str, Platform] = {}
         self._media = open_media(house, self._platforms, lambda name: self._doors[name].wake_delivery(), closing)
         self._custom = load_custom(house.command_folders)[0]
+        if not house.trust.is_trusted(Path.cwd()):
+            log.warning("commands and skills of %s are ignored: `talaria trust` lets them take effect", Path.cwd())
         settings = house.settings.gateway
         self.rooms = Rooms(
             house.store,

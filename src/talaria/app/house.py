@@ -40,6 +40,7 @@ from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.ending import Stop
 from talaria.sessions.prospect import Prospect
 from talaria.sessions.seat import Emit
+from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
@@ -80,8 +81,14 @@ class House(Struct, frozen=True, kw_only=True):
 
     @property
     def command_folders(self) -> tuple[Path, ...]:
-        """Where commands of the person's own are: the profile's first, then those of the project."""
-        return self.profile.folder / "commands", Path.cwd() / ".talaria" / "commands"
+        """Where commands of the person's own are: the profile's first, then those of a project that is trusted."""
+        own = self.profile.folder / "commands"
+        return (own, Path.cwd() / ".talaria" / "commands") if self.trust.is_trusted(Path.cwd()) else (own,)
+
+    @property
+    def trust(self) -> FolderTrust:
+        """The project folders whose commands and skills take effect."""
+        return FolderTrust(self.profile.folder)
 
     @property
     def platforms(self) -> KnownPlatforms:
@@ -165,7 +172,8 @@ def open_house(
     for note in notes:
         log.warning("%s", note)
     stack.push_async_callback(store.close)
-    models = Models(settings, secrets, profile.folder)
+    rack = ProfileSettings(settings, profile, environment)
+    models = Models(settings, secrets, profile.folder, lambda: rack.current)
     stack.push_async_callback(models.close)
     shell = LocalShell()
     stack.callback(shell.close)
@@ -175,7 +183,7 @@ def open_house(
     stack.push_async_callback(hooks.close)
     return House(
         identity=_identity(settings, profile),
-        settings_rack=ProfileSettings(settings, profile, environment),
+        settings_rack=rack,
         profile=profile,
         secrets=secrets,
         environment=environment,

@@ -46,9 +46,14 @@ def open_log(profile: Profile, level: str, mask: Callable[[str], str], style: Lo
     handler.setFormatter(_Structured(mask) if style == "json" else _Masked(mask))
     logger = logging.getLogger("talaria")
     logger.addHandler(handler)
-    logger.setLevel(level.upper())
+    set_level(level)
     logger.propagate = False
     return handler
+
+
+def set_level(level: str) -> None:
+    """Log messages of this level and above from now on."""
+    logging.getLogger("talaria").setLevel(level.upper())
 
 
 def close_log(handler: logging.Handler) -> None:

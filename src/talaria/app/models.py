@@ -61,21 +61,28 @@ _NOTHING_USABLE = (
 class Models:
     """The models of one profile. Providers are opened when first needed and belong to this object.
 
-    ``health`` is how those that were asked are doing.
+    ``health`` is how those that were asked are doing. ``current`` returns the settings in force: which models are used
+    follows them; ``providers`` are those of the start.
     """
 
-    def __init__(self, settings: Settings, secrets: Secrets, cache: Path) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: Settings, secrets: Secrets, cache: Path, current: Callable[[], Settings] | None = None
+    ) -> None:
+        self._current = current or (lambda: settings)
         self._secrets = secrets
         self._accounts = Accounts(settings, secrets)
         self._cache = cache
         self._catalogue = Catalogue()
         self._http = HttpPool()
         self._opened: dict[str, Provider] = {}
-        self._infos: dict[tuple[str, str], ModelInfo] = {}
+        self._infos: dict[tuple[str, str, ModelFacts | None], ModelInfo] = {}
         self._local: list[LocalServer] | None = None
         self._listed: tuple[datetime, Listing] | None = None
         self.health = ModelHealth()
+
+    @property
+    def _settings(self) -> Settings:
+        return self._current()
 
     async def chosen(self, wanted: Model | None = None) -> Chosen:
         """Return the model that answers: that of the settings, else of the first key, of a local server, our own.
@@ -179,12 +186,14 @@ class Models:
 
     def info(self, model: str, provider: str = "") -> ModelInfo:
         """Return what is known of a model; on this machine it costs nothing, and the settings know best."""
-        if (model, provider) not in self._infos:
-            self._infos[model, provider] = self._find_out(model, provider)
-        return self._infos[model, provider]
+        facts = self._settings.models.get(model)
+        key = model, provider, facts
+        if key not in self._infos:
+            self._infos[key] = self._find_out(model, provider, facts)
+        return self._infos[key]
 
-    def _find_out(self, model: str, provider: str) -> ModelInfo:
-        info, facts = self._catalogue.find(model), self._settings.models.get(model)
+    def _find_out(self, model: str, provider: str, facts: ModelFacts | None) -> ModelInfo:
+        info = self._catalogue.find(model)
         if self._accounts.is_local(provider):
             info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0))
         return _corrected(info, facts) if facts else info

@@ -21,7 +21,7 @@ from talaria.tools.memory.tool import snapshot
 from talaria.tools.skills.shelf import Shelf
 
 # What the parts that every conversation shares are made of; they are made once.
-_SHARED = ("store.", "log.", "providers.", "models.", "embedded.", "model.fallbacks", "model.auxiliary")
+_SHARED = ("store.", "log.", "providers.", "models.", "embedded.")
 
 
 class ProfileSettings:

@@ -24,6 +24,7 @@ from talaria.core.api_owner import KEYLESS_OWNER
 from talaria.core.ids import SessionId
 from talaria.sessions.mandate import Mandate
 from talaria.settings.chats import GUEST_TOOLS
+from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile, below
 from talaria.tools.clarify import Clarify
@@ -116,8 +117,10 @@ class Workbench(Struct, frozen=True, kw_only=True):
         return self.profile.memory_folder
 
 
-def skill_folders(profile: Profile, project: Path) -> tuple[Path, Path]:
-    """Return where skills are: the profile's own first, then those of a project."""
+def skill_folders(profile: Profile, project: Path) -> tuple[Path, ...]:
+    """Return where skills are: the profile's own first, then those of a project that is trusted."""
+    if not FolderTrust(profile.folder).is_trusted(project):
+        return (profile.skills_folder,)
     return profile.skills_folder, below(project, ".talaria/skills")
 
 

@@ -138,10 +138,9 @@ def _set(arguments: argparse.Namespace, services: Services) -> int:
     name = str(arguments.key)
     store_secret(services.profile, name, _value(arguments, services))
     services.terminal.line(f"{name} was written to {services.profile.secrets_file}.")
-    known = next((known for known in KNOWN_SECRETS if known.name == name), None)
-    if known is None and name not in _named_secrets(services):
+    if all(known.name != name for known in KNOWN_SECRETS) and name not in _named_secrets(services):
         services.terminal.note(_unused(name))
-    remark_gateway(services, live=known is None or known.live)
+    remark_gateway(services, live=False)
     if services.environment.get(name):
         services.terminal.note(f"The environment variable {name} is set and wins over the file.")
     return 0

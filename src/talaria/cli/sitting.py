@@ -28,9 +28,11 @@ from talaria.sessions.chat import Chat, ChatWish
 from talaria.sessions.departure import cancel_handoff
 from talaria.sessions.listening import listen
 from talaria.sessions.seat import Seat
+from talaria.settings.folder_trust import FolderTrust, project_files
 
 _WELCOMED = "welcomed"
 _DISPLAY = f"display:{SOURCE}"
+_FILES_SHOWN = 20
 _TAKEN = (
     "This conversation was taken to another place. The rest of the answer is seen there; this terminal ends when the"
     " turn does."
@@ -74,6 +76,7 @@ class Sitting:
         self._emit = emit
         self._busy = busy
         self._commands: tuple[Command, ...] = ()
+        self._trust = FolderTrust(house.identity.folder)
         self.seat = Seat(house, ChatWish(source=SOURCE, folder=Path.cwd()), self._event, jobs)
 
     @property
@@ -87,9 +90,26 @@ class Sitting:
         chat = await self.seat.open()
         self.seat.start_beside(self._house.tend_background(self._jobs, self._here))
         self.seat.start_beside(listen(self.seat))
+        remarks = self._load_commands()
+        if not self._trust.is_trusted(Path.cwd()):
+            self.seat.start_beside(self._ask_for_trust(Path.cwd()))
+        return chat, [*self._house.notes, *chat.notes, *remarks]
+
+    def _load_commands(self) -> tuple[str, ...]:
         custom, remarks = load_custom(self._house.command_folders)
         self._commands = usable((*REGISTRY, *custom), terminal=True)
-        return chat, [*self._house.notes, *chat.notes, *remarks]
+        return remarks
+
+    async def _ask_for_trust(self, folder: Path) -> None:
+        """Ask whether the commands and skills of a project may take effect; they are ignored until then."""
+        files = "\n".join(f"  {file.relative_to(folder)}" for file in project_files(folder)[:_FILES_SHOWN])
+        question = f"This folder brings its own commands and skills, which can run programs:\n{files}\nTrust it?"
+        if await self._face.choose(question, ["No, ignore them", "Yes, trust them as they are now"]) != 1:
+            self._face.show("They are ignored. `talaria trust` lets them take effect.")
+            return
+        self._trust.trust(folder)
+        self._load_commands()
+        self._face.show("Trusted. Its commands work now, its skills from the next conversation on.")
 
     async def act(self, text: str, pictures: Sequence[Image] = ()) -> None:
         """Do what a line says; what goes wrong is told, not raised."""

@@ -135,8 +135,9 @@ class Command(Struct, frozen=True, kw_only=True):
     """One slash command.
 
     ``hint`` shows what may follow the name. ``during_turn`` says what becomes of it while a turn runs: it runs at
-    once, or is refused with the advice to stop the turn first. ``offers`` returns what may follow, each with a word
-    about it. ``instead_of`` names commands of other places that do the same: whoever types one is told of this one.
+    once, or is refused with the advice to stop the turn first. One that only ``reads`` may be abbreviated in the
+    terminal; every other is typed in full. ``offers`` returns what may follow, each with a word about it.
+    ``instead_of`` names commands of other places that do the same: whoever types one is told of this one.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Command(Struct, frozen=True, kw_only=True):
     where: Literal["terminal", "chat", "everywhere"] = "everywhere"
     during_turn: Literal["runs", "refused"] = "runs"
     who: Literal["anyone", "owner"] = "anyone"
+    reads: bool = False
     offers: Offers = nothing_to_offer
     instead_of: tuple[str, ...] = ()
 

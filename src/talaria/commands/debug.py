@@ -64,4 +64,5 @@ COMMAND = Command(
     help="Show what a report about a fault should tell: versions, model, settings, troubles.",
     who="owner",
     run=run,
+    reads=True,
 )

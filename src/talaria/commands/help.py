@@ -31,5 +31,11 @@ def _described(command: Command) -> str:
 
 
 COMMAND = Command(
-    name="help", category="Program", help="Show what can be typed here.", hint="[command]", aliases=("h", "?"), run=run
+    name="help",
+    category="Program",
+    help="Show what can be typed here.",
+    hint="[command]",
+    aliases=("h", "?"),
+    run=run,
+    reads=True,
 )

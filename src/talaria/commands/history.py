@@ -34,4 +34,6 @@ def _block(stored: StoredMessage) -> str:
     return f"**{who}** · {ago(message.at, SystemClock().now())}\n\n{body}"
 
 
-COMMAND = Command(name="history", category="Session", help="Show what was said last.", hint="[how many]", run=run)
+COMMAND = Command(
+    name="history", category="Session", help="Show what was said last.", hint="[how many]", run=run, reads=True
+)

@@ -55,5 +55,10 @@ def _marked(snippet: str) -> str:
 
 
 COMMAND = Command(
-    name="search", category="Session", help="Find what was said in your conversations.", hint="<words>", run=run
+    name="search",
+    category="Session",
+    help="Find what was said in your conversations.",
+    hint="<words>",
+    run=run,
+    reads=True,
 )

@@ -27,5 +27,5 @@ def _lines(tx: Transaction, errand: Errand, limit: int) -> list[str]:
 
 
 COMMAND = Command(
-    name="sessions", category="Session", help="List the latest conversations.", hint="[how many]", run=run
+    name="sessions", category="Session", help="List the latest conversations.", hint="[how many]", run=run, reads=True
 )

@@ -26,5 +26,6 @@ COMMAND = Command(
     hint="[name]",
     who="owner",
     run=run,
+    reads=True,
     offers=offers,
 )

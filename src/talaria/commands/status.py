@@ -91,5 +91,9 @@ def counted_context(tx: Transaction, session_id: SessionId) -> int:
 
 
 COMMAND = Command(
-    name="status", category="Session", help="Show the conversation, its model, and what is going on.", run=run
+    name="status",
+    category="Session",
+    help="Show the conversation, its model, and what is going on.",
+    run=run,
+    reads=True,
 )

@@ -53,5 +53,9 @@ def in_words(usage: Usage) -> str:
 
 
 COMMAND = Command(
-    name="usage", category="Session", help="Show tokens, model calls and money of this conversation.", run=run
+    name="usage",
+    category="Session",
+    help="Show tokens, model calls and money of this conversation.",
+    run=run,
+    reads=True,
 )

@@ -11,6 +11,8 @@ from talaria.commands.finding import matching
 from talaria.contracts.hooks import COMMAND
 from talaria.core.errors import TalariaError
 
+_NEVER_SUGGESTED = {"restart"}  # nobody should restart the gateway because of a typo
+
 
 def is_command(text: str) -> bool:
     """Tell whether somebody means a command: a slash and a word, not a path."""
@@ -26,7 +28,7 @@ async def use_command(text: str, errand: Errand) -> None:
         errand.place.show(_unclear(name, found, errand.commands))
         return
     command = found[0]
-    refusal = _refusal(command, errand)
+    refusal = _abbreviation(name, command, errand) or _refusal(command, errand)
     if refusal:
         errand.place.show(refusal)
         return
@@ -49,14 +51,26 @@ def _unclear(name: str, found: Sequence[Command], commands: Sequence[Command]) -
         return f"`{name}` could be {', '.join(f'`/{command.name}`' for command in found)}: type more of it."
     if instead := _instead(name.removeprefix("/"), commands):
         return instead
-    names = [known for command in commands for known in command.names]
-    near = difflib.get_close_matches(name.removeprefix("/"), names, n=1)
+    names = [known for command in commands for known in command.names if known not in _NEVER_SUGGESTED]
+    typed = name.removeprefix("/").lower()
+    near = [one for one in names if one.startswith(typed)] or difflib.get_close_matches(typed, names, n=1)
     return f"There is no command `{name}`. " + (f"Did you mean `/{near[0]}`?" if near else "`/help` lists them.")
 
 
 def _instead(name: str, commands: Sequence[Command]) -> str:
     """Return which command does here what one of another place does, if there is one."""
     return next((f"Use `/{one.name}` here." for one in commands if name in one.instead_of), "")
+
+
+def _abbreviation(name: str, command: Command, errand: Errand) -> str:
+    """Return what to answer to an abbreviation; empty where it runs.
+
+    A typo must not change anything, and a command of a project must not pass for a built-in one.
+    """
+    is_whole = name.removeprefix("/").lower() in command.names
+    if is_whole or (command.reads and errand.screen is not None):
+        return ""
+    return _unclear(name, (), (command,))
 
 
 def _refusal(command: Command, errand: Errand) -> str:

@@ -8,4 +8,6 @@ async def run(errand: Errand) -> None:
     errand.place.show(f"Talaria {errand.house.identity.version}")
 
 
-COMMAND = Command(name="version", category="Program", help="Show which version of Talaria this is.", run=run)
+COMMAND = Command(
+    name="version", category="Program", help="Show which version of Talaria this is.", run=run, reads=True
+)

@@ -28,5 +28,5 @@ def _where(errand: Errand) -> str:
 
 
 COMMAND = Command(
-    name="whoami", category="Program", help="Show who the agent takes you for, and where you are.", run=run
+    name="whoami", category="Program", help="Show who the agent takes you for, and where you are.", run=run, reads=True
 )

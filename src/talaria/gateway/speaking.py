@@ -30,8 +30,8 @@ _STALE = timedelta(minutes=15)
 _LOOK_AGAIN = timedelta(seconds=1)
 _LONGEST = 4_000  # characters; about five minutes, and what providers take at once
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
-_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-_MARKS = re.compile(r"[*_`#>|~]+|^\s*[-+]\s+|https?://\S+", re.MULTILINE)
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+_MARKS = re.compile(r"[*_`#>|~]+|^[^\S\n]*[-+]\s+|https?://\S+", re.MULTILINE)
 
 log = logging.getLogger(__name__)
 

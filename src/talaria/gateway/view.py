@@ -83,7 +83,7 @@ class View:
                 answers.answer(event.id, _NOT_HERE)
                 return
             whom = ""
-        self._jobs.create_task(answer(event, answers, _Asker(self._sight.asking, whom)))
+        self._jobs.create_task(answer(event, answers, _Asker(self._sight.asking, whom), markdown=True))
 
     def _mark(self, emoji: str) -> None:
         """Mark the message that is worked on, if that is wanted."""

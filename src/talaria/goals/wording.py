@@ -17,7 +17,7 @@ _LABELS = {
 }
 _LABELLED = re.compile(rf"\s*({'|'.join(_LABELS)})\s*:\s*(.*)", re.IGNORECASE | re.DOTALL)
 # A bar divides only where a label follows it: it may also stand in a command.
-_BAR = re.compile(rf"\s+\|\s+(?=(?:{'|'.join(_LABELS)})\s*:)", re.IGNORECASE)
+_BAR = re.compile(rf"(?<!\s)\s+\|\s+(?=(?:{'|'.join(_LABELS)})\s*:)", re.IGNORECASE)
 _AMOUNT = re.compile(r"(\$?)\s*(\d[\d_]*(?:\.\d+)?)\s*([km]?)\s*(turns?|tokens?|\$|dollars?|usd|[a-z]*)", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 _SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "minute": 60, "h": 3_600, "hour": 3_600, "d": 86_400, "day": 86_400}

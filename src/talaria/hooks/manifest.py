@@ -30,7 +30,7 @@ _FIELD = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _BLOCK = re.compile(r"[|>][+-]?[ \t]*(#.*)?")
-_COMMENT = re.compile(r"(?:^|[ \t]+)#.*$")
+_COMMENT = re.compile(r"(?:^|(?<![ \t])[ \t]+)#.*$")
 _YES, _NO = {"true", "yes", "on"}, {"false", "no", "off"}
 
 

@@ -171,7 +171,7 @@ def wait_of(headers: Mapping[str, str], now: datetime) -> timedelta:
 def duration(text: str) -> timedelta:
     """Return what ``6m0s``, ``1.5s`` or ``20ms`` means."""
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-    found = re.findall(r"([\d.]+)(ms|h|m|s)", text)
+    found = re.findall(r"(?<![\d.])([\d.]+)(ms|h|m|s)", text)
     return timedelta(seconds=sum(_number(amount).total_seconds() * units[unit] for amount, unit in found))
 
 

@@ -27,7 +27,7 @@ _MOST_PENDING, _MOST_KNOWN = 20, 500
 _LOOK_AGAIN = 60.0
 # Headings, comments and what is ticked off ask for nothing.
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_NOTHING = re.compile(r"\s*(?:#.*|[-*+]\s*(?:\[[xX]\].*)?|[-=_*\s]*)")
+_NOTHING = re.compile(r"\s*+(?:#.*|[-*+]\s*(?:\[[xX]\].*)?|[-=_*\s]*)")
 _PROMPT = (
     "This is a regular look at what is pending, not a person. See to what stands below, as far as it is time for it."
     " Reply with what your owner has to know now; if that is nothing, reply [SILENT] alone."

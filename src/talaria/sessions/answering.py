@@ -1,10 +1,13 @@
 """Questions of a turn, put to a person where they are."""
 
 import asyncio
+import re
 from collections.abc import Coroutine, Sequence
 from typing import Any, Protocol
 
 from talaria.core.events import ApprovalAsked, QuestionAsked
+from talaria.core.harmless import harmless_json
+from talaria.sessions.transcripts import fenced
 
 _APPROVALS = (
     ("once", "Yes, this once"),
@@ -13,6 +16,8 @@ _APPROVALS = (
     ("no", "No"),
 )
 _ANOTHER = "Something else: I type it"
+_COMMANDS = "terminal"
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~!])")
 
 
 class Asks(Protocol):
@@ -35,10 +40,14 @@ class Answers(Protocol):
         """Wait until a question is open no more."""
 
 
-async def answer(event: ApprovalAsked | QuestionAsked, questions: Answers, place: Asks) -> None:
-    """Ask the person, unless the question is closed before they answer."""
-    asked = _ask_approval(event, place) if isinstance(event, ApprovalAsked) else ask_question(event, place)
-    await settle(event.id, questions, asked)
+async def answer(
+    event: ApprovalAsked | QuestionAsked, questions: Answers, place: Asks, *, markdown: bool = False
+) -> None:
+    """Ask the person, unless the question is closed before they answer; ``markdown`` is for a place that renders it."""
+    if isinstance(event, ApprovalAsked):
+        await settle(event.id, questions, _ask_approval(event, place, markdown=markdown))
+    else:
+        await settle(event.id, questions, ask_question(event, place))
 
 
 async def settle(question_id: str, questions: Answers, asking: Coroutine[Any, Any, str]) -> None:
@@ -53,9 +62,21 @@ async def settle(question_id: str, questions: Answers, asking: Coroutine[Any, An
         closing.cancel()
 
 
-async def _ask_approval(event: ApprovalAsked, place: Asks) -> str:
-    asked = f"{event.tool} wants to do this: {event.summary}\n{event.reason}"
-    chosen = await place.choose(asked, [words for _, words in _APPROVALS])
+def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
+    """Return the question with exactly what would run.
+
+    Where Markdown is rendered, that stands in a block of code, so that nothing of it is left out or changed, and
+    characters that reverse or hide text are shown as escapes.
+    """
+    lead = "Run this command?" if event.tool == _COMMANDS else f"Allow {event.tool}?"
+    if not markdown:
+        return f"{lead}\n{event.summary}\n{event.reason}"
+    reason = _SIGNS.sub(r"\\\1", harmless_json(event.reason))
+    return f"{lead}\n\n{fenced(harmless_json(event.summary))}\n\n{reason}"
+
+
+async def _ask_approval(event: ApprovalAsked, place: Asks, *, markdown: bool) -> str:
+    chosen = await place.choose(approval_question(event, markdown=markdown), [words for _, words in _APPROVALS])
     return "no" if chosen is None else _APPROVALS[chosen][0]
 
 

@@ -58,11 +58,11 @@ class SessionApprover:
                 await self._remember(answer, grants_for(tool, deed, ask.dangers, folder=folder, scope=answer))
                 return "allow", ""
             case None:
-                return "deny", f"{ask.reason}, and nobody was there to allow it."
+                return "deny", f"nobody was there to allow it. It was asked because: {ask.reason}."
             case "" | "no":
-                return "deny", f"{ask.reason}, and the person said no."
+                return "deny", f"the user refused. It was asked because: {ask.reason}."
             case why:
-                return "deny", f"{ask.reason}, and the person said no: {why}"
+                return "deny", f"the user refused: {why}"
 
     async def _grants(self) -> list[Grant]:
         entries = await self._store.read(lambda tx: [tx.state.get(key) for key in self._keys.values()])

@@ -42,17 +42,17 @@ log = logging.getLogger(__name__)
 class Desk(Struct, frozen=True, kw_only=True):
     """Where the turns of a conversation take place, and under which limits.
 
-    ``beforehand`` runs in the transaction that begins the first turn, or the first with another effort; ``witnesses``
-    and ``followers`` hear of each turn that ends. ``context`` is what is known of the place. With ``held_up`` turns
-    wait for a store that refuses to be written to; it is called when they do. ``is_same_person`` compares two senders:
-    text joins a running turn only if its sender is that of the turn.
+    ``limits`` returns those of the next turn. ``beforehand`` runs in the transaction that begins the first turn, or the
+    first with another effort; ``witnesses`` and ``followers`` hear of each turn that ends. ``context`` is what is known
+    of the place. With ``held_up`` turns wait for a store that refuses to be written to; it is called when they do.
+    ``is_same_person`` compares two senders: text joins a running turn only if its sender is that of the turn.
     """
 
     emit: Callable[[TurnEvent], None]
     person: Person
     approver: Approver
     workspace: Workspace
-    limits: Limits = Limits()
+    limits: Callable[[], Limits] = Limits
     budget: Budget = Unlimited()
     owner: str = ""
     audience: str = ""
@@ -255,7 +255,7 @@ class Conversation:
         if hasty is not None and hasty not in turn.items:
             self._lane.stop()
         try:
-            end = await self._agent.take_turn(turn, self._surroundings(turn, context), self._desk.limits)
+            end = await self._agent.take_turn(turn, self._surroundings(turn, context), self._desk.limits())
         except asyncio.CancelledError:
             if self._lane.stopping:
                 self.follow()

@@ -34,7 +34,7 @@ class _Open(Struct, frozen=True):
 class Questions:
     """The open questions of one conversation; implements `Person`."""
 
-    def __init__(self, emit: Callable[[TurnEvent], None], *, patience: float = _PATIENCE) -> None:
+    def __init__(self, emit: Callable[[TurnEvent], None], *, patience: Callable[[], float] = lambda: _PATIENCE) -> None:
         self._emit = emit
         self._patience = patience
         self._open: dict[str, _Open] = {}
@@ -78,7 +78,7 @@ class Questions:
         self._open[number] = question
         try:
             self._emit(question.asked)
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._patience()):
                 return await question.answer
         except TimeoutError:
             return None

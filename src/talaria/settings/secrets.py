@@ -20,18 +20,17 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _ASSIGNMENT = r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=[ \t]*(.*)"
 _DOUBLE_QUOTED = r'"((?:\\.|[^"\\])*)"\s*(?:#.*)?'
 _SINGLE_QUOTED = r"'([^']*)'\s*(?:#.*)?"
-_COMMENT = r"(?:^|\s+)#.*"
+_COMMENT = r"(?:^|(?<!\s)\s+)#.*"
 _ESCAPE = r"\\(.)"
 _NEEDS_NO_QUOTES = r"[A-Za-z0-9_./:@%+=,~^-]+"
 
 
 class KnownSecret(Struct, frozen=True):
-    """A secret Talaria can use, and whether a running process takes a new value over at once."""
+    """A secret Talaria can use; a running process uses the value that it started with."""
 
     name: str
     purpose: str
     hint: str
-    live: bool = True
 
 
 def _model_key(name: str, vendor: str) -> KnownSecret:
@@ -47,22 +46,17 @@ KNOWN_SECRETS = (
     _model_key("DEEPSEEK_API_KEY", "DeepSeek"),
     _model_key("XAI_API_KEY", "xAI"),
     _model_key("GEMINI_API_KEY", "Google Gemini"),
-    KnownSecret("TELEGRAM_BOT_TOKEN", "Speak on Telegram.", "BotFather gives it when you create a bot.", live=False),
-    KnownSecret("DISCORD_BOT_TOKEN", "Speak on Discord.", "On the Bot page of your Discord application.", live=False),
-    KnownSecret("SLACK_BOT_TOKEN", "Speak on Slack.", "Begins with xoxb-; shown after installing the app.", live=False),
-    KnownSecret("SLACK_APP_TOKEN", "Hear on Slack.", "Begins with xapp-; an app-level token.", live=False),
-    KnownSecret("MATRIX_HOMESERVER", "Find Matrix.", "The address of the server of the bot's account.", live=False),
-    KnownSecret("MATRIX_ACCESS_TOKEN", "Speak on Matrix.", "From the client that is logged in as the bot.", live=False),
+    KnownSecret("TELEGRAM_BOT_TOKEN", "Speak on Telegram.", "BotFather gives it when you create a bot."),
+    KnownSecret("DISCORD_BOT_TOKEN", "Speak on Discord.", "On the Bot page of your Discord application."),
+    KnownSecret("SLACK_BOT_TOKEN", "Speak on Slack.", "Begins with xoxb-; shown after installing the app."),
+    KnownSecret("SLACK_APP_TOKEN", "Hear on Slack.", "Begins with xapp-; an app-level token."),
+    KnownSecret("MATRIX_HOMESERVER", "Find Matrix.", "The address of the server of the bot's account."),
+    KnownSecret("MATRIX_ACCESS_TOKEN", "Speak on Matrix.", "From the client that is logged in as the bot."),
+    KnownSecret("MATRIX_PASSWORD", "Log in on Matrix.", "In place of a token; used once, with options.user."),
     KnownSecret(
-        "MATRIX_PASSWORD", "Log in on Matrix.", "In place of a token; used once, with options.user.", live=False
+        "TALARIA_API_KEY", "Ask this agent over HTTP.", "At least 16 characters; in place of `talaria api-keys`."
     ),
-    KnownSecret(
-        "TALARIA_API_KEY",
-        "Ask this agent over HTTP.",
-        "At least 16 characters; in place of `talaria api-keys`.",
-        live=False,
-    ),
-    KnownSecret("WEBHOOK_SECRET", "Know who posts webhooks.", "Any long word that both sides know.", live=False),
+    KnownSecret("WEBHOOK_SECRET", "Know who posts webhooks.", "Any long word that both sides know."),
 )
 
 

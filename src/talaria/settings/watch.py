@@ -11,7 +11,7 @@ from talaria.settings.fields import NO_SECTIONS, Sections
 from talaria.settings.load import Loaded, load
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.settings.secrets import KNOWN_SECRETS, Secrets, read_secrets
+from talaria.settings.secrets import Secrets, read_secrets
 
 Stamp = tuple[int, int, int] | None
 
@@ -92,7 +92,6 @@ class _State:
         self.values |= {name: secrets.get(name) for name in secrets.names()}
         self.shown = {key: field.shown(value) or "empty" for key, (field, value) in fields.items()}
         self.live = {key for key, (field, _) in fields.items() if field.live}
-        self.live |= {secret.name for secret in KNOWN_SECRETS if secret.live}
 
     def changes(self, later: "_State", *, live: bool) -> Iterator[ChangedKey]:
         for key in dict.fromkeys([*self.values, *later.values]):

@@ -19,7 +19,7 @@ FIRST_PYTHON, LAST_PYTHON = (3, 11), (3, 13)
 FIRST_SQLITE = (3, 51, 3)  # before it, two connections could reset the write-ahead log at once and lose commits
 
 _EVERYTHING = "all"  # the extra that holds all others
-_REQUIREMENT = re.compile(r"""([\w.-]+).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
+_REQUIREMENT = re.compile(r"""([\w.-]++).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
 
 
 def look_at_python(_services: Services) -> Iterator[Finding]:

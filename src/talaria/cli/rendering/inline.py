@@ -20,7 +20,7 @@ _FIND_MARK = re.compile(
 )
 _PARENTHESES = r"\((?:[^\s()\\]|\\.)*\)"
 _FIND_TARGET = re.compile(
-    rf"\(\s*(?:<(?P<angle>[^<>\n]*)>|(?P<bare>(?:[^\s()<\\]|\\.|{_PARENTHESES})(?:[^\s()\\]|\\.|{_PARENTHESES})*))?"
+    rf"\(\s*+(?:<(?P<angle>[^<>\n]*)>|(?P<bare>(?:[^\s()<\\]|\\.|{_PARENTHESES})(?:[^\s()\\]|\\.|{_PARENTHESES})*))?"
     r"(?:\s+(?:\"[^\"]{0,500}\"|'[^']{0,500}'))?\s*\)"
 )
 _FIND_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")

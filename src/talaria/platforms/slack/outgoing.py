@@ -26,7 +26,7 @@ _MOST_OPTIONS = 100
 _SEED_LIMIT = 150
 
 # What would mean something to Slack within a plain text.
-_SIGNS = re.compile(r"[*_~`]|:[\w+'-]+:|^\s*>|^\s*•", re.MULTILINE)
+_SIGNS = re.compile(r"[*_~`]|:[\w+'-]+:|^[^\S\n]*>|^[^\S\n]*•", re.MULTILINE)
 
 
 class Post(Struct, frozen=True):

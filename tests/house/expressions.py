@@ -1,0 +1,142 @@
+"""Feed adversarial texts to every regular expression of the source: ``python -m tests.house.expressions``.
+
+Prints a line for each expression that takes more processor time than a linear one can. Texts are runs of each character
+and of pairs of characters that the expression mentions, with and without an end that does not fit.
+"""
+
+import ast
+import importlib
+import itertools
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
+
+SOURCE = Path(__file__).parents[2] / "src"
+LENGTH = 40_000
+SECONDS = 8.0  # of processor time for all texts of one expression; the quadratic ones take minutes
+TRUSTED = {"talaria.platforms.webhook.templates"}  # applied to templates, which the owner writes
+_WHOLE = {"match", "fullmatch"}
+_CALLS = {"compile": 1, "search": 2, "match": 2, "fullmatch": 2, "findall": 2, "finditer": 2, "split": 3, "sub": 4}
+_GENERIC = "a0 \n-"
+_PAIRED = "a0 \n\"'`*_[(<|\\-.:"
+
+
+class Expression(NamedTuple):
+    """One expression, where it stands, and whether it is only ever tried at the beginning of a text."""
+
+    place: str
+    compiled: "re.Pattern[str]"
+    anchored: bool
+
+
+class _TooSlow(BaseException):
+    """The processor time for one expression is used up."""
+
+
+def expressions() -> Iterator[Expression]:
+    """Return every expression of the source that is made of constants."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+        if name in TRUSTED or ".testing." in name or name.endswith("__main__") or "re." not in path.read_text():
+            continue
+        tree = ast.parse(path.read_text())
+        calls = [node for node in ast.walk(tree) if _is_call(node)]
+        if calls:
+            yield from _of_module(importlib.import_module(name), tree, calls)
+
+
+def _is_call(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "re"
+        and node.func.attr in _CALLS
+    )
+
+
+def _of_module(module: ModuleType, tree: ast.Module, calls: list[ast.AST]) -> Iterator[Expression]:
+    names = {
+        node.value: node.targets[0].id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    used = {
+        (node.value.id, node.attr)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    for call in calls:
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.func, ast.Attribute)
+        kind, here = call.func.attr, vars(module)
+        flags = [word.value for word in call.keywords if word.arg == "flags"] + call.args[_CALLS[kind] :]
+        try:
+            pattern = _evaluated(call.args[0], here)
+            compiled = re.compile(pattern, sum(_evaluated(one, here) for one in flags[:1]))
+        except NameError:
+            continue  # made at run time
+        attributes = {node.value: node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        methods = (
+            {attributes[call]}
+            if call in attributes
+            else {method for name, method in used if name == names.get(call)}
+            if kind == "compile"
+            else {kind}
+        )
+        if isinstance(compiled.pattern, str):
+            yield Expression(f"{module.__name__}:{call.lineno}", compiled, bool(methods) and methods <= _WHOLE)
+
+
+def _evaluated(node: ast.expr, names: dict[str, Any]) -> Any:
+    return eval(compile(ast.Expression(node), "pattern", "eval"), dict(names))
+
+
+def adversarial(pattern: str) -> Iterator[str]:
+    """Return long texts on which a backtracking expression could go back and forth."""
+    characters = sorted({*pattern, *_GENERIC})
+    words = set(re.findall(r"[\w<>!=-]{2,12}", pattern))
+    paired = [one for one in _PAIRED if one in pattern or one in "a "][:5]
+    runs = [*characters, *sorted(words), *("".join(pair) for pair in itertools.permutations(paired, 2))]
+    for run in runs:
+        text = run * (LENGTH // len(run))
+        yield text
+        yield f"{text}\x01!"
+    for first, run in itertools.product(sorted(set(pattern) & set("<[(`\"'{:@/#|")), "a "):
+        yield first + run * LENGTH
+
+
+def try_out(expression: Expression) -> None:
+    """Match every adversarial text."""
+    for text in adversarial(expression.compiled.pattern):
+        if expression.anchored:
+            expression.compiled.match(text)
+            expression.compiled.fullmatch(text)
+        else:
+            for _ in expression.compiled.finditer(text):
+                pass
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise _TooSlow
+
+
+def main() -> None:
+    """Print where each slow expression stands."""
+    signal.signal(signal.SIGVTALRM, _stop)
+    for expression in expressions():
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+        try:
+            try_out(expression)
+        except _TooSlow:
+            sys.stdout.write(f"{expression.place}: {expression.compiled.pattern}\n")
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+if __name__ == "__main__":
+    main()
