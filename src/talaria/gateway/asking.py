@@ -20,7 +20,7 @@ class _Open(Struct, frozen=True):
 
 
 class Asking:
-    """The open choices of one chat; ``post`` writes into it, under a key.
+    """The open choices of one chat; ``post`` writes into it, under a key. ``closed`` learns what became of each.
 
     Each is put to somebody, whose word counts, as does that of the owner; where it is put to nobody, the owner's alone.
     """
@@ -30,9 +30,11 @@ class Asking:
         post: Callable[[Content, str], Awaitable[None]],
         *,
         buttons: bool,
+        closed: Callable[[str, Content, str], None] = lambda _key, _content, _decision: None,
         patience: float = _PATIENCE,
     ) -> None:
         self._post = post
+        self._closed = closed
         self._buttons = buttons
         self._patience = patience
         self._open: dict[str, _Open] = {}
@@ -61,6 +63,10 @@ class Asking:
         if found is None or not place.isdecimal() or int(place) >= len(found.choices):
             return False
         return (owner or by == found.whom) and _settle(found, int(place))
+
+    def is_open(self, value: str) -> bool:
+        """Tell whether a button is one of an open choice."""
+        return value.rpartition(":")[0] in self._open
 
     @property
     def waiting(self) -> list[str]:
@@ -113,10 +119,20 @@ class Asking:
             del self._open[number]
             if not self._open:
                 self.asked.clear()
+            if content.buttons:
+                self._closed(number, content, _decision(found))
 
 
 def _opened(whom: str, choices: tuple[str, ...]) -> _Open:
     return _Open(whom, choices, asyncio.get_running_loop().create_future())
+
+
+def _decision(found: _Open) -> str:
+    """Return what is to be seen of a question that is over."""
+    if not found.answer.done() or found.answer.cancelled():
+        return "*This question is no longer open.*"
+    answer = found.answer.result()
+    return f"▸ **{found.choices[answer]}**" if isinstance(answer, int) else "▸ *answered*"
 
 
 def _settle(found: _Open, answer: int | str) -> bool:
