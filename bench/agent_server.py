@@ -1,7 +1,8 @@
 """The model of the benchmarks in a process of its own: ``python -m bench.agent_server`` prints its address.
 
 The name of the model says what it does: ``words`` answers at once, ``ten-at-once`` asks for ten tool calls in one
-reply and ``ten-in-turn`` for ten one behind the other, before they answer; ``slow`` takes minutes for its words.
+reply and ``ten-in-turn`` for ten one behind the other, before they answer; ``slow`` takes minutes for its words and
+``two-seconds`` two. ``mixed`` answers at once, or with 30 MB where it is asked to be long.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ CALLS = 10
 _WORDS = Instant("The quick brown fox jumps over the lazy dog, again and again and again. " * 4, chunks=50)
 
 _SLOW = Say("The slow brown fox walks on and on. " * 200, chunks=600, pause=0.2)
+_TWO_SECONDS = Say("The brown fox takes two seconds. " * 5 + "This is the end.", chunks=9, pause=0.25)
+_LONG = Say("The fox goes on and on, and nobody stops it.\n" * 700_000, chunks=2_000)
 
 
 def answer(received: Received) -> Answer:
@@ -23,6 +26,10 @@ def answer(received: Received) -> Answer:
     done = sum(message["role"] == "tool" for message in asked["messages"])
     if asked["model"] == "slow":
         return _SLOW
+    if asked["model"] == "two-seconds":
+        return _TWO_SECONDS
+    if asked["model"] == "mixed":
+        return _LONG if "be long" in str(asked["messages"][-1]) else _WORDS
     if asked["model"] == "words" or done == CALLS:
         return _WORDS
     calls = CALLS if asked["model"] == "ten-at-once" else 1

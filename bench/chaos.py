@@ -52,8 +52,8 @@ class Storm:
 
     @property
     def may_repeat(self) -> int:
-        """How many replies may be posted twice: one for each sender that could not say whether it had sent."""
-        return 0 if self.by == signal.SIGTERM or self.abilities.idempotent else self.kills
+        """How many replies may be posted twice: one for each chat whose sender could not say whether it had sent."""
+        return 0 if self.by == signal.SIGTERM or self.abilities.idempotent else self.kills * self.chats
 
 
 @dataclass(frozen=True)

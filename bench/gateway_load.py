@@ -1,18 +1,13 @@
 """Five hundred chats at once through a gateway, beside as many conversations of the bare agent, instantly answered."""
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import time
-from typing import TypeVar
-
-import msgspec
 
 from bench.agent_server import served
 from bench.gateway_child import Told, Wave
+from bench.gateway_process import started
 from bench.measure import Figure
 from talaria.contracts.platform import Abilities
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -21,7 +16,6 @@ NAME = "gateway_load"
 _CHATS = 500
 _NETWORK = Abilities(text_limit=4096, idempotent=True)
 _PATIENCE = 300.0
-T = TypeVar("T")
 
 
 def run(quick: bool) -> list[Figure]:
@@ -30,25 +24,14 @@ def run(quick: bool) -> list[Figure]:
         return asyncio.run(_measure(Path(folder), waves=2 if quick else 4))
 
 
-class _Child:
-    """A process under load."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    async def ask(self, line: str, kind: type[T]) -> T:
-        """Return what it says to a line."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{line}\n".encode())
-        return msgspec.json.decode(await self._process.stdout.readline(), type=kind)
-
-
 async def _measure(folder: Path, *, waves: int) -> list[Figure]:
     async with served() as model:
-        async with _child("bare", folder / "bare", model) as bare:
+        async with started("bare", folder / "bare", model, abilities=_NETWORK) as bare:
             bares = [await bare.ask(f"wave {_CHATS}", Wave) for _ in range(waves)]
-        async with LoopbackNetwork(_NETWORK) as network, _child("gateway", folder / "gateway", model, network) as child:
+        async with (
+            LoopbackNetwork(_NETWORK) as network,
+            started("gateway", folder / "gateway", model, network, abilities=_NETWORK) as child,
+        ):
             await network.until(lambda: network.receivers > 0, seconds=30)
             await child.ask("watch", dict)
             ours = [await _wave(network, 0) for _ in range(waves)]
@@ -78,31 +61,6 @@ async def _wave(network: LoopbackNetwork, first: int) -> Wave:
     await network.until(lambda: len(network.records) >= seen + _CHATS, seconds=_PATIENCE)
     waits = [record.at - before for record in network.posts[seen:]]
     return Wave(max(waits), waits)
-
-
-@asynccontextmanager
-async def _child(what: str, home: Path, model: str, network: LoopbackNetwork | None = None) -> AsyncIterator[_Child]:
-    folder = home / "profiles" / "default"
-    folder.mkdir(parents=True)
-    abilities = msgspec.json.encode(_NETWORK).decode()
-    (folder / "config.toml").write_text(
-        f'[model]\nprovider = "mine"\nname = "words"\n[providers.mine]\nbase_url = "{model}/v1"\n'
-        "[access]\neveryone = true\n"
-        + (
-            f"[platforms.loopback.options]\naddress = \"{network.address}\"\nabilities = '{abilities}'\n"
-            if network
-            else ""
-        )
-    )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.gateway_child", what, str(home),
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        yield _Child(process)
-    finally:
-        process.kill()
-        await process.wait()
 
 
 def _rate(waves: list[Wave]) -> float:

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from datetime import timedelta
 
 from msgspec import structs
 from tests.gateway.post_office import QUICK
@@ -21,7 +20,7 @@ async def main() -> None:
     await Delivery(
         store,
         LoopbackPlatform(LoopbackSettings(address=address, abilities=abilities)),
-        pace=structs.replace(QUICK, alone=timedelta(seconds=1)),
+        pace=QUICK,
     ).serve()
 
 

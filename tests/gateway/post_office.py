@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Self
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.addresses import Address, Route
 from talaria.core.ids import SessionId, TurnId
 from talaria.gateway.delivery import Delivery
+from talaria.gateway.long_reply import REPLY_LIMIT
 from talaria.gateway.pacing import Pace
 from talaria.sessions.outgoing import queue_reply
 
@@ -27,7 +29,6 @@ QUICK = Pace(
     longest_pause=timedelta(milliseconds=200),
     grace=timedelta(seconds=2),
     quiet=timedelta(seconds=1),
-    alone=timedelta(milliseconds=100),
 )
 
 
@@ -62,9 +63,11 @@ class PostOffice(Struct):
 
 
 @asynccontextmanager
-async def delivering(store: Store, platform: Platform, pace: Pace = QUICK) -> AsyncIterator[Delivery]:
+async def delivering(
+    store: Store, platform: Platform, pace: Pace = QUICK, *, reply_limit: int = REPLY_LIMIT, files: Path | None = None
+) -> AsyncIterator[Delivery]:
     """Deliver while the block runs."""
-    delivery = Delivery(store, platform, pace=pace)
+    delivery = Delivery(store, platform, pace=pace, reply_limit=lambda: reply_limit, files=files)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(delivery.serve())
         try:

@@ -44,6 +44,7 @@ class SmallGateway:
     house: House
     rooms: Rooms
     intake: Intake
+    network: Network
 
 
 @asynccontextmanager
@@ -73,7 +74,7 @@ async def served(
         house.processes.attend(jobs, stack, always=True)
         delivery = Delivery(house.store, platform)
         worker = new_worker_id()
-        stage = Stage(store=house.store, platform=platform, gate=delivery.gate, worker=worker)
+        stage = Stage(store=house.store, platform=platform, throttle=delivery.throttle, worker=worker)
         door = Door(
             house=house,
             abilities=platform.abilities,
@@ -96,13 +97,9 @@ async def served(
             house.end_workplace,
             house.hooks,
         )
-        serving = [
-            jobs.create_task(
-                Network(platform, house.store, intake.take, lease=_LEASE, meanwhile=intake.meanwhile).serve()
-            ),
-            jobs.create_task(delivery.serve()),
-        ]
-        yield SmallGateway(house, rooms, intake)
+        network = Network(platform, house.store, intake.take, lease=_LEASE, meanwhile=intake.meanwhile)
+        serving = [jobs.create_task(network.serve()), jobs.create_task(delivery.serve())]
+        yield SmallGateway(house, rooms, intake, network)
         for task in serving:
             task.cancel()
         await asyncio.wait(serving)

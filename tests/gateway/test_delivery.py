@@ -11,7 +11,7 @@ from tests.gateway.post_office import HERE, QUICK, PostOffice, delivering
 from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock
-from talaria.contracts.platform import Button, Content, MessageRef
+from talaria.contracts.platform import Button, Content, MessageRef, Rate, Rates
 from talaria.contracts.store import Store
 from talaria.contracts.stores.outbox import Outgoing
 from talaria.core.addresses import Address
@@ -111,20 +111,35 @@ async def test_a_call_that_never_ends_is_ended(store: Store, network: LoopbackNe
         assert delivery.status.retried == 1
 
 
-async def test_a_network_that_asks_for_a_pause_gets_it_from_everybody(store: Store, network: LoopbackNetwork) -> None:
+async def test_pause_for_one_chat_holds_up_no_other(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
-    network.upset(Fault("post", "slow_down", seconds=0.5, chat_id="1"))
+    network.upset(Fault("post", "slow_down", seconds=3600, chat_id="1"))
     await office.reply("t1", "first")
-    loop = asyncio.get_running_loop()
     async with delivering(store, network.platform()) as delivery:
         await office.until(lambda items: items[0].error != "")
+        assert delivery.status.state == "serving"
+        await office.reply("t2", "elsewhere", Address("loopback", "2"))
+        delivery.wake()
+        await network.posted(1)
+    assert [post.text for post in network.posts] == ["elsewhere"]
+
+
+async def test_pauses_for_two_chats_hold_up_the_network(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    faults = [Fault("post", "slow_down", seconds=0.5, chat_id=chat) for chat in ("1", "2")]
+    network.upset(*faults)
+    for chat in ("1", "2"):
+        await office.reply(f"t{chat}", chat, Address("loopback", chat))
+    loop = asyncio.get_running_loop()
+    async with delivering(store, network.platform()) as delivery:
+        await office.until(lambda items: len([item for item in items if item.error]) == 2)
         asked = loop.time()
         assert delivery.status.state == "held"
-        await office.reply("t2", "elsewhere", Address("loopback", "2"))
+        await office.reply("t3", "3", Address("loopback", "3"))
         delivery.wake()
         await office.emptied()
         assert loop.time() - asked > 0.35
-    assert sorted(post.text for post in network.posts) == ["elsewhere", "first"]
+    assert sorted(post.text for post in network.posts) == ["1", "2", "3"]
 
 
 async def until_idle(delivery: Delivery) -> None:
@@ -212,26 +227,72 @@ async def test_an_empty_reply_is_delivered_by_saying_nothing(store: Store, netwo
     assert network.records == []
 
 
-async def test_where_nothing_is_recognised_one_goes_out_at_a_time(store: Store, network: LoopbackNetwork) -> None:
+async def test_chats_are_served_in_parallel_and_each_one_at_a_time(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
-    network.upset(delay=0.05)
-    for number in range(5):
-        await office.reply(f"t{number}", str(number), Address("loopback", str(number)))
-    async with delivering(store, network.platform(), structs.replace(QUICK, alone=timedelta(minutes=1))) as delivery:
-        for _ in range(5):
-            await office.until(lambda items: [item.state for item in items].count("sending") <= 1)
-            assert delivery.status.under_way <= 1
+    network.upset(Fault("post", "hang", times=0))
+    for number in range(12):
+        await office.reply(f"t{number}", str(number), Address("loopback", str(number % 4)))
+    async with delivering(store, network.platform(patience=60), structs.replace(QUICK, call=timedelta(minutes=1))):
+        found = await office.until(lambda items: [item.state for item in items].count("sending") == 4)
+        assert [item.key for item in found if item.state == "sending"] == ["t0", "t1", "t2", "t3"]
+
+
+async def test_rate_of_a_chat_holds_up_no_other(store: Store) -> None:
+    office = PostOffice(store)
+    rates = Rates(chat=Rate(per_second=1 / 3600, burst=2), network=Rate(per_second=100, burst=3))
+    async with LoopbackNetwork(structs.replace(CHATTY, rates=rates)) as network:
+        for number in range(4):
+            await office.reply(f"a{number}", f"a{number}", Address("loopback", "1"))
+        for number in range(2, 22):
+            await office.reply(f"b{number}", "b", Address("loopback", str(number)))
+        async with delivering(store, network.platform()) as delivery:
+            await office.until(lambda items: len(items) == 2)
+            await until_nothing_is_under_way(delivery)
+            assert delivery.status.retried == 0
+        assert [item.key for item in await office.undelivered()] == ["a2", "a3"]
+        assert network.shown("1") == ["a0", "a1"]
+
+
+async def test_long_reply_holds_up_no_other_chat(store: Store) -> None:
+    office = PostOffice(store)
+    rates = Rates(chat=Rate(per_second=0.5, burst=1))
+    async with LoopbackNetwork(structs.replace(CHATTY, rates=rates, text_limit=10)) as network:
+        for chat in range(20):  # more than are called in parallel
+            await office.reply(f"a{chat}", "word " * 20, Address("loopback", f"long{chat}"))
+        async with delivering(store, network.platform()):
+            await network.posted(20)
+            await office.reply("b", "short", Address("loopback", "short"))
+            await network.until(lambda: network.shown("short") == ["short"])
+            assert {f"a{chat}" for chat in range(20)} <= {item.key for item in await office.undelivered()}
+
+
+async def until_nothing_is_under_way(delivery: Delivery) -> None:
+    async with asyncio.timeout(10):
+        while delivery.status.under_way:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_long_reply_is_cut_and_attached(store: Store, network: LoopbackNetwork, tmp_path: Path) -> None:
+    office = PostOffice(store)
+    text = "A line of some words.\n" * 20_000
+    await office.reply("t1", text)
+    async with delivering(store, network.platform(), files=tmp_path, reply_limit=5_000):
         await office.emptied()
+    *texts, file = network.posts
+    assert sum(len(post.text) for post in texts) < 5_200
+    assert texts[-1].text.endswith("✂ This reply has 440,000 characters. The whole of it is in the attached file.")
+    assert file.files == ("reply.md",)
+    assert [kept.read_text() for kept in tmp_path.rglob("*.md")] == [text]  # noqa: ASYNC240 - a test may wait
 
 
-async def test_a_slow_one_does_not_hold_up_the_others_for_long(store: Store, network: LoopbackNetwork) -> None:
+async def test_a_slow_one_does_not_hold_up_the_others(store: Store, network: LoopbackNetwork) -> None:
     office = PostOffice(store)
     network.upset(Fault("post", "hang", chat_id="slow"))
     await office.reply("t0", "slow", Address("loopback", "slow"))
     for number in range(5):
         await office.reply(f"t{number + 1}", str(number), Address("loopback", str(number)))
     async with delivering(store, network.platform(patience=60)):
-        await network.posted(5, seconds=1.5)
+        await network.posted(5)
         await office.emptied()
     assert network.shown("slow") == ["slow"]
 

@@ -4,6 +4,7 @@ import pytest
 
 from talaria.commands.command import Display, Progress
 from talaria.core.events import (
+    ModelCalled,
     Noticed,
     PersonJoined,
     ReasoningAdded,
@@ -12,7 +13,7 @@ from talaria.core.events import (
     ToolCalled,
     ToolProgressed,
 )
-from talaria.core.messages import ToolCall, ToolResult
+from talaria.core.messages import ToolCall, ToolResult, Usage
 from talaria.gateway.draft import Draft
 
 
@@ -50,6 +51,18 @@ def answered(number: int, *, failed: bool = False) -> ToolAnswered:
 def test_tool_calls_are_shown_as_the_place_wishes(progress: Progress, text: str) -> None:
     events = (called(1), answered(1), called(2), answered(2, failed=True), called(3, "shell"))
     assert draft_of(*events, progress=progress).text == text
+
+
+def test_texts_of_two_model_calls_are_two_paragraphs() -> None:
+    draft = draft_of(TextAdded("Running that."), ModelCalled("m", Usage(), 1, 2), TextAdded("It said"), TextAdded(":"))
+    assert draft.text == "Running that.\n\nIt said:"
+
+
+def test_no_more_than_the_limit_is_kept() -> None:
+    draft = Draft(Display, limit=10)
+    for _ in range(5):
+        draft.event(TextAdded("words "))
+    assert draft.text == "words word"
 
 
 def test_words_behind_a_call_take_the_place_of_those_before_it() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from talaria.contracts.platform import Abilities, Button, Content, Unit
 from talaria.core.messages import File
-from talaria.gateway.splitting import measure, split_content, split_text
+from talaria.gateway.splitting import GrowingText, measure, split_content, split_text
 
 FOX = "👩🏽‍🚒"
 WORDS = st.lists(
@@ -37,6 +37,11 @@ WORDS = st.lists(
 ).map("".join)
 
 
+def split(text: str, limit: int, unit: Unit = "characters") -> list[str]:
+    """Return all pieces of a text."""
+    return list(split_text(text, limit, unit))
+
+
 def bare(text: str) -> str:
     """Return what a text says, without white space and marks of code blocks."""
     lines = [line for line in text.split("\n") if not re.match(r" {0,3}(```|~~~)", line)]
@@ -46,7 +51,7 @@ def bare(text: str) -> str:
 @given(WORDS, st.integers(20, 200), st.sampled_from(["characters", "utf16", "bytes"]))
 @settings(max_examples=400)
 def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
-    pieces = split_text(text, limit, unit)
+    pieces = split(text, limit, unit)
     assert [piece for piece in pieces if measure(piece, unit) > limit] == []
     assert all(piece.strip() for piece in pieces)
 
@@ -54,14 +59,14 @@ def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
 @given(WORDS.filter(lambda text: "``" not in text and "~~~" not in text), st.integers(20, 200))
 @settings(max_examples=400)
 def test_pieces_together_say_the_same(text: str, limit: int) -> None:
-    assert "".join("".join(split_text(text, limit)).split()) == "".join(text.split())
+    assert "".join("".join(split(text, limit)).split()) == "".join(text.split())
 
 
 @given(st.lists(st.text("abc xyz", min_size=1, max_size=60), max_size=30), st.integers(40, 200))
 @settings(max_examples=200)
 def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[str], limit: int) -> None:
     text = "\n".join(["before", "```python", *lines, "```", "behind"])
-    pieces = split_text(text, limit)
+    pieces = split(text, limit)
     assert bare("\n".join(pieces)) == bare(text)
     for piece in pieces:
         assert piece.count("```") % 2 == 0
@@ -74,7 +79,7 @@ def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[s
 @settings(max_examples=200)
 def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
     whole = set(emoji)
-    for piece in split_text("".join(emoji), limit, "bytes"):
+    for piece in split("".join(emoji), limit, "bytes"):
         rest = piece
         while rest:
             first = next((one for one in whole if rest.startswith(one)), None)
@@ -86,25 +91,46 @@ def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
 @settings(max_examples=200)
 def test_no_link_is_torn_apart(between: list[str], limit: int) -> None:
     link = "[the long name of a page](https://example.org/page)"
-    pieces = split_text(link.join(["", *between, ""]), limit)
+    pieces = split(link.join(["", *between, ""]), limit)
     assert sum(piece.count(link) for piece in pieces) == len(between) + 1
 
 
+@given(WORDS, st.integers(20, 60), st.sampled_from(["characters", "utf16", "bytes"]), st.data())
+@settings(max_examples=200)
+def test_growing_text_has_the_pieces_of_the_whole(text: str, limit: int, unit: Unit, data: st.DataObject) -> None:
+    text *= data.draw(st.integers(1, 12))
+    growing, end = GrowingText(limit, unit), 0
+    while end < len(text):
+        end += data.draw(st.integers(1, len(text)))
+        assert growing.pieces(text[:end]) == split(text[:end], limit, unit)
+
+
+def test_growing_text_that_becomes_another_is_split_again() -> None:
+    growing = GrowingText(20)
+    for text in ("one " * 2_000, "two " * 2_000, "three"):
+        assert growing.pieces(text) == split(text, 20)
+
+
+@pytest.mark.parametrize("text", ["word " * 50_000, "x" * 200_000, "```\n" + "code\n" * 30_000, "🦊 " * 50_000])
+def test_first_piece_of_a_long_text_needs_only_its_beginning(text: str) -> None:
+    assert next(split_text(text, 1_000, "utf16")) == next(split_text(text[:10_000], 1_000, "utf16"))
+
+
 def test_a_short_text_is_one_piece() -> None:
-    assert split_text("hello\n", 10) == ["hello"]
-    assert split_text("  \n\n", 10) == []
+    assert split("hello\n", 10) == ["hello"]
+    assert split("  \n\n", 10) == []
 
 
 def test_paragraphs_are_preferred_to_lines_and_lines_to_words() -> None:
     text = "one two three\nfour five\n\nsix seven eight nine"
-    assert split_text(text, 40) == ["one two three\nfour five", "six seven eight nine"]
-    assert split_text("one two three\nfour five six", 20) == ["one two three", "four five six"]
-    assert split_text("one two three four five", 16) == ["one two three", "four five"]
-    assert split_text("abcdefghijkl", 5) == ["abcde", "fghij", "kl"]
+    assert split(text, 40) == ["one two three\nfour five", "six seven eight nine"]
+    assert split("one two three\nfour five six", 20) == ["one two three", "four five six"]
+    assert split("one two three four five", 16) == ["one two three", "four five"]
+    assert split("abcdefghijkl", 5) == ["abcde", "fghij", "kl"]
 
 
 def test_a_tiny_paragraph_does_not_make_a_piece_of_its_own_before_a_long_one() -> None:
-    first, *_ = split_text("Hi.\n\n" + "word " * 100, 100)
+    first, *_ = split("Hi.\n\n" + "word " * 100, 100)
     assert len(first) > 80
 
 
@@ -112,7 +138,7 @@ def test_a_code_block_that_is_cut_is_opened_again_with_its_language() -> None:
     text = (
         "Look:\n\n```python\n" + "\n".join(f"line_{number} = {number}" for number in range(10)) + "\n```\n\nThat's it."
     )
-    pieces = split_text(text, 60)
+    pieces = split(text, 60)
     assert len(pieces) > 2
     assert pieces[0].startswith("Look:\n\n```python\nline_0 = 0\n")
     assert pieces[0].endswith("\n```")
@@ -122,31 +148,31 @@ def test_a_code_block_that_is_cut_is_opened_again_with_its_language() -> None:
 
 def test_indentation_of_code_is_kept_where_it_is_cut() -> None:
     body = "\n".join(f"    indented_{number}()" for number in range(12))
-    for piece in split_text(f"```\n{body}\n```", 80):
+    for piece in split(f"```\n{body}\n```", 80):
         assert piece.split("\n")[1].startswith("    indented_")
 
 
 def test_marks_inside_a_longer_fence_are_no_end() -> None:
     text = "````md\n```\ninner\n```\n" + "x" * 60 + "\n````"
-    pieces = split_text(text, 60)
+    pieces = split(text, 60)
     assert all(piece.startswith("````md\n") and piece.endswith("\n````") for piece in pieces)
 
 
 def test_units_are_counted_as_networks_do() -> None:
     assert [measure("🦊é", unit) for unit in ("characters", "utf16", "bytes")] == [2, 3, 6]
-    assert split_text("🦊" * 6, 6, "utf16") == ["🦊🦊🦊", "🦊🦊🦊"]
-    assert split_text("🦊" * 6, 8, "bytes") == ["🦊🦊"] * 3
+    assert split("🦊" * 6, 6, "utf16") == ["🦊🦊🦊", "🦊🦊🦊"]
+    assert split("🦊" * 6, 8, "bytes") == ["🦊🦊"] * 3
 
 
 def test_what_is_larger_than_the_limit_is_cut_where_it_stands() -> None:
     address = "https://example.org/" + "a" * 50
-    assert "".join(split_text(address, 30)) == address
-    assert all(len(piece.encode()) <= 8 for piece in split_text(FOX, 8, "bytes"))
+    assert "".join(split(address, 30)) == address
+    assert all(len(piece.encode()) <= 8 for piece in split(FOX, 8, "bytes"))
 
 
 def test_a_long_text_is_cut_quickly() -> None:
     text = ("[" * 50 + "word " * 200 + "\n\n") * 100
-    assert "".join("".join(split_text(text, 4096)).split()) == "".join(text.split())
+    assert "".join("".join(split(text, 4096)).split()) == "".join(text.split())
 
 
 def test_a_message_becomes_several_with_its_files_behind() -> None:
@@ -164,4 +190,4 @@ def test_a_message_becomes_several_with_its_files_behind() -> None:
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_accents_stay_with_their_letters(form: str) -> None:
     text = unicodedata.normalize("NFD" if form == "NFD" else "NFC", "ééééééééé")
-    assert all(unicodedata.normalize("NFC", piece).strip("é") == "" for piece in split_text(text, 5))
+    assert all(unicodedata.normalize("NFC", piece).strip("é") == "" for piece in split(text, 5))

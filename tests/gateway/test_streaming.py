@@ -22,9 +22,10 @@ from talaria.core.addresses import Route
 from talaria.core.events import QuestionAsked, TextAdded, ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import TurnId, WorkerId, new_worker_id
 from talaria.core.messages import ToolCall, ToolResult
-from talaria.gateway.pacing import Gate
+from talaria.gateway.placing import REMAINDER
 from talaria.gateway.shown import Shown, keep_shown, read_shown
 from talaria.gateway.streaming import Preview, Stage
+from talaria.gateway.throttle import Throttle
 from talaria.storage.sqlite.opening import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork
@@ -57,16 +58,23 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 @asynccontextmanager
 async def previewing(
-    store: Store, network: LoopbackNetwork, *, patience: float = 0.02, display: Display | None = None, call: float = 0.5
+    store: Store,
+    network: LoopbackNetwork,
+    *,
+    patience: float = 0.02,
+    display: Display | None = None,
+    call: float = 0.5,
+    parting: float = 20,
 ) -> AsyncIterator[Preview]:
     """Show a turn while the block runs."""
     stage = Stage(
         store=store,
         platform=network.platform(patience=30),
-        gate=Gate(),
+        throttle=Throttle(),
         worker=new_worker_id(),
         patience=patience,
         call=call,
+        parting=parting,
         telling=0.02,
         typing=0.05,
     )
@@ -294,7 +302,7 @@ async def test_typing_is_shown_while_a_turn_runs(store: Store, network: Loopback
 async def test_no_trouble_of_the_network_reaches_the_turn(store: Store, network: LoopbackNetwork, trouble: str) -> None:
     faults = [Fault(deed, trouble, times=1, seconds=0.01) for deed in ("typing", "post", "edit")]  # type: ignore[arg-type]
     network.upset(*faults)
-    async with asyncio.timeout(5), previewing(store, network, call=0.1) as preview:
+    async with asyncio.timeout(5), previewing(store, network, call=0.1, parting=0.2) as preview:
         preview.event(TextAdded("Something is being said"))
         await network.until(lambda: {fault.deed for fault in network.faults} <= {"edit"})
     network.upset()
@@ -302,8 +310,36 @@ async def test_no_trouble_of_the_network_reaches_the_turn(store: Store, network:
     assert network.shown("1") == ["Done."]
 
 
+async def test_final_text_is_put_into_a_message_that_was_posted_late(store: Store, network: LoopbackNetwork) -> None:
+    network.upset(Fault("post", "delay", seconds=0.5))
+    async with previewing(store, network, call=0.05) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.until(lambda: not network.faults)
+        preview.event(TurnAnswered("Done."))
+    await finish(store, network, "Done.")
+    assert (network.shown("1"), len(network.posts)) == (["Done."], 1)
+
+
+async def test_message_that_was_posted_too_late_is_blanked(store: Store, network: LoopbackNetwork) -> None:
+    network.upset(Fault("post", "delay", seconds=1))
+    async with previewing(store, network, call=0.05, parting=0.6) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.until(lambda: not network.faults)
+        preview.event(TurnAnswered("Done."))
+        await finish(store, network, "Done.")
+    assert sorted(network.shown("1")) == ["Done.", REMAINDER]
+
+
+async def test_what_leads_to_a_question_is_shown_at_once(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network, patience=3600) as preview:
+        preview.event(TextAdded("I ask."))
+        preview.event(QuestionAsked("q", "Which one?"))
+        await preview.flushed()
+        assert network.shown("1") == ["I ask."]
+
+
 async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, network: LoopbackNetwork) -> None:
-    stage = Stage(store=store, platform=network.platform(), gate=Gate(), worker=new_worker_id(), patience=0.01)
+    stage = Stage(store=store, platform=network.platform(), throttle=Throttle(), worker=new_worker_id(), patience=0.01)
     preview = Preview(stage, SESSION, TURN, Route(HERE), Display)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(preview.serve())

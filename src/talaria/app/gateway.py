@@ -52,6 +52,7 @@ from talaria.sessions.presence import NetworkStatus
 from talaria.sessions.prospect import Prospect
 from talaria.settings.chats import ChatNetwork
 
+_LOOK_AT_NETWORKS = 0.5
 Watcher = Callable[[], Coroutine[Any, Any, None]]
 
 log = logging.getLogger(__name__)
@@ -66,8 +67,13 @@ _NONE = (
 )
 
 
-async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
-    """Serve every network that is set up until ``stop``; raises `Refused` where that cannot begin."""
+async def serve_gateway(
+    house: House, stop: Stop, *, beside: bool, report: Callable[[str], None] = lambda _: None
+) -> None:
+    """Serve every network that is set up until ``stop``; raises `Refused` where that cannot begin.
+
+    ``report`` shows the person at the terminal what is served, and which networks are in trouble.
+    """
     async with Shelter() as jobs, AsyncExitStack() as stack:
         patience = house.settings.gateway.drain_seconds
         builder = _Builder(house, jobs, stack, Restarting(house.store, stop, patience))
@@ -100,7 +106,27 @@ async def serve_gateway(house: House, stop: Stop, *, beside: bool) -> None:
             tell_hooks(house, rooms.worker, lines)
             if first:
                 stack.callback(jobs.create_task(do_boot(house, builder.folder, lines, jobs)).cancel)
+            stack.callback(jobs.create_task(_report_networks(gateway, report)).cancel)
             await gateway.serve(stop)
+
+
+async def _report_networks(gateway: Gateway, report: Callable[[str], None]) -> None:
+    """Report what is served, and from then on each network that fails or is back."""
+    names = ", ".join(line.network.platform.name for line in gateway.lines) or "the API"
+    report(f"The gateway is serving {names}. Press Ctrl-C to stop it.")
+    in_trouble: dict[str, str] = {}
+    while True:
+        for network in gateway.status().networks:
+            before = in_trouble.pop(network.name, "")
+            if network.state in {"waiting", "refused"} and network.error:
+                in_trouble[network.name] = network.error
+                if network.error != before:
+                    report(f"{network.name} can't be reached: {network.error}. I'll keep trying.")
+            elif before and network.state == "connecting":
+                in_trouble[network.name] = before
+            elif before and network.state == "connected":
+                report(f"{network.name} is connected.")
+        await asyncio.sleep(_LOOK_AT_NETWORKS)
 
 
 async def _serve_api(house: House, gateway: Gateway, jobs: asyncio.TaskGroup, closing: AsyncExitStack) -> None:
@@ -209,8 +235,20 @@ class _Builder:
     def line(self, platform: Platform) -> Line:
         """Return a network in both directions."""
         house = self._house
-        delivery, outage = Delivery(house.store, platform), OutageNotices()
-        stage = Stage(store=house.store, platform=platform, gate=delivery.gate, worker=self.rooms.worker)
+        outage = OutageNotices()
+        delivery = Delivery(
+            house.store,
+            platform,
+            reply_limit=lambda: house.settings.gateway.reply_characters,
+            files=house.profile.media_folder,
+        )
+        stage = Stage(
+            store=house.store,
+            platform=platform,
+            throttle=delivery.throttle,
+            worker=self.rooms.worker,
+            reply_limit=lambda: house.settings.gateway.reply_characters,
+        )
         self._doors[platform.name] = Door(
             house=house,
             abilities=platform.abilities,

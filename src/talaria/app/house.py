@@ -128,9 +128,9 @@ class House(Struct, frozen=True, kw_only=True):
         count: int = await load("talaria.app.schedules").work_off_jobs(self, only)
         return count
 
-    async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
+    async def serve_gateway(self, stop: Stop, *, beside: bool, report: Callable[[str], None] = lambda _: None) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
-        await load("talaria.app.gateway").serve_gateway(self, stop, beside=beside)
+        await load("talaria.app.gateway").serve_gateway(self, stop, beside=beside, report=report)
 
     async def serve_api(
         self, stop: Stop, *, host: str, port: int | None, listens: Callable[[str], None], tell: Callable[[str], None]

@@ -84,8 +84,7 @@ async def _serve(services: Services, stop: Stop, *, beside: bool) -> None:
         for note in house.notes:
             services.terminal.note(note)
         _tell_last_ending(services, services.terminal.note)
-        services.terminal.note("The gateway serves; Ctrl-C ends it.")
-        await house.serve_gateway(stop, beside=beside)
+        await house.serve_gateway(stop, beside=beside, report=services.terminal.note)
 
 
 def _start(_arguments: argparse.Namespace, services: Services) -> int:
@@ -110,7 +109,7 @@ def _start(_arguments: argparse.Namespace, services: Services) -> int:
         if process.poll() is not None or time.monotonic() > deadline:
             raise Refused(f"The gateway did not start. It said:\n{_tail(log, 5)}")
         time.sleep(_LOOK_AGAIN)
-    services.terminal.line(f"The gateway serves, as process {process.pid}.")
+    services.terminal.line(f"The gateway is running as process {process.pid}.")
     return 0
 
 

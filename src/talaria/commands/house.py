@@ -113,7 +113,7 @@ class Undertakings(Protocol):
     async def work_off_jobs(self, only: str = "") -> int:
         """Run what is due, or what waits already for ``only`` one job; return how many runs that were."""
 
-    async def serve_gateway(self, stop: Stop, *, beside: bool) -> None:
+    async def serve_gateway(self, stop: Stop, *, beside: bool, report: Callable[[str], None] = lambda _: None) -> None:
         """Serve the chat networks that are set up until ``stop``; ``beside`` lets other processes do so too."""
 
     async def serve_api(

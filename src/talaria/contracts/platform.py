@@ -17,13 +17,29 @@ Unit = Literal["characters", "utf16", "bytes"]
 Markup = Literal["markdown", "plain"]
 
 
+class Rate(Struct, frozen=True):
+    """How often something may be done: so many at once, then so many per second."""
+
+    per_second: float
+    burst: int
+
+
+class Rates(Struct, frozen=True, kw_only=True):
+    """How often a network may be called in all, and for one private chat or one of any other kind."""
+
+    network: Rate | None = None
+    chat: Rate | None = None
+    group: Rate | None = None
+
+
 class Abilities(Struct, frozen=True, kw_only=True):
     """What a network can do. Delivery adapts to it; adapters never pretend.
 
     ``text_limit`` is the longest text of one message, counted in ``text_unit``. ``idempotent`` says that sending the
     same key twice posts one message. ``exclusive`` says that one connection at a time may receive for an account.
     ``edit_pace`` is how often a message may be edited at most. ``reactions`` says that messages can be marked,
-    ``lists_chats`` that the network tells in which chats we are.
+    ``lists_chats`` that the network tells in which chats we are. ``rates`` is how often messages may be posted or
+    edited, as the network documents it.
     """
 
     text_limit: int
@@ -39,6 +55,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
     idempotent: bool = False
     exclusive: bool = False
     file_limit: int = 0
+    rates: Rates = Rates()
 
 
 class Sender(Struct, frozen=True, omit_defaults=True):

@@ -267,11 +267,13 @@ class Unreachable(PlatformError):
 
 
 class SlowDown(PlatformError):
-    """The network asked us to wait for ``retry_after``; not ``everywhere`` means at this address alone."""
+    """The network asked us to wait for ``retry_after``: ``everywhere``, or in this chat alone; ``None`` where it does
+    not say.
+    """
 
     public = "The chat network asked me to slow down."
 
-    def __init__(self, message: str, *, retry_after: timedelta, everywhere: bool = True) -> None:
+    def __init__(self, message: str, *, retry_after: timedelta, everywhere: bool | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         self.everywhere = everywhere

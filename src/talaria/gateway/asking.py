@@ -21,7 +21,7 @@ class _Open(Struct, frozen=True):
 
 
 class Asking:
-    """The open choices of one chat; ``post`` writes into it, under a key.
+    """The open choices of one chat; ``post`` writes into it, under a key. ``closed`` learns what became of each.
 
     Each is put to somebody, whose word counts, as does that of the owner; where it is put to nobody, the owner's alone.
     """
@@ -31,9 +31,11 @@ class Asking:
         post: Callable[[Content, str], Awaitable[None]],
         *,
         buttons: bool,
+        closed: Callable[[str, Content, str], None] = lambda _key, _content, _decision: None,
         patience: float = _PATIENCE,
     ) -> None:
         self._post = post
+        self._closed = closed
         self._buttons = buttons
         self._patience = patience
         self._open: dict[str, _Open] = {}
@@ -62,6 +64,10 @@ class Asking:
         if found is None or not place.isdecimal() or int(place) >= len(found.choices):
             return False
         return _may_answer(found, by, owner=owner) and _settle(found, int(place))
+
+    def is_open(self, value: str) -> bool:
+        """Tell whether a button is one of an open choice."""
+        return value.rpartition(":")[0] in self._open
 
     @property
     def waiting(self) -> list[str]:
@@ -114,6 +120,8 @@ class Asking:
             del self._open[number]
             if not self._open:
                 self.asked.clear()
+            if content.buttons:
+                self._closed(number, content, _decision(found))
 
 
 def _opened(whom: str, choices: tuple[str, ...]) -> _Open:
@@ -123,6 +131,14 @@ def _opened(whom: str, choices: tuple[str, ...]) -> _Open:
 def _may_answer(found: _Open, by: str, *, owner: bool) -> bool:
     """Return whether this person may answer; a sender without an id never is the one who was asked."""
     return owner or is_same_sender(by, found.whom)
+
+
+def _decision(found: _Open) -> str:
+    """Return what is to be seen of a question that is over."""
+    if not found.answer.done() or found.answer.cancelled():
+        return "*This question is no longer open.*"
+    answer = found.answer.result()
+    return f"▸ **{found.choices[answer]}**" if isinstance(answer, int) else "▸ *answered*"
 
 
 def _settle(found: _Open, answer: int | str) -> bool:

@@ -27,9 +27,9 @@ def is_border(text: str, place: int) -> bool:
     return not (_is_flag_letter(behind) and _flag_letters_before(text, place) % 2)
 
 
-def links(text: str) -> list[tuple[int, int]]:
-    """Return where links begin and end, in order."""
-    return [match.span() for match in _LINK.finditer(text)]
+def links(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Return where links begin and end in a part of a text, in order."""
+    return [match.span() for match in _LINK.finditer(text, start, end)]
 
 
 def _is_modifier(character: str) -> bool:

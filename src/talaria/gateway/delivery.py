@@ -1,9 +1,10 @@
-"""The outbox of one network, delivered: every address in order, different addresses side by side, nothing dropped."""
+"""Delivery of one network's outbox: each address in order, different addresses in parallel, nothing dropped."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
@@ -15,16 +16,17 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, StoreError, Unreachable
 from talaria.core.session_context import SessionContext, bound
-from talaria.gateway.pacing import Gate, Pace
-from talaria.gateway.placing import Placing
+from talaria.gateway.long_reply import REPLY_LIMIT
+from talaria.gateway.pacing import Pace
+from talaria.gateway.placing import Outlet, Placing, TooSoon
 from talaria.gateway.shown import Shown, forget_shown, read_shown
+from talaria.gateway.throttle import Throttle
 from talaria.sessions.outgoing import OUTBOX
 from talaria.sessions.unbroken import unbroken
 
 T = TypeVar("T")
 DEFAULT_PACE = Pace()
 _STORE_PAUSE = 1.0
-_A_LITTLE = 0.005
 
 log = logging.getLogger(__name__)
 
@@ -42,25 +44,39 @@ class DeliveryStatus(Struct, frozen=True, kw_only=True):
 
 
 class Delivery:
-    """Delivers what waits for one platform. ``gate`` is shut when the network asks for a pause."""
+    """Delivers the outbox of one platform, as fast as ``throttle`` allows.
+
+    What is longer than ``reply_limit`` characters is cut, and kept whole below the folder ``files``.
+    """
 
     def __init__(
         self,
         store: Store,
         platform: Platform,
         *,
-        gate: Gate | None = None,
         pace: Pace = DEFAULT_PACE,
         clock: Clock | None = None,
+        reply_limit: Callable[[], int] = lambda: REPLY_LIMIT,
+        files: Path | None = None,
     ) -> None:
-        self.gate = gate or Gate()
+        self.throttle = Throttle(platform.abilities.rates)
         self._store = store
         self._platform = platform
         self._pace = pace
         self._clock = clock or SystemClock()
+        self._outlet = Outlet(
+            store=store,
+            platform=platform,
+            throttle=self.throttle,
+            pace=pace,
+            reply_limit=reply_limit,
+            files=files,
+            waits=self.wake,
+        )
         self._woken = asyncio.Event()
         self._under_way: dict[int, Placing] = {}
         self._due: datetime | None = None
+        self._has_more = False
         self._refused = False
         self._counts: dict[str, int] = {}
         self._error = ""
@@ -68,7 +84,7 @@ class Delivery:
     @property
     def status(self) -> DeliveryStatus:
         """How it is doing."""
-        state: Literal["serving", "held", "refused"] = "held" if self.gate.shut_for else "serving"
+        state: Literal["serving", "held", "refused"] = "held" if self.throttle.shut_for else "serving"
         return DeliveryStatus(
             state="refused" if self._refused else state,
             under_way=len(self._under_way),
@@ -84,7 +100,7 @@ class Delivery:
         """Try again: the network is back. A pause that it asked for goes on, one for an account it refused does not."""
         if self._refused:
             self._refused = False
-            self.gate.open()
+            self.throttle.open()
         self.wake()
 
     async def is_idle(self) -> bool:
@@ -98,7 +114,7 @@ class Delivery:
             while True:
                 self._woken.clear()
                 for item, shown in await self._claimed():
-                    placing = Placing(self._store, self._platform, self._pace, item, shown)
+                    placing = Placing(self._outlet, item, shown)
                     self._under_way[item.id] = placing
                     group.create_task(self._see_through(item, placing))
                 await self._pause()
@@ -120,29 +136,25 @@ class Delivery:
 
     async def _pause(self) -> None:
         """Wait until woken, or until something is due, or for the next look."""
-        seconds = self.gate.shut_for or self._pace.poll.total_seconds()
-        if self._due is not None and not self.gate.shut_for:
+        shut = self.throttle.shut_for
+        seconds = shut or self._pace.poll.total_seconds()
+        if self._due is not None and not shut:
             left = (self._due - self._clock.now()).total_seconds()
             seconds = min(seconds, max(left, 0.01))
-        if self._under_way and not self._platform.abilities.idempotent:
-            seconds = min(seconds, self._until_slow())
+        if self._has_more and self._room() > 0:
+            seconds = min(seconds, max(self.throttle.network_delay, 0.01))
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
             pass
-        self._refused = self._refused and self.gate.shut_for > 0
-
-    def _until_slow(self) -> float:
-        """Return when the next call to the network will have taken so long that others go ahead of it."""
-        now, alone = asyncio.get_running_loop().time(), self._pace.alone.total_seconds()
-        lefts = [(one.calling_since or now) + alone - now for one in self._under_way.values()]
-        return min((left for left in lefts if left > 0), default=alone) + _A_LITTLE
+        self._refused = self._refused and self.throttle.shut_for > 0
 
     async def _claimed(self) -> list[tuple[OutboxItem, Shown | None]]:
         """Mark what is due as being sent and return it, each with the messages that show it already."""
-        free = self._room()
-        if free <= 0 or self.gate.shut_for:
+        free = min(self._room(), self.throttle.free)
+        if free <= 0:
+            self._has_more = True
             return []
         if self._due is not None and self._due <= self._clock.now():
             self._due = None
@@ -152,7 +164,9 @@ class Delivery:
             return [(item, read_shown(tx, item.key)) for item in items]
 
         try:
-            return await unbroken(self._store.write(work), undo=self._give_back)
+            claimed = await unbroken(self._store.write(work), undo=self._give_back)
+            self._has_more = len(claimed) == free
+            return claimed
         except StoreError as error:
             if self._error != str(error):
                 log.warning("%s: the outbox is not looked at: %s", self._platform.name, error)
@@ -160,13 +174,9 @@ class Delivery:
             return []
 
     def _room(self) -> int:
-        """Return how many more may go out at this moment."""
-        if self._platform.abilities.idempotent:
-            return self._pace.at_once - len(self._under_way)
-        late = asyncio.get_running_loop().time() - self._pace.alone.total_seconds()
-        slow = sum((one.calling_since or late) < late for one in self._under_way.values())
-        quick = len(self._under_way) - slow
-        return 1 - quick if len(self._under_way) < self._pace.at_once else 0
+        """Return how many more may be claimed: what waits for the rate of its own chat holds up no other."""
+        calling = sum(not placing.is_waiting for placing in self._under_way.values())
+        return min(self._pace.at_once - calling, self._pace.at_hand - len(self._under_way))
 
     async def _give_back(self, claimed: list[tuple[OutboxItem, Shown | None]]) -> None:
         now = self._clock.now()
@@ -191,9 +201,10 @@ class Delivery:
     async def _deliver(self, item: OutboxItem, placing: Placing) -> None:
         try:
             reference = await placing.place()
+        except TooSoon as error:
+            await self._put_back(item, error.delay)
         except SlowDown as error:
-            if error.everywhere:
-                self.gate.shut(error.retry_after)
+            self.throttle.slow_down(item.address, error)
             await self._try_later(item, error.retry_after, str(error))
         except Rejected as error:
             await self._give_up(item, str(error))
@@ -201,7 +212,7 @@ class Delivery:
             await self._give_up(item, f"it cannot be read: {error}")
         except BadCredentials as error:
             self._refused = True
-            self.gate.shut(self._pace.longest_pause)
+            self.throttle.shut(self._pace.longest_pause)
             await self._try_later(item, timedelta(0), str(error))
         except (Unreachable, StoreError) as error:
             await self._try_later(item, self._pace.pause(item.attempts), str(error))
@@ -222,11 +233,14 @@ class Delivery:
 
     async def _try_later(self, item: OutboxItem, pause: timedelta, error: str) -> None:
         log.warning("%s: %s waits %s: %s", self._platform.name, item.key, pause, error)
+        await self._put_back(item, pause, error)
+        self._count("retried")
+        self._error = error
+
+    async def _put_back(self, item: OutboxItem, pause: timedelta, error: str = "") -> None:
         due = self._clock.now() + pause
         await self._settle(lambda tx: tx.outbox.retry(item.id, due, error))
         self._due = min(self._due or due, due)
-        self._count("retried")
-        self._error = error
 
     async def _give_up(self, item: OutboxItem, error: str) -> None:
         log.error("%s: %s cannot be delivered: %s", self._platform.name, item.key, error)

@@ -28,6 +28,7 @@ from talaria.core.events import (
     TurnStopped,
 )
 from talaria.core.harmless import HARMFUL
+from talaria.gateway.long_reply import REPLY_LIMIT
 
 _UNFIT = re.compile(rf"{HARMFUL}|`")
 _BREAK = "  \n"  # Markdown's end of a line within a paragraph
@@ -55,25 +56,54 @@ class _Call(Struct):
     steps: dict[str, str] = {}
 
 
-class Draft:
-    """Follows the events of one turn. ``passages`` are what was said before a call or a question, oldest first."""
+class _Text:
+    """A text that grows up to a limit."""
 
-    def __init__(self, display: Callable[[], Display]) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pieces: list[str] = []
+        self._length = 0
+
+    def __bool__(self) -> bool:
+        return self._length > 0
+
+    def add(self, text: str) -> None:
+        text = text[: self._limit - self._length]
+        self._pieces.append(text)
+        self._length += len(text)
+
+    @property
+    def text(self) -> str:
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+
+class Draft:
+    """Follows the events of one turn. ``passages`` are what was said before a call or a question, oldest first.
+
+    Of what is said, ``limit`` characters are kept.
+    """
+
+    def __init__(self, display: Callable[[], Display], limit: int = REPLY_LIMIT) -> None:
         self._display = display
+        self._limit = limit
         self._calls: dict[str, _Call] = {}
         self._notices: list[str] = []
         self._thought = ""
         self._before = ""
-        self._reply = ""
+        self._reply = _Text(self._limit)
+        self._is_new_call = False
+        self.version = 0  # changes with the text
         self._last_tool = ""
         self._told = 0
         self.passages: deque[Passage] = deque()
 
     def event(self, event: TurnEvent) -> None:
         """Take note of what happens."""
+        self.version += 1
         match event:
             case TextAdded(text):
-                self._reply += text
+                self._add_text(text)
             case ReasoningAdded(text):
                 self._thought = (self._thought + text)[-_THOUGHT:]
             case ToolCalled() | ToolProgressed() | ToolAnswered():
@@ -82,7 +112,9 @@ class Draft:
                 self._notices.append(text)
             case PersonJoined() | ApprovalAsked() | QuestionAsked():
                 self._end_passage()
-            case TurnBegan() | ModelCalled() | ToolRefused():
+            case ModelCalled():
+                self._is_new_call = True
+            case TurnBegan() | ToolRefused():
                 pass
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 pass
@@ -95,7 +127,7 @@ class Draft:
         lines = _BREAK.join(self._lines()[-_LINES:])
         thought = self._quoted_thought() if self._display().reasoning and not self._reply else ""
         before = "" if self._reply else self._before
-        return "\n\n".join(part for part in (before, lines, thought, self._reply) if part.strip())
+        return "\n\n".join(part for part in (before, lines, thought, self._reply.text) if part.strip())
 
     def was_said(self, passage: Passage) -> None:
         """Take note that a passage stands in messages of its own and need not be shown any more."""
@@ -108,6 +140,13 @@ class Draft:
         new, self._told = lines[self._told :], len(lines)
         return _BREAK.join(new[-_LINES:])
 
+    def _add_text(self, text: str) -> None:
+        """Add to the reply; what another call of the model says is another paragraph."""
+        if self._is_new_call and self._reply:
+            self._reply.add("\n\n")
+        self._is_new_call = False
+        self._reply.add(text)
+
     def _follow_call(self, event: ToolCalled | ToolProgressed | ToolAnswered) -> None:
         match event:
             case ToolCalled(call=call, summary=summary):
@@ -118,9 +157,9 @@ class Draft:
                 self._end_call(event)
 
     def _begin_call(self, call_id: str, call: _Call) -> None:
-        if self._reply.strip():
-            self.passages.append(Passage(self.text, stays=False, words=self._reply))
-            self._before, self._reply = self._reply, ""
+        if self._reply.text.strip():
+            self.passages.append(Passage(self.text, stays=False, words=self._reply.text))
+            self._before, self._reply = self._reply.text, _Text(self._limit)
         self._thought = ""
         if self._progress != "new" or call.name != self._last_tool:
             self._calls[call_id] = call
@@ -138,7 +177,8 @@ class Draft:
             self.passages.append(Passage(self.text, stays=True))
         self._calls.clear()
         self._notices.clear()
-        self._thought = self._before = self._reply = ""
+        self._thought = self._before = ""
+        self._reply = _Text(self._limit)
         self._told = 0
 
     @property

@@ -29,7 +29,7 @@ from talaria.gateway.rooms import Rooms
 from talaria.sessions.admitted import Admitted
 from talaria.sessions.lane import arrival_of
 from talaria.sessions.leaving import end_background
-from talaria.sessions.outgoing import queue_notice
+from talaria.sessions.outgoing import OUTBOX, queue_notice
 from talaria.sessions.sending import tell_news, welcome
 from talaria.sessions.turn_log import STEERING
 
@@ -40,6 +40,8 @@ _MOMENT = timedelta(seconds=5)
 _NOTHING = SessionId("")
 _KNOWN = 1000
 _STORE_PAUSE = 1.0
+_NOT_OPEN = "That question is no longer open."
+_NOT_YOURS = "Only the person who was asked can answer that."
 _STUCK = "My store does not answer at the moment, so that nothing else goes on."
 
 
@@ -209,12 +211,26 @@ class Intake:
     async def _answered(self, incoming: Incoming, guest: Guest) -> None:
         """Take a button or a mark, which never is anything but the answer to a question, however old it is."""
         room = self._rooms.find(guest.key)
-        if room is None:
-            return
-        if incoming.button:
-            room.asking.press(incoming.button, incoming.sender.id, owner=guest.is_owner)
-        else:
-            await room.marked(incoming.message_id, incoming.reaction, incoming.sender.id, owner=guest.is_owner)
+        if not incoming.button:
+            if room is not None:
+                await room.marked(incoming.message_id, incoming.reaction, incoming.sender.id, owner=guest.is_owner)
+        elif room is None:
+            await self._notify(incoming, guest, _NOT_OPEN)
+        elif not room.asking.press(incoming.button, incoming.sender.id, owner=guest.is_owner):
+            await self._notify(incoming, guest, _NOT_YOURS if room.asking.is_open(incoming.button) else _NOT_OPEN)
+
+    async def _notify(self, incoming: Incoming, guest: Guest, text: str) -> None:
+        """Answer a button that does nothing."""
+        content = Content(text=text, reply_to=incoming.message_id)
+
+        def work(tx: Transaction) -> None:
+            bound = tx.bindings.get(guest.key)
+            if bound is not None:
+                key = f"button:{self._name}:{incoming.external_id}"
+                queue_notice(tx, bound.session_id, incoming.address, content, key)
+
+        await self._store.write(work)
+        await self._store.hint(OUTBOX)
 
     async def _stir(self, room: Room, incoming: Incoming, admission: Admission) -> None:
         guest = admission.guest

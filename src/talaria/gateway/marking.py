@@ -8,6 +8,7 @@ from talaria.core.addresses import Route
 from talaria.core.errors import PlatformError
 from talaria.gateway.placing import bounded
 from talaria.gateway.streaming import Stage
+from talaria.gateway.throttle import TYPING
 
 AT_WORK, NOTHING = "👀", ""
 
@@ -16,7 +17,7 @@ log = logging.getLogger(__name__)
 
 async def mark(stage: Stage, route: Route, emoji: str) -> None:
     """Mark the message that a turn answers, where the network has marks and there is such a message."""
-    if not stage.platform.abilities.reactions or not route.reply_to or stage.gate.shut_for:
+    if not stage.platform.abilities.reactions or not route.reply_to or stage.throttle.delay(route.address, TYPING):
         return
     platform = cast("MarkingPlatform", stage.platform)
     try:

@@ -28,6 +28,7 @@ from talaria.core.events import (
 )
 from talaria.core.ids import SessionId, new_id
 from talaria.gateway.asking import Asking
+from talaria.gateway.decision import show_decision
 from talaria.gateway.footer import runtime, with_footer
 from talaria.gateway.outage_notices import OutageNotices
 from talaria.gateway.placing import bounded
@@ -94,7 +95,7 @@ class Room:
         self.let_go: Callable[[], object] = lambda: None
         self._door = door
         self._jobs = jobs
-        self.asking = Asking(self.post, buttons=door.abilities.buttons)
+        self.asking = Asking(self.post, buttons=door.abilities.buttons, closed=self._close_question)
         sight = Sight(
             address=address,
             stage=door.stage,
@@ -221,6 +222,9 @@ class Room:
         store = self.seat.store
         await insist(lambda: store.write(lambda tx: queue_notice(tx, session_id, self.address, content, key)))
         self._door.wake_delivery()
+
+    def _close_question(self, key: str, content: Content, decision: str) -> None:
+        self._jobs.create_task(show_decision(self._door.stage, self.address, key, content, decision))
 
     def change_display(self, display: Display) -> None:
         """Show this much from now on."""

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct, structs
 
@@ -15,13 +17,15 @@ from talaria.core.errors import PlatformError, SlowDown, StoreError, Unreachable
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, WorkerId
 from talaria.gateway.draft import Draft
-from talaria.gateway.pacing import Gate
-from talaria.gateway.placing import bounded
+from talaria.gateway.long_reply import REPLY_LIMIT
+from talaria.gateway.placing import REMAINDER, bounded
 from talaria.gateway.shown import Shown, keep_shown, read_shown
-from talaria.gateway.splitting import split_text
+from talaria.gateway.splitting import GrowingText
+from talaria.gateway.throttle import PREVIEW, TYPING, Throttle
 from talaria.sessions.company import accompanied
 from talaria.sessions.rerouting import rerouted
 
+_RETRY = 0.1  # seconds after which something urgent is tried again
 _HELD_UP = 0.9  # seconds; a lease lasts longer, unless the settings make it very short
 
 log = logging.getLogger(__name__)
@@ -30,19 +34,23 @@ log = logging.getLogger(__name__)
 class Stage(Struct, frozen=True, kw_only=True):
     """What the previews of one network share.
 
-    A reply is shown when it has ``enough`` characters or its turn has run for ``patience`` seconds. ``call`` is the
-    time that one call to the network has: less than final texts wait for a preview to end. ``typing`` is how often
+    A reply is shown when it has ``enough`` characters or its turn has run for ``patience`` seconds. ``call`` is how
+    long a preview waits for one call to the network before it goes on without; one that takes longer is waited for
+    when the preview ends, for ``parting`` seconds at most: less than final texts wait for that. ``typing`` is how often
     people are shown that somebody writes. Where nothing can be edited, or that is not wanted, tool calls are told
-    every ``telling`` seconds at most, and the words come when they are final.
+    every ``telling`` seconds at most, and the text comes when it is final. ``reply_limit`` is how many characters of a
+    reply are shown.
     """
 
     store: Store
     platform: Platform
-    gate: Gate
+    throttle: Throttle
     worker: WorkerId
     enough: int = 40
     patience: float = 1.0
     call: float = 5.0
+    parting: float = 16.0
+    reply_limit: Callable[[], int] = lambda: REPLY_LIMIT
     typing: float = 4.0
     telling: float = 5.0
 
@@ -63,19 +71,26 @@ class Preview:
         self._turn_id = turn_id
         self._route = route
         self._display = display
-        self._draft = Draft(display)
+        self._draft = Draft(display, stage.reply_limit())
         self._shown = Shown(route.address)
         self._texts: list[str] = []
+        self._growing = self._new_growing()
+        self._pending: asyncio.Future[MessageRef | None] | None = None
         self._changed = asyncio.Event()
+        self._flushed = asyncio.Event()
+        self._flushed.set()
         self._ended = False
         self._broken = False
         self._told = 0
-        self._seen = ""
+        self._seen = 0
         self._not_before = 0.0
+        self._retry_at = 0.0
 
     def event(self, event: TurnEvent) -> None:
         """Take note of what happens."""
         self._draft.event(event)
+        if self._draft.passages:
+            self._flushed.clear()
         if isinstance(event, TurnAnswered | TurnStopped | TurnFailed | TurnOutOfBudget):
             self._ended = True
         self._changed.set()
@@ -85,6 +100,12 @@ class Preview:
         self._ended = True
         self._changed.set()
 
+    async def flushed(self) -> None:
+        """Wait until people see what was said before a question, but not for long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._stage.call):
+                await self._flushed.wait()
+
     async def serve(self) -> None:
         """Show the turn until it ends."""
         try:
@@ -92,7 +113,9 @@ class Preview:
         except Exception:  # what is shown on the way is not worth a turn
             log.exception("%s: a preview failed", self._platform.name)
         finally:
+            self._flushed.set()
             await asyncio.shield(self._leave())
+        await self._blank_late_post()
 
     async def _show(self) -> None:
         self._not_before = asyncio.get_running_loop().time() + self._stage.patience
@@ -103,6 +126,8 @@ class Preview:
             return
         while not self._ended:
             self._changed.clear()
+            if self._broken or not self._draft.passages:
+                self._flushed.set()
             seconds = self._seconds_left()
             if seconds == 0:
                 await self._advance()
@@ -139,12 +164,19 @@ class Preview:
 
     def _seconds_left(self) -> float | None:
         """Return how long to wait before something is shown; ``None`` as long as nothing new happens."""
-        if self._broken or not (self._draft.passages or self._draft.text != self._seen):
+        if self._broken or not (self._draft.passages or self._draft.version != self._seen):
             return None
-        if self._edits and not self._shown.messages and len(self._draft.text) >= self._stage.enough:
-            return self._stage.gate.shut_for
+        delay = self._stage.throttle.delay(self._route.address, PREVIEW)
         now = asyncio.get_running_loop().time()
-        return max(self._not_before - now, self._stage.gate.shut_for, 0.0)
+        if self._edits and self._is_urgent():
+            return max(self._retry_at - now, delay, 0.0)
+        return max(self._not_before - now, delay, 0.0)
+
+    def _is_urgent(self) -> bool:
+        """Tell whether not to wait: somebody is about to be asked something, or there is enough to begin with."""
+        if any(passage.stays for passage in self._draft.passages):
+            return True
+        return not self._shown.messages and len(self._draft.text) >= self._stage.enough
 
     @property
     def _edits(self) -> bool:
@@ -157,46 +189,47 @@ class Preview:
             await (self._grow() if self._edits else self._tell())
         except SlowDown as error:
             pause = max(pause, error.retry_after.total_seconds())
-            if error.everywhere:
-                self._stage.gate.shut(error.retry_after)
+            self._stage.throttle.slow_down(self._route.address, error)
         except (Unreachable, StoreError) as error:
             pause = max(pause, self._stage.call)
             log.info("%s: a preview waits: %s", self._platform.name, error)
         except PlatformError as error:
             self._broken = True
             log.info("%s: a preview ends: %s", self._platform.name, error)
-        self._not_before = asyncio.get_running_loop().time() + (pause if self._edits else self._stage.telling)
+        now = asyncio.get_running_loop().time()
+        self._not_before = now + (pause if self._edits else self._stage.telling)
+        self._retry_at = now + _RETRY
 
     async def _tell(self) -> None:
         """Post the lines of tool calls as messages of their own."""
-        self._seen = self._draft.text
+        self._seen = self._draft.version
         self._draft.passages.clear()
         lines = self._draft.new_lines()
         if lines:
             self._told += 1
             key = f"{self._turn_id}:calls:{self._told}"
-            await self._bounded_send(Content(text=lines), key)
+            await bounded(self._platform.send(self._route.address, Content(text=lines), key), self._stage.call)
 
     async def _grow(self) -> None:
         while self._draft.passages and not self._ended:
             passage = self._draft.passages[0]
-            if passage.stays or len(self._split(passage.text)) > 1:
+            if passage.stays or len(self._growing.pieces(passage.text)) > 1:
                 if not await self._put(passage.text):
                     return
                 await self._let_go()
                 self._draft.was_said(passage)
             self._draft.passages.popleft()
-        text = self._draft.text
+        version, text = self._draft.version, self._draft.text
         if not text or await self._put(text):
-            self._seen = text
+            self._seen = version
 
-    def _split(self, text: str) -> list[str]:
-        return split_text(text, self._platform.abilities.text_limit, self._platform.abilities.text_unit)
+    def _new_growing(self) -> GrowingText:
+        return GrowingText(self._platform.abilities.text_limit, self._platform.abilities.text_unit)
 
     async def _put(self, text: str) -> bool:
         """Make the messages say this, as far as they do not; ``False`` if that has to wait."""
-        for place, piece in enumerate(self._split(text)):
-            if self._ended:
+        for place, piece in enumerate(self._growing.pieces(text)):
+            if self._ended or self._is_calling():
                 return False
             if place >= len(self._shown.messages):
                 if not await self._post(place, piece):
@@ -207,11 +240,15 @@ class Preview:
                 if not await self._stage.store.read(self._is_ours) or self._is_late(asked):
                     self._broken = True  # another worker has taken the turn over, and may have said the last word
                     return False
-                await bounded(self._platform.edit(ref, Content(text=piece)), self._stage.call)
+                if self._stage.throttle.delay(self._route.address, PREVIEW):
+                    return False
+                await self._called(self._edited(ref, piece))
                 self._texts[place] = piece
         return True
 
     async def _post(self, place: int, piece: str) -> bool:
+        if self._stage.throttle.delay(self._route.address, PREVIEW):
+            return False
         before = structs.replace(self._shown, live=self._stage.worker)
         self._shown = structs.replace(before, messages=(*before.messages, ""))
         asked = asyncio.get_running_loop().time()
@@ -222,9 +259,11 @@ class Preview:
             self._shown = self._shown if begun else before
         if not begun:
             return False
-        reply_to = "" if place or before.let_go else self._route.reply_to
+        content = Content(text=piece, reply_to="" if place or before.let_go else self._route.reply_to)
         try:
-            ref = await self._bounded_send(Content(text=piece, reply_to=reply_to), before.key(self._turn_id, place))
+            ref = await self._called(
+                self._platform.send(self._route.address, content, before.key(self._turn_id, place))
+            )
         except Unreachable:
             self._broken = True  # it may be there: whoever delivers the final text sees to that
             raise
@@ -232,13 +271,27 @@ class Preview:
             self._shown = before
             await self._keep()
             raise
-        self._shown = structs.replace(before, messages=(*before.messages, ref.message_id))
+        self._shown = structs.replace(before, messages=(*before.messages, ref.message_id if ref else ""))
         self._texts.append(piece)
         await self._keep()
         return True
 
-    async def _bounded_send(self, content: Content, key: str) -> MessageRef:
-        return await bounded(self._platform.send(self._route.address, content, key), self._stage.call)
+    async def _edited(self, ref: MessageRef, text: str) -> None:
+        await self._platform.edit(ref, Content(text=text))
+
+    def _is_calling(self) -> bool:
+        """Tell whether a call is still under way that took too long; nothing may overtake it."""
+        return self._pending is not None and not self._pending.done()
+
+    async def _called(self, call: Coroutine[Any, Any, MessageRef | None]) -> MessageRef | None:
+        """Return what a call to the network returns; one that takes long goes on, and is waited for in the end."""
+        self._stage.throttle.count(self._route.address, PREVIEW)
+        self._pending = call_under_way = asyncio.ensure_future(call)
+        call_under_way.add_done_callback(_retrieve)
+        done, _ = await asyncio.wait({call_under_way}, timeout=self._stage.call)
+        if not done:
+            raise Unreachable(f"there was no answer within {self._stage.call:g} s")
+        return call_under_way.result()
 
     def _begin(self, tx: Transaction) -> bool:
         """Record that a message is about to be posted; not for a turn that is over, nor ahead of earlier replies."""
@@ -277,6 +330,7 @@ class Preview:
         let_go = self._shown.let_go + len(self._shown.messages)
         self._shown = structs.replace(self._shown, messages=(), let_go=let_go)
         self._texts.clear()
+        self._growing = self._new_growing()
         await self._keep()
 
     async def _keep(self) -> None:
@@ -294,22 +348,54 @@ class Preview:
         self._ended = True
         if not self._shown.live:
             return
+        if self._pending is not None:
+            await asyncio.wait({self._pending}, timeout=self._stage.parting)
+            self._note_late_post()
         self._shown = structs.replace(self._shown, live=WorkerId(""))
         try:
             await self._keep()
         except StoreError as error:
             log.warning("%s: the end of a preview was not recorded: %s", self._platform.name, error)
 
+    def _note_late_post(self) -> None:
+        """Take the id of a message that was posted later than we waited for: the final text is put into it."""
+        ref = self._late_post()
+        if ref is not None and self._shown.messages and not self._shown.messages[-1]:
+            self._shown = structs.replace(self._shown, messages=(*self._shown.messages[:-1], ref.message_id))
+
+    def _late_post(self) -> MessageRef | None:
+        """Return the message of the last call, if that posted one."""
+        if self._pending is None or not self._pending.done() or self._pending.cancelled() or self._pending.exception():
+            return None
+        return self._pending.result()
+
+    async def _blank_late_post(self) -> None:
+        """Blank a message that was posted so late that the final text may stand in another one."""
+        if not self._is_calling() or self._pending is None or self._platform.abilities.idempotent:
+            return
+        await asyncio.wait({self._pending}, timeout=self._stage.parting)
+        ref = self._late_post()
+        if ref is not None:
+            with suppress(PlatformError):
+                await bounded(self._platform.edit(ref, Content(text=REMAINDER)), self._stage.call)
+
     async def _show_typing(self) -> None:
         while self._platform.abilities.typing:
             try:
-                if not self._stage.gate.shut_for:
+                if not self._stage.throttle.delay(self._route.address, TYPING):
+                    self._stage.throttle.count(self._route.address, TYPING)
                     await bounded(self._platform.show_typing(self._route.address), self._stage.call)
             except SlowDown as error:
-                self._stage.gate.shut(error.retry_after)
+                self._stage.throttle.slow_down(self._route.address, error)
             except PlatformError as error:
                 log.debug("%s: typing was not shown: %s", self._platform.name, error)
             except Exception:  # nor is it worth the preview
                 log.exception("%s: typing was not shown", self._platform.name)
                 return
             await asyncio.sleep(self._stage.typing)
+
+
+def _retrieve(call: "asyncio.Future[MessageRef | None]") -> None:
+    """Look at the error of a call that nobody may wait for any more."""
+    if not call.cancelled():
+        call.exception()

@@ -83,7 +83,15 @@ class View:
                 answers.answer(event.id, _NOT_HERE)
                 return
             whom = ""
-        self._jobs.create_task(answer(event, answers, _Asker(self._sight.asking, whom), markdown=True))
+        self._jobs.create_task(self._ask_after_preview(event, answers, _Asker(self._sight.asking, whom), self._preview))
+
+    async def _ask_after_preview(
+        self, event: ApprovalAsked | QuestionAsked, answers: Answers, asker: "_Asker", preview: Preview | None
+    ) -> None:
+        """Ask when people have seen what leads to the question."""
+        if preview is not None:
+            await preview.flushed()
+        await answer(event, answers, asker, markdown=True)
 
     def _mark(self, emoji: str) -> None:
         """Mark the message that is worked on, if that is wanted."""

@@ -83,6 +83,15 @@ class Gateway(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[
         float, Meta(ge=1, description="How long a conversation is kept open in which nothing goes on.")
     ] = 3600.0
+    reply_characters: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=1_000_000,
+            description="How many characters of a reply a chat shows; a longer one is cut and attached as a file.",
+            extra=_LIVE,
+        ),
+    ] = 200_000
     port: Annotated[
         int,
         Meta(ge=0, le=65_535, description="The port on loopback for health and metrics; 0 means any that is free."),

@@ -53,9 +53,7 @@ KNOWN_SECRETS = (
     KnownSecret("MATRIX_HOMESERVER", "Find Matrix.", "The address of the server of the bot's account."),
     KnownSecret("MATRIX_ACCESS_TOKEN", "Speak on Matrix.", "From the client that is logged in as the bot."),
     KnownSecret("MATRIX_PASSWORD", "Log in on Matrix.", "In place of a token; used once, with options.user."),
-    KnownSecret(
-        "TALARIA_API_KEY", "Ask this agent over HTTP.", "At least 16 characters; in place of `talaria api-keys`."
-    ),
+    KnownSecret("TALARIA_API_KEY", "Ask this agent over HTTP.", "At least 16 characters; instead of `api-keys`."),
     KnownSecret("WEBHOOK_SECRET", "Know who posts webhooks.", "Any long word that both sides know."),
 )
 

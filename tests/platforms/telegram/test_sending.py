@@ -34,6 +34,18 @@ def place(ann: User) -> Address:
     return Address("telegram", str(ann.id))
 
 
+async def test_edit_that_changes_nothing_is_not_sent(
+    server: TelegramServer, telegram: Telegram, chat: Chat, place: Address
+) -> None:
+    ref = await telegram.send(place, Content(text="**Hello**"), "k")
+    for text in ("**Hello**", "__Hello__", "Hello", "Hello\n"):
+        await telegram.edit(ref, Content(text=text))
+    await telegram.edit(ref, Content(text="Hello", buttons=(Button("Yes", "y"),)))
+    await telegram.edit(ref, Content(text="Hello"))
+    edits = [call for call in server.calls if call.method == "editMessageText"]
+    assert [call.status for call in edits] == [200, 200, 200]
+
+
 async def test_markdown_is_seen_with_its_marks(telegram: Telegram, chat: Chat, place: Address) -> None:
     source = "# Plan\n\n😀 **bold**, `code` and [site](https://a.example)\n\n```py\nx = 1\n```\n> said"
     await telegram.send(place, Content(text=source), "k")

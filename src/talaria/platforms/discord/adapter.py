@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
+from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef, Rate, Rates
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.platforms.discord.calls import Calls
@@ -52,6 +52,8 @@ class Discord:
             idempotent=True,
             exclusive=True,
             file_limit=settings.file_limit,
+            # 50 requests per second in all; each channel's own limit is kept by `Pace`, from the headers of answers.
+            rates=Rates(network=Rate(per_second=40, burst=10)),
         )
         self._settings = settings
         self._shelf = shelf or MemoryShelf()

@@ -15,7 +15,7 @@ from talaria.core.ids import new_id
 from talaria.core.messages import File, Image
 from talaria.platforms.files import safe_name, save
 from talaria.platforms.matrix.connection import Connection
-from talaria.platforms.matrix.incoming import Me, address_of, own_marks
+from talaria.platforms.matrix.incoming import Me, address_of, button_labels, button_marks, own_marks
 from talaria.platforms.matrix.invitations import Invitation, Invitations, Welcome
 from talaria.platforms.matrix.keeping import LoginFile, MemoryPosition, Position
 from talaria.platforms.matrix.outgoing import (
@@ -109,6 +109,9 @@ class Matrix:
                 raise Rejected("there is no such message of ours in this room")
             said = edit_content(content, ref.message_id, limit=await self._event_limit(room))
             await line.post(room, _MESSAGE, said, transaction_id(new_id()))
+            if not content.buttons and button_labels(before):
+                for event_id in button_marks(await line.marks.of(room, ref.message_id), before, line.user_id):
+                    await line.marks.take_away(room, event_id, transaction_id(new_id()))
 
     async def show_typing(self, to: Address) -> None:
         """Show for some seconds that an answer is being written."""

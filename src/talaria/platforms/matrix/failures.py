@@ -13,7 +13,8 @@ def failure(code: str, status: int, words: str, *, retry_after: timedelta | None
     """Return the error for an answer with this error code and HTTP status; either may be missing."""
     said = f"the homeserver answered {code or status or 'with something else than Matrix'}: {words}"
     if code == "M_LIMIT_EXCEEDED" or status == 429:
-        return SlowDown(said, retry_after=_PAUSE if retry_after is None else min(retry_after, _LONGEST_PAUSE))
+        pause = _PAUSE if retry_after is None else min(retry_after, _LONGEST_PAUSE)
+        return SlowDown(said, retry_after=pause, everywhere=True)  # homeservers limit accounts, not rooms
     if code in _NOBODY or status == 401:
         return BadCredentials(said)
     # A gateway in between that is out of order speaks HTML, with any status.

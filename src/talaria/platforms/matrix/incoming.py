@@ -69,10 +69,24 @@ def read_incoming(event: RoomEvent, room: Room, me: Me, related: RoomEvent | Non
 
 def own_marks(reactions: list[RoomEvent], target: RoomEvent, user_id: str) -> list[tuple[str, str]]:
     """Return our reactions to an event, each with its key, except for those that show its buttons."""
-    labels = {one.label for one in (read_spoken(target.content) or Spoken()).buttons}
+    labels = button_labels(target)
+    return [(event_id, key) for event_id, key in _ours(reactions, user_id) if key not in labels]
+
+
+def button_marks(reactions: list[RoomEvent], target: RoomEvent, user_id: str) -> list[str]:
+    """Return our reactions to an event that show its buttons."""
+    labels = button_labels(target)
+    return [event_id for event_id, key in _ours(reactions, user_id) if key in labels]
+
+
+def button_labels(event: RoomEvent) -> set[str]:
+    """Return what the buttons of a message of ours are called."""
+    return {one.label for one in (read_spoken(event.content) or Spoken()).buttons}
+
+
+def _ours(reactions: list[RoomEvent], user_id: str) -> list[tuple[str, str]]:
     ours = [(one.event_id, read_spoken(one.content) or Spoken()) for one in reactions if one.sender == user_id]
-    found = [(event_id, said.relates_to.key) for event_id, said in ours]
-    return [(event_id, key) for event_id, key in found if key and key not in labels]
+    return [(event_id, said.relates_to.key) for event_id, said in ours if said.relates_to.key]
 
 
 def since_invitation(events: list[RoomEvent], me: Me) -> list[RoomEvent]:

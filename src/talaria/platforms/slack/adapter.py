@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
+from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef, Rate, Rates
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.core.ids import new_id
@@ -54,6 +54,12 @@ class Slack:
             threads=True,
             reactions=True,
             file_limit=settings.file_limit,
+            # https://api.slack.com/apis/rate-limits: one message per second in a channel, some hundreds per minute.
+            rates=Rates(
+                network=Rate(per_second=5, burst=20),
+                chat=Rate(per_second=1, burst=3),
+                group=Rate(per_second=1, burst=3),
+            ),
         )
         self._settings = settings
         self._commands = frozenset(name for name, _ in commands)

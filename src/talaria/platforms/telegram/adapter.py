@@ -9,7 +9,7 @@ from pathlib import Path
 
 from telegram import BotCommand
 
-from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
+from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef, Rate, Rates
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected
 from talaria.platforms.files import save
@@ -25,7 +25,7 @@ from talaria.platforms.telegram.refusals import Refusal, our_error
 from talaria.platforms.telegram.settings import TelegramSettings
 from talaria.platforms.telegram.webhook import Hook
 
-_ABILITIES = Abilities(
+ABILITIES = Abilities(
     text_limit=TEXT_LIMIT,
     text_unit="utf16",
     edits=True,
@@ -36,6 +36,10 @@ _ABILITIES = Abilities(
     reactions=True,
     exclusive=True,
     file_limit=FILE_LIMIT,
+    # https://core.telegram.org/bots/faq: 30 messages per second, one per second in a chat, 20 per minute in a group.
+    rates=Rates(
+        network=Rate(per_second=30, burst=30), chat=Rate(per_second=1, burst=3), group=Rate(per_second=0.25, burst=5)
+    ),
 )
 _BEST_EFFORT = timedelta(seconds=5)
 
@@ -54,7 +58,7 @@ class Telegram:
         self, settings: TelegramSettings, commands: Sequence[tuple[str, str]] = (), shelf: Shelf | None = None
     ) -> None:
         self.name = settings.name
-        self.abilities = _ABILITIES
+        self.abilities = ABILITIES
         self._settings = settings
         self._commands = menu(commands)
         self._shelf = shelf or MemoryShelf()

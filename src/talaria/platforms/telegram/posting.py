@@ -61,12 +61,16 @@ class _Place(Struct, frozen=True):
 
 
 class Posting:
-    """What a bot writes; ``posted`` has the topics of its latest messages, by chat and id."""
+    """What a bot writes; ``posted`` has the topics of its latest messages, by chat and id.
+
+    An edit that would change nothing is not sent: Telegram refuses it, and counts it towards the flood limit.
+    """
 
     def __init__(self, calls: Calls, settings: TelegramSettings) -> None:
         self._calls = calls
         self._settings = settings
         self.posted: dict[tuple[str, str], str] = {}
+        self._shown: dict[tuple[str, str], int] = {}
 
     async def send(self, to: Address, content: Content) -> MessageRef:
         """Post a text, or a file with a short text below; further files follow in messages of their own.
@@ -88,6 +92,7 @@ class Posting:
             await self._send_file(place, upload, _NO_TEXT, None)
         ref = MessageRef(place.address, str(first.message_id))
         self._remember(ref)
+        self._note_shown(ref, formatted, content.buttons)
         return ref
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
@@ -96,6 +101,10 @@ class Posting:
         if message is None:
             raise Rejected(f"there is no message {ref.message_id!r} on Telegram")
         keyboard = _keyboard(content.buttons)
+        formatted = format_text(content.text)
+        if self._shown.pop((chat, ref.message_id), None) == _digest(formatted, content.buttons):
+            self._note_shown(ref, formatted, content.buttons)
+            return
 
         def text(shown: Formatted) -> Awaitable[object]:
             return bot.edit_message_text(
@@ -109,7 +118,7 @@ class Posting:
 
         try:
             try:
-                await self._marked_if_possible(format_text(content.text), text)
+                await self._marked_if_possible(formatted, text)
             except Refusal as refusal:
                 if not refusal.wants_a_caption:
                     raise
@@ -117,6 +126,7 @@ class Posting:
         except Refusal as refusal:
             if not refusal.changes_nothing:
                 raise our_error(refusal) from refusal
+        self._note_shown(ref, formatted, content.buttons)
 
     async def react(self, ref: MessageRef, emoji: str) -> None:
         """Put a mark on a message, the nearest that Telegram offers there, or take it away."""
@@ -136,6 +146,13 @@ class Posting:
             await self._calls.ask_openly(self._calls.bot.set_message_reaction(chat, message, last))
         except Refusal as refusal:
             raise our_error(refusal) from refusal
+
+    def _note_shown(self, ref: MessageRef, formatted: Formatted, buttons: tuple[Button, ...]) -> None:
+        key = (ref.address.chat_id, ref.message_id)
+        self._shown.pop(key, None)
+        self._shown[key] = _digest(formatted, buttons)
+        if len(self._shown) > _KNOWN:
+            del self._shown[next(iter(self._shown))]
 
     def _remember(self, ref: MessageRef) -> None:
         self.posted[ref.address.chat_id, ref.message_id] = ref.address.thread_id
@@ -222,6 +239,10 @@ def _entity(one: Entity) -> MessageEntity:
     url = one.value if one.kind == "text_link" else None
     language = one.value or None if one.kind == "pre" else None
     return MessageEntity(one.kind, one.offset, one.length, url=url, language=language)
+
+
+def _digest(formatted: Formatted, buttons: tuple[Button, ...]) -> int:
+    return hash((formatted.text, tuple(formatted.entities), buttons))
 
 
 def _keyboard(buttons: tuple[Button, ...]) -> InlineKeyboardMarkup | None:
