@@ -52,6 +52,7 @@ from talaria.sessions.waking import Told
 from talaria.settings.errors import ProfileUnusable
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
+from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.memory.tool import snapshot
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.skills.shelf import index
@@ -95,7 +96,9 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     )
     questions, model = _questions(settings, wish, emit), f"{chosen.provider}:{chosen.model}"
     delegating = Delegating(house, wish, context, bench.viewer, model, questions, jobs)
-    tools, remarks = await _tools(house, structs.replace(bench, delegator=delegating), wish, jobs, context)
+    tools, remarks = await _tools(
+        house, structs.replace(bench, delegator=delegating), wish, jobs, context, place.servers
+    )
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), _toolbox(tools, delegating)
     prefix = _prefix(bench, wish, toolbox, found)
     agent = _agent(bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
@@ -264,7 +267,12 @@ def _found(tx: Transaction, wish: ChatWish) -> _Found:
 
 
 async def _tools(
-    house: "House", bench: Workbench, wish: ChatWish, jobs: TaskGroup, context: SessionContext
+    house: "House",
+    bench: Workbench,
+    wish: ChatWish,
+    jobs: TaskGroup,
+    context: SessionContext,
+    servers: SessionServers,
 ) -> tuple[Sequence[Tool], Sequence[str]]:
     """Return what the agent can do, with a sentence for each server of the settings that is not there."""
     if wish.tools is not None:
@@ -275,7 +283,7 @@ async def _tools(
         return own, ()
     logs = house.profile.logs_folder
     join = load("talaria.app.servers").join_servers
-    others, notes = await join(house.settings.mcp, house.secrets, logs, bench.closing, jobs, variables(context))
+    others, notes = await join(house.settings.mcp, house.secrets, logs, servers, jobs, variables(context))
     wanted = [one for one in others if one.name not in house.settings.tools.disabled and may_use(bench, one.name)]
     return [*own, *wanted], notes
 

@@ -75,7 +75,10 @@ def _over_stdio(server: McpServer, log: Path) -> AbstractAsyncContextManager[tup
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Any, Any]]:
         parameters = StdioServerParameters(
-            command=server.command, args=list(server.args), env=server.env, cwd=server.folder or None
+            command=server.command,
+            args=list(server.args),
+            env={**server.session_env, **server.env},
+            cwd=server.folder or None,
         )
         with _opened_log(log) as file:
             async with stdio_client(parameters, errlog=file) as streams:
