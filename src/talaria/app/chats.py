@@ -72,10 +72,7 @@ async def prospect(house: "House", wish: ChatWish) -> Prospect:
 
 
 async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
-    """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened.
-
-    Only its workplace stays, if the chat was told to keep that.
-    """
+    """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it, but for a kept workplace."""
     store, models = house.store, house.models
     found = _Found(wish.begins) if wish.begins else await store.read(lambda tx: _found(tx, wish))
     kept = found.preferences
