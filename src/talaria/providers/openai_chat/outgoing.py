@@ -9,7 +9,7 @@ from msgspec import Raw, Struct, structs
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
-from talaria.providers.transcript import OPENING, note_on, reasoning_mark, repair, wire_call_id
+from talaria.providers.transcript import NO_ANSWER, OPENING, note_on, reasoning_mark, repair, wire_call_id
 
 PROTOCOL = "chat"
 FOR_CALL = "call:"
@@ -128,7 +128,7 @@ def _messages(request: ModelRequest, settings: OpenAIChatSettings) -> Iterator[_
         yield _Message("system", request.system)
     repaired = repair(request.messages, reasoning_mark(PROTOCOL, settings.name))
     encoded = (wire for message in repaired for wire in _encoded(message, settings))
-    yield from _merged(encoded) if settings.quirks.alternating_roles else encoded
+    yield from _merged(encoded) if settings.quirks.alternating_roles else _answered(encoded)
 
 
 def _encoded(message: Message, settings: OpenAIChatSettings) -> Iterator[_Message]:
@@ -187,6 +187,19 @@ def _part(part: Part, quirks: ChatQuirks) -> _ContentPart:
             return _TextPart(part.text)
         case _:
             raise AssertionError("repair leaves such a part only to the assistant and to tools")
+
+
+def _answered(messages: Iterable[_Message]) -> Iterator[_Message]:
+    """Put an answer between two messages of the user, as after a turn that failed: strict templates refuse them.
+
+    The user's messages stay as they were sent, so that a request still begins with the bytes of the one before.
+    """
+    before = ""
+    for message in messages:
+        if before == message.role == "user":
+            yield _Message("assistant", NO_ANSWER)
+        yield message
+        before = message.role
 
 
 def _merged(messages: Iterable[_Message]) -> Iterator[_Message]:
