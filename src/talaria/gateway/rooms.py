@@ -152,8 +152,8 @@ class Rooms:
         if not self._goals_indexed:
             await self._store.write(index_existing_goals)
             self._goals_indexed = True
-        goals = await self._store.read(self._unfollowed_goals)
-        if not goals and not await self._store.read(_may_wait):
+        goals, may_wait = await self._store.read(lambda tx: (self._unfollowed_goals(tx), _may_wait(tx)))
+        if not goals and not may_wait:
             return 0
         now = asyncio.get_running_loop().time()
         waiting = await self._store.write(lambda tx: self._places_that_wait(tx, goals))
