@@ -288,7 +288,7 @@ async def test_sethome_keeps_the_address_of_the_chat(tmp_path: Path) -> None:
         await desk.use("/sethome")
         unnamed = await desk.house.store.read(lambda tx: read_home(tx, "telegram"))
         assert unnamed is not None
-        assert unnamed.called == "the group chat 77"
+        assert unnamed.name == ""
         assert await desk.house.store.read(lambda tx: read_home(tx, "discord")) is None
 
 

@@ -118,6 +118,14 @@ class TestChat:
         assert len(sent) == 1
         assert [part["type"] for part in sent[0]["content"]] == ["text", "image_url"]
 
+    def test_two_messages_of_the_user_get_an_answer_in_between(self) -> None:
+        history = [asked(Text("one")), asked(Text("two"))]
+        earlier, later = (to_chat.encode(request(history[:count]), chat()) for count in (1, 2))
+        sent = decoded(later)["messages"]
+        assert [message["role"] for message in sent] == ["user", "assistant", "user"]
+        assert [message["content"] for message in sent[::2]] == ["one", "two"]
+        assert later.startswith(earlier.removesuffix(b"]}") + b",")
+
     def test_what_was_sent_from_elsewhere_is_joined_to_the_reply_before_it(self) -> None:
         history = [said("assistant", Text("one")), said("assistant", Text("two")), asked(Text("three"))]
         alternating = chat(ChatQuirks(alternating_roles=True))

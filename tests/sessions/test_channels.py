@@ -7,7 +7,14 @@ import pytest
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
 from talaria.core.errors import Ambiguous, NotFound
-from talaria.sessions.channels import Channel, find_target, forget_channel, list_channels, note_channel
+from talaria.sessions.channels import (
+    Channel,
+    find_target,
+    forget_channel,
+    list_channels,
+    note_channel,
+    place_label,
+)
 from talaria.sessions.homes import Home, write_home
 from talaria.testing.clock import NOON
 
@@ -79,6 +86,14 @@ def test_a_network_alone_means_its_home(chats: Transaction) -> None:
         find_target(chats, "telegram", NETWORKS)
     write_home(chats, Home(FAMILY, "Family"))
     assert find_target(chats, "telegram", NETWORKS) == find_target(chats, "telegram:", NETWORKS) == FAMILY
+
+
+def test_place_is_labelled_by_the_name_of_its_chat(chats: Transaction) -> None:
+    assert place_label(chats, Address("telegram", "42")) == "Telegram, Ann"
+    assert place_label(chats, Address("discord", "9001", "thread", "77")) == "Discord, #Ops (in its own thread)"
+    write_home(chats, Home(Address("telegram", "42"), "My phone"))
+    assert place_label(chats, Address("telegram", "42")) == "Telegram, My phone"
+    assert place_label(chats, Address("telegram", "43")) == "Telegram, chat 43"
 
 
 def test_a_name_of_several_chats_is_not_guessed(chats: Transaction) -> None:

@@ -53,6 +53,7 @@ from talaria.sessions.waking import Told
 from talaria.settings.errors import ProfileUnusable
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
+from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.memory.tool import snapshot
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.skills.shelf import index
@@ -73,10 +74,7 @@ async def prospect(house: "House", wish: ChatWish) -> Prospect:
 
 
 async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExitStack, jobs: TaskGroup) -> Chat:
-    """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it and all it opened.
-
-    Only its workplace stays, if the chat was told to keep that.
-    """
+    """Open a conversation whose tasks belong to ``jobs``; leaving ``stack`` closes it, but for a kept workplace."""
     store, models = house.store, house.models
     found = _Found(wish.begins) if wish.begins else await store.read(lambda tx: _found(tx, wish))
     kept, settings = found.preferences, _with_choices(house.settings, found.preferences, wish.model)
@@ -96,7 +94,8 @@ async def open_chat(house: "House", wish: ChatWish, emit: Emit, stack: AsyncExit
     )
     questions = _questions(house, wish, emit)
     delegating = Delegating(house, wish, context, bench.viewer, f"{chosen.provider}:{chosen.model}", questions, jobs)
-    tools, remarks = await _tools(house, structs.replace(bench, delegator=delegating), wish, jobs, context)
+    bench = structs.replace(bench, delegator=delegating)
+    tools, remarks = await _tools(house, bench, wish, jobs, context, place.servers)
     auxiliary, toolbox = Auxiliary(ModelCalls(helpers, heard=models.health.heard)), _toolbox(tools, delegating)
     prefix = _prefix(bench, wish, toolbox, found)
     agent = _agent(house, bench, prefix, toolbox, ModelCalls(chain, heard=models.health.heard), auxiliary)
@@ -279,7 +278,12 @@ def _found(tx: Transaction, wish: ChatWish) -> _Found:
 
 
 async def _tools(
-    house: "House", bench: Workbench, wish: ChatWish, jobs: TaskGroup, context: SessionContext
+    house: "House",
+    bench: Workbench,
+    wish: ChatWish,
+    jobs: TaskGroup,
+    context: SessionContext,
+    servers: SessionServers,
 ) -> tuple[Sequence[Tool], Sequence[str]]:
     """Return what the agent can do, with a sentence for each server of the settings that is not there."""
     if wish.tools is not None:
@@ -290,7 +294,7 @@ async def _tools(
         return own, ()
     logs = house.profile.logs_folder
     join = load("talaria.app.servers").join_servers
-    others, notes = await join(house.settings.mcp, house.secrets, logs, bench.closing, jobs, variables(context))
+    others, notes = await join(house.settings.mcp, house.secrets, logs, servers, jobs, variables(context))
     wanted = [one for one in others if one.name not in house.settings.tools.disabled and may_use(bench, one.name)]
     return [*own, *wanted], notes
 

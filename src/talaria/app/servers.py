@@ -1,8 +1,7 @@
-"""Join the MCP servers of the settings to a conversation, for as long as it is open."""
+"""Connect a session to the MCP servers of the settings."""
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 from talaria.app.secrecy import filled_in
@@ -10,10 +9,9 @@ from talaria.contracts.tool import Tool
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.model import McpAccount
 from talaria.settings.secrets import Secrets
-from talaria.tools.mcp.servers import McpServers
+from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.mcp.settings import McpServer
 
-_TO_CLEAN_UP = 2.0  # seconds that a server which did not answer may take to end
 _WITHOUT = "The MCP server {name} is not used in this conversation: {problem}."
 
 
@@ -21,30 +19,24 @@ async def join_servers(
     accounts: Mapping[str, McpAccount],
     secrets: Secrets,
     log_folder: Path,
-    closing: AsyncExitStack,
+    servers: SessionServers,
     jobs: asyncio.TaskGroup,
     variables: Mapping[str, str],
 ) -> tuple[list[Tool], list[str]]:
     """Return the tools of all servers that can be reached, and a sentence for each that cannot.
 
-    They stay connected, by a task of ``jobs``, until ``closing`` ends. Those that run here find ``variables`` in their
-    environment.
+    The ``servers`` of the session that run already are used as they are; new ones are tasks of ``jobs`` and find
+    ``variables`` in their environment.
     """
     wanted, notes = _described(accounts, secrets, variables)
     if not wanted:
+        servers.close()
         return [], notes
     try:
-        servers = McpServers(wanted, log_folder)
+        tools, problems = await servers.join(wanted, log_folder, jobs)
     except NotFound as error:
         return [], [*notes, str(error)]
-    serving = jobs.create_task(servers.serve())
-    closing.callback(serving.cancel)
-    try:
-        async with asyncio.timeout(max(server.connect_seconds for server in wanted) + _TO_CLEAN_UP):
-            await servers.ready()
-    except TimeoutError:
-        notes.append("Not every MCP server has answered in time.")
-    return servers.tools, [*notes, *(_without(*problem) for problem in servers.problems.items())]
+    return tools, [*notes, *(_without(*problem) for problem in problems.items())]
 
 
 def _described(
@@ -68,7 +60,8 @@ def _server(name: str, account: McpAccount, secrets: Secrets, variables: Mapping
         name=name,
         command=account.command,
         args=account.args,
-        env={**variables, **{key: filled_in(value, secrets) for key, value in account.env.items()}},
+        env={key: filled_in(value, secrets) for key, value in account.env.items()},
+        session_env=dict(variables),
         url=account.url,
         headers={key: filled_in(value, secrets) for key, value in account.headers.items()},
         include=account.include,

@@ -13,7 +13,7 @@ from talaria.contracts.stores.handoffs import REQUEST_LIFE, HandoffState, Handof
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId
 from talaria.core.wording import platform_label
-from talaria.sessions.channels import chat_label, find_target
+from talaria.sessions.channels import find_target, place_label
 from talaria.sessions.departure import cancel_handoff
 from talaria.sessions.homes import HANDOFFS, gateway_alive, read_home
 from talaria.sessions.relocation import request_move
@@ -223,8 +223,7 @@ def _farewell(tx: Transaction, session_id: SessionId) -> str:
     state = tx.handoffs.get_handoff_state(session_id)
     where = platform_label((state["platform"] if state else None) or "another chat")
     for binding in tx.bindings.of_session(session_id)[:1]:
-        where = f"{platform_label(binding.address.platform)}, {chat_label(tx, binding.address)}"
-        where += " (in its own thread)" if binding.address.thread_id else ""
+        where = place_label(tx, binding.address)
     return (
         f"This conversation has moved to {where}.\n\nTo come back, run `talaria chat -r {session_id}` in a shell, or"
         f" send `/resume {session_id}` in a chat."

@@ -152,7 +152,7 @@ class Room:
         return bound is not None and bound.session_id == self.seat.session_id
 
     async def release_clients(self) -> None:
-        """Let go of the agent, but not of the folder and the processes of its conversation."""
+        """Release the agent, but not the folder, the processes and the MCP servers of its conversation."""
         self.view.end()
         await self.seat.release()
 

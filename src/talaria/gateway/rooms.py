@@ -152,8 +152,9 @@ class Rooms:
         if not self._goals_indexed:
             await self._store.write(index_existing_goals)
             self._goals_indexed = True
-        goals = await self._store.read(self._unfollowed_goals)
-        if not goals and not await self._store.read(_may_wait):
+        resumable, may_wait = await self._store.read(lambda tx: (self._resumable_goals(tx), _may_wait(tx)))
+        goals = [session_id for session_id, key, _ in resumable if not self._is_followed(key, session_id)]
+        if not goals and not may_wait:
             return 0
         now = asyncio.get_running_loop().time()
         waiting = await self._store.write(lambda tx: self._places_that_wait(tx, goals))
@@ -202,16 +203,17 @@ class Rooms:
             raise Refused("The gateway ends; what waits is answered at the next start.")
         return room
 
-    def _unfollowed_goals(self, tx: Transaction) -> list[SessionId]:
-        """Return the sessions with a goal that no worker follows, of those that this worker may serve."""
+    def _resumable_goals(self, tx: Transaction) -> list[Waiting]:
+        """Return the sessions with a goal that needs a follower, of those that this worker may serve."""
         return [
-            session_id
+            place
             for session_id in resumable_goals(tx, datetime.now(UTC))
-            for _, key, _ in self._place_of(tx, session_id)
-            if not self._is_followed(key, session_id) and may_keep(tx, key, self.worker)
+            for place in self._place_of(tx, session_id)
+            if may_keep(tx, place[1], self.worker)
         ]
 
     def _is_followed(self, key: str, session_id: SessionId) -> bool:
+        """Return whether a room of this worker has the session open and something goes on there."""
         room = self._cache.find(key)
         if room is None or not room.seat.is_open or room.seat.session_id != session_id:
             return False

@@ -12,6 +12,7 @@ from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, T
 
 INTERRUPTED = "Interrupted: the outcome of this call is unknown."
 OPENING = "(The conversation begins with you.)"
+NO_ANSWER = "(No answer yet.)"
 
 
 def repair(messages: Sequence[Message], mark: str) -> list[Message]:

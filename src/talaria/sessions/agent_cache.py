@@ -36,10 +36,10 @@ class CachedAgent(Protocol):
         """When something went on last; ``None`` where that is not known."""
 
     async def release_clients(self) -> None:
-        """Let go of connections to models. Processes, folder and browser of the conversation stay."""
+        """Close connections to models. Processes, folder, browser and MCP servers of the conversation stay."""
 
     async def close(self) -> None:
-        """End its processes, its environment, its browser and its children, then let go of connections."""
+        """End its processes, environment, browser, MCP servers and children, then close connections."""
 
 
 T = TypeVar("T", bound=CachedAgent)

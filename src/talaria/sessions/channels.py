@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
 from talaria.core.errors import Ambiguous, NotFound
+from talaria.core.wording import platform_label
 from talaria.sessions.homes import read_home
 
 _FRESH = timedelta(minutes=10)
@@ -56,8 +57,13 @@ def list_channels(tx: Transaction, platform: str = "") -> list[Channel]:
     return sorted((_decode(entry.value) for entry in entries), key=lambda one: one.seen, reverse=True)
 
 
-def chat_label(tx: Transaction, address: Address) -> str:
-    """Return what people call a chat: its name where one is known."""
+def place_label(tx: Transaction, address: Address) -> str:
+    """Return what people call a place: its network, and the name of its chat where one is known."""
+    thread = " (in its own thread)" if address.thread_id else ""
+    return f"{platform_label(address.platform)}, {_chat_name(tx, address)}{thread}"
+
+
+def _chat_name(tx: Transaction, address: Address) -> str:
     entry = tx.state.get(f"channel:{address.platform}:{address.chat_id}")
     home = read_home(tx, address.platform)
     named = home.name if home is not None and home.address.chat_id == address.chat_id else ""

@@ -17,11 +17,6 @@ class Home(Struct, frozen=True, omit_defaults=True):
     address: Address
     name: str = ""
 
-    @property
-    def called(self) -> str:
-        """What to call it in a sentence."""
-        return self.name or f"the {self.address.chat_type} chat {self.address.chat_id}"
-
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Home).decode

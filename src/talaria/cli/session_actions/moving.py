@@ -12,7 +12,7 @@ from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.handoffs import HandoffState
 from talaria.contracts.stores.sessions import Session
 from talaria.core.errors import Refused
-from talaria.sessions.channels import find_target
+from talaria.sessions.channels import find_target, place_label
 from talaria.sessions.homes import gateway_alive
 from talaria.sessions.relocation import request_move
 
@@ -39,12 +39,11 @@ def move_session(arguments: argparse.Namespace, services: Services) -> None:
         over = _wait(database, session, arguments.timeout)
         if over["state"] != "completed":
             raise Refused(f"{called(session)} stays where it is: {over['error'] or 'it could not be moved'}.")
-        moved = database.read(lambda tx: _moved(tx, session))
+        moved, where = database.read(lambda tx: _moved(tx, session))
     if arguments.json:
         services.terminal.json(moved)
     else:
-        thread = ", in a thread of its own" if moved.thread_id else ""
-        services.terminal.line(f"{called(session)} goes on on {moved.platform}, in chat {moved.chat_id}{thread}.")
+        services.terminal.line(f"{called(session)} has moved to {where}.")
 
 
 def _request(tx: Transaction, arguments: argparse.Namespace, networks: Sequence[str]) -> Session:
@@ -70,7 +69,9 @@ def _wait(database: Database, session: Session, seconds: float) -> HandoffState:
     return now
 
 
-def _moved(tx: Transaction, session: Session) -> Moved:
+def _moved(tx: Transaction, session: Session) -> tuple[Moved, str]:
+    """Return where a session is now, for programs and for people."""
     (binding, *_) = tx.bindings.of_session(session.id)
     place = binding.address
-    return Moved(session_id=session.id, platform=place.platform, chat_id=place.chat_id, thread_id=place.thread_id)
+    moved = Moved(session_id=session.id, platform=place.platform, chat_id=place.chat_id, thread_id=place.thread_id)
+    return moved, place_label(tx, place)

@@ -10,7 +10,7 @@ from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from talaria.providers.conversation_encoder import ConversationEncoder
 from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
-from talaria.providers.transcript import OPENING, note_on, reasoning_mark, wire_call_id
+from talaria.providers.transcript import NO_ANSWER, OPENING, note_on, reasoning_mark, wire_call_id
 
 PROTOCOL = "chat"
 FOR_CALL = "call:"
@@ -130,16 +130,23 @@ class ChatEncoder(ConversationEncoder[_Message]):
         return _encoded(message, self._settings)
 
     def _join(self, last: _Message | None, new: _Message) -> Sequence[_Message]:
-        """Join what one side said in several messages where a server's template wants alternating roles, user first."""
-        if not self._settings.quirks.alternating_roles:
-            return super()._join(last, new)
-        if last is None:
-            return (_Message("user", OPENING), new) if new.role == "assistant" else (new,)
-        if _is_continued(last, new):
-            return (structs.replace(last, content=_joined(last.content, new.content)),)
-        if new.role == "assistant" and last.role == "system":
-            return (last, _Message("user", OPENING), new)
-        return (last, new)
+        """Separate or join what one side said in several messages: strict templates want alternating roles."""
+        if self._settings.quirks.alternating_roles:
+            return _alternating(last, new)
+        if last is not None and last.role == new.role == "user":
+            return (last, _Message("assistant", NO_ANSWER), new)  # as after a turn that failed; the user's text stays
+        return super()._join(last, new)
+
+
+def _alternating(last: _Message | None, new: _Message) -> Sequence[_Message]:
+    """Return two messages joined if one side said both, and with a user's first."""
+    if last is None:
+        return (_Message("user", OPENING), new) if new.role == "assistant" else (new,)
+    if _is_continued(last, new):
+        return (structs.replace(last, content=_joined(last.content, new.content)),)
+    if new.role == "assistant" and last.role == "system":
+        return (last, _Message("user", OPENING), new)
+    return (last, new)
 
 
 def _effort(request: ModelRequest, quirks: ChatQuirks, field: str) -> str | None:

@@ -35,7 +35,7 @@ class Connection:
 
     def __init__(self, server: McpServer, log_folder: Path) -> None:
         self.name = server.name
-        self.problem = "not connected yet"
+        self.problem = "it has not answered in time"
         self.tools: list[Tool] = []
         self._server = server
         self._log = log_folder / f"mcp-{server.name}.log"

@@ -8,13 +8,15 @@ class McpServer(Struct, frozen=True, kw_only=True):
 
     ``legacy`` speaks the protocol as it was before 2026 without asking first; else the server is asked.
     ``include`` names the tools to offer, all if it is empty; ``exclude`` takes some away again. Pauses between
-    attempts to connect again grow from ``first_pause_seconds`` to ``longest_pause_seconds``.
+    attempts to connect again grow from ``first_pause_seconds`` to ``longest_pause_seconds``. A command finds ``env`` in
+    its environment, and below that ``session_env``, which tells it of the session that it serves.
     """
 
     name: str
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    session_env: dict[str, str] = {}
     folder: str = ""
     url: str = ""
     headers: dict[str, str] = {}

@@ -77,7 +77,8 @@ def _over_stdio(server: McpServer, log: Path) -> AbstractAsyncContextManager[tup
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Any, Any]]:
         command, *arguments = _with_own_umask([server.command, *server.args])
-        parameters = StdioServerParameters(command=command, args=arguments, env=server.env, cwd=server.folder or None)
+        env = {**server.session_env, **server.env}
+        parameters = StdioServerParameters(command=command, args=arguments, env=env, cwd=server.folder or None)
         with _opened_log(log) as file:
             async with stdio_client(parameters, errlog=file) as streams:
                 yield streams
