@@ -48,7 +48,7 @@ def test_path_names_the_file_whether_it_exists_or_not(program: Program) -> None:
 
 
 def test_show_lists_every_key_with_its_origin(program: Program) -> None:
-    file = write_config(program, '[log]\nlevel = "debug"\n')
+    write_config(program, '[log]\nlevel = "debug"\n')
     shown = program.run("config", "show", env={"TALARIA__STORE__READERS": "3"})
     assert shown.code == 0
     assert "log.level\tdebug\tconfig.toml:2\n" in shown.out
