@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
         return 0
     for sentence in done:
         services.terminal.line(sentence)
-    services.terminal.note("Restart what runs in the background for it to take notice.")
+    services.terminal.note("Restart the gateway and open chats to use the restored data.")
     return 0
 
 

@@ -44,7 +44,7 @@ def move_session(arguments: argparse.Namespace, services: Services) -> None:
         services.terminal.json(moved)
     else:
         thread = ", in a thread of its own" if moved.thread_id else ""
-        services.terminal.line(f"{called(session)} goes on on {moved.platform}, in chat {moved.chat_id}{thread}.")
+        services.terminal.line(f"{called(session)} was moved to {moved.platform} chat {moved.chat_id}{thread}.")
 
 
 def _request(tx: Transaction, arguments: argparse.Namespace, networks: Sequence[str]) -> Session:
