@@ -11,8 +11,8 @@ from talaria.core.extras import command_for, install_command
 @pytest.mark.parametrize(
     ("prefix", "installer", "editable", "expected"),
     [
-        ("/home/u/.local/pipx/venvs/talaria-agent", "pip", False, "pipx install --force 'talaria-agent[slack]'"),
-        ("/home/u/.local/share/uv/tools/talaria-agent", "uv", False, "uv tool install --force 'talaria-agent[slack]'"),
+        ("/opt/pipx/venvs/talaria-agent", "pip", False, "pipx install --force 'talaria-agent[slack]'"),
+        ("/opt/uv/tools/talaria-agent", "uv", False, "uv tool install --force 'talaria-agent[slack]'"),
         ("/srv/venv", "uv", True, f"uv pip install --python {sys.executable} --editable 'talaria-agent[slack]'"),
     ],
 )

@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     path = actions.add_parser("path", help="print where the settings are stored")
     show = actions.add_parser("show", help="list every setting with its value and where that comes from")
-    show.add_argument("--changed", action="store_true", help="only what is not a default")
+    show.add_argument("--changed", action="store_true", help="only settings that differ from their default")
     get = actions.add_parser("get", help="print one setting")
-    check = actions.add_parser("check", help="list everything that is wrong; exit code 1 if anything is")
+    check = actions.add_parser("check", help="list all problems; exit code 1 if there are any")
     for action in (path, show, get, check):
         action.add_argument("--json", action="store_true", help="print JSON")
     change = actions.add_parser("set", help="change one setting, or store a secret")
