@@ -102,7 +102,9 @@ def _kill(part: str, services: Services) -> None:
             raise Refused(f"{process.id} has ended already.")
         database.write(lambda tx: change_process(tx, process, ended_by="person"))
     if process.machine != this_machine():
-        services.terminal.note(f"{process.id} runs on {process.host}; it will be stopped by the process that watches it there.")
+        services.terminal.note(
+            f"{process.id} runs on {process.host}; it will be stopped by the process that watches it there."
+        )
         return
     if is_same(process.pid, process.started, process.machine):
         _end_tree(process)
