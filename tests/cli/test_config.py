@@ -93,6 +93,7 @@ def test_get_prints_the_value_alone(program: Program) -> None:
     [
         ("store.raeders", "`store.raeders` is not a known key; the nearest is `store.readers`."),
         ("OPENAI_API_KEY", "`OPENAI_API_KEY` is not set; `talaria config set OPENAI_API_KEY -` stores it."),
+        ("MINE_API_KEY", "`MINE_API_KEY` is not set; `talaria config set MINE_API_KEY -` stores it."),
     ],
 )
 def test_get_of_what_is_not_there_says_what_is(program: Program, key: str, sentence: str) -> None:

@@ -209,7 +209,7 @@ def _short_origin(origin: str, services: Services) -> str:
 
 
 def _no_such_key(key: str, loaded: Loaded, secrets: Secrets) -> str:
-    if key in {secret.name for secret in KNOWN_SECRETS}:
+    if _names_secret(key):
         return f"`{key}` is not set; `talaria config set {key} -` stores it."
     known = [field.key for field, _ in loaded.values()] + list(secrets.names())
     return unknown("key", key, known).problem
