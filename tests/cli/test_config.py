@@ -48,7 +48,7 @@ def test_path_names_the_file_whether_it_exists_or_not(program: Program) -> None:
 
 
 def test_show_lists_every_key_with_its_origin(program: Program) -> None:
-    file = write_config(program, '[log]\nlevel = "debug"\n')
+    write_config(program, '[log]\nlevel = "debug"\n')
     shown = program.run("config", "show", env={"TALARIA__STORE__READERS": "3"})
     assert shown.code == 0
     assert "log.level\tdebug\tconfig.toml:2\n" in shown.out
@@ -93,6 +93,7 @@ def test_get_prints_the_value_alone(program: Program) -> None:
     [
         ("store.raeders", "`store.raeders` is not a known key; the nearest is `store.readers`."),
         ("OPENAI_API_KEY", "`OPENAI_API_KEY` is not set; `talaria config set OPENAI_API_KEY -` stores it."),
+        ("MINE_API_KEY", "`MINE_API_KEY` is not set; `talaria config set MINE_API_KEY -` stores it."),
     ],
 )
 def test_get_of_what_is_not_there_says_what_is(program: Program, key: str, sentence: str) -> None:

@@ -28,10 +28,10 @@ async def test_the_prompt_greets_and_the_status_bar_tells_where_one_is(program: 
         await screen.wait_for("scripted · 0 % of 10k · $0.00 · gateway off")
 
 
-async def test_the_first_run_says_what_it_found_and_the_second_does_not(program: Program) -> None:
+async def test_first_run_shows_the_configured_model_and_the_second_does_not(program: Program) -> None:
     async with opened(program) as screen:
         await ready(screen)
-        assert 1 < len([line for line in screen.lines if line.startswith("• ")]) <= 5
+        assert "• Using mine:scripted. Chosen by the setting model.provider." in screen.lines
         assert "talaria setup" in screen.text
         await screen.press("c-d")
         assert await screen.exit_code() == 0

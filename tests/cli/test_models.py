@@ -95,7 +95,7 @@ def test_a_choice_without_its_key_changes_nothing(program: Program) -> None:
 def test_installing_what_is_there_only_checks_it(program: Program) -> None:
     done = program.run("model", "install-embedded")
     assert (done.code, done.err) == (0, "")
-    assert done.out == "The embedded model was installed already: 98 MB, and its checksum is right.\n"
+    assert done.out == "The built-in model was installed already: 98 MB, checksum verified.\n"
 
 
 async def _run(program: Program, env: dict[str, str], *words: str) -> Outcome:

@@ -230,3 +230,22 @@ def test_the_width_can_be_set_from_outside() -> None:
     on_screen(lambda terminal: widths.append(terminal.width), {"COLUMNS": "31"}, width=47)
     in_pipe(lambda terminal: widths.append(terminal.width))
     assert widths == [47, 31, 80]
+
+
+def test_long_lines_are_wrapped_at_words_on_a_terminal_only() -> None:
+    text = "  The built-in model uses no tools: see https://example.org/a/very/long/address for more."
+
+    def work(terminal: Terminal) -> None:
+        terminal.line(terminal.styled(text, "yellow"))
+        terminal.note("one two three four five six seven")
+
+    shown = on_screen(work, width=24, color="never")
+    assert shown.splitlines() == [
+        "  The built-in model",
+        "  uses no tools: see",
+        "  https://example.org/a/very/long/address",
+        "  for more.",
+        "one two three four five",
+        "six seven",
+    ]
+    assert in_pipe(lambda terminal: terminal.line(text)) == f"{text}\n"

@@ -14,7 +14,10 @@ HEAVY = {
     "apsw", "argparse", "asyncio", "contextlib", "dataclasses", "difflib", "inspect", "json", "logging", "msgspec",
     "pathlib", "psycopg", "tomlkit", "tomllib", "typing", "unicodedata",
 }  # fmt: skip
-NOT_FOR_LISTS = {"aiohttp", "asyncio", "difflib", "logging", "psycopg", "ssl", "subprocess", "tomlkit"}
+NOT_FOR_LISTS = {
+    "aiohttp", "asyncio", "difflib", "logging", "psycopg", "ssl", "subprocess", "tomlkit",
+    "typing_extensions",
+}  # fmt: skip
 NOT_FOR_AN_ANSWER = {
     "bs4", "lxml", "mcp", "numpy", "psycopg", "pydantic", "pypdf", "rich", "tomlkit", "wordllama", "xllamacpp",
     "aiohttp", "sqlite3", "urllib.request", "yarl",

@@ -5,6 +5,7 @@ import os
 import sys
 import traceback
 
+from talaria.cli.cells import wrap
 from talaria.core.errors import TalariaError
 
 FAILED = 1
@@ -18,7 +19,7 @@ def explain(error: Exception, *, debug: bool) -> int:
         return NOBODY_READS
     if debug:
         traceback.print_exception(error)
-    sys.stderr.write(f"talaria: {_sentence(error)}\n")
+    sys.stderr.write(f"{_wrapped(f'talaria: {_sentence(error)}')}\n")
     return FAILED
 
 
@@ -35,6 +36,14 @@ def _sentence(error: Exception) -> str:
         case _:
             kind = type(error).__name__
             return f"This should not have happened ({kind}: {error}). Add --debug to see where, and report it."
+
+
+def _wrapped(text: str) -> str:
+    """Return the text wrapped at words where a person reads it."""
+    try:
+        return wrap(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80)
+    except (OSError, ValueError):  # no terminal
+        return text
 
 
 def _at(error: OSError) -> str:

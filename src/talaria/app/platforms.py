@@ -68,8 +68,8 @@ def open_platform(account: PlatformAccount) -> Platform:
     try:
         opening = load(f"talaria.platforms.{account.name}.opening")
     except ModuleNotFoundError as error:
-        extra = f"pip install 'talaria-agent[{known.extra}]'"
-        raise Refused(f"{account.name} needs a library that is not installed: `{extra}` brings it.") from error
+        command = load("talaria.core.extras").install_command(known.extra)
+        raise Refused(f"{account.name} needs a library that is not installed. `{command}` adds it.") from error
     return cast("_Opens", opening.open_platform)(account)
 
 

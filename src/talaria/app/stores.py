@@ -153,7 +153,8 @@ def _postgres() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "psycopg":
             raise
-        raise Refused("store.url names a PostgreSQL server: install 'talaria-agent[postgres]' to use one.") from error
+        command = load("talaria.core.extras").install_command("postgres")
+        raise Refused(f"store.url names a PostgreSQL server, which needs a library: `{command}` adds it.") from error
 
 
 def _postgres_options(postgres: ModuleType, settings: Settings) -> object:

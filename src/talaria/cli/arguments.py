@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 COLOR_CHOICES = ("auto", "always", "never")
 MISUSED = 2
 
-_COMMON = "Common options: --profile NAME, --color WHEN, --debug, --help; see `talaria help`.\n"
+_COMMON = "Common options: --profile, --color, --debug, --help; see `talaria help`.\n"
 _COMMON_WITH_VALUE = ("-p", "--profile", "--color")
 
 A = TypeVar("A", bound=argparse.Action)

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "While attached: a line is said there; /stop, /steer TEXT, /take, /detach. Ctrl-D leaves."
     session = parser.add_argument("session", metavar="SESSION", help="its id, its title or a part of it")
     completing(session, "sessions")
-    parser.add_argument("--json", action="store_true", help="print what happens, one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print events, one JSON object per line")
     parser.add_argument(
         "--plain", action="store_true", help="plain lines of text, for screen readers and dumb terminals"
     )

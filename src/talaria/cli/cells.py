@@ -50,10 +50,36 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + "…" + (RESET if "\x1b" in text else "")
 
 
+def wrap(text: str, width: int) -> str:
+    """Return the text with line breaks between words, so that no line is wider than ``width`` columns.
+
+    Further lines begin under the first word of theirs. A word that is wider than a line stays whole: it may be a path
+    or an address to be copied.
+    """
+    return "\n".join(piece for line in text.split("\n") for piece in _wrapped(line, width))
+
+
 def pad(text: str, width: int, *, right: bool = False) -> str:
     """Return the text filled up with spaces to ``width`` columns, on the left where it is to stand at the right."""
     gap = " " * (width - columns(text))
     return gap + text if right else text + gap
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    if columns(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    lines: list[str] = []
+    for word in line.split(" "):
+        if lines and columns(lines[-1]) + 1 + columns(word) <= width:
+            lines[-1] += f" {word}"
+        elif not lines:
+            lines.append(word)
+        elif lines[-1].strip():
+            lines.append(indent + word)
+        else:  # only the indent so far
+            lines[-1] += f" {word}"
+    return lines
 
 
 def _shown(found: str, *, styled: bool) -> str:

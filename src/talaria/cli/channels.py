@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list")
-    listing = actions.add_parser("list", help="list those from which something came, the last first")
+    listing = actions.add_parser("list", help="list the known chats, last active first")
     listing.add_argument("platform", metavar="PLATFORM", nargs="?", default="", help="only of this network")
     listing.add_argument("--json", action="store_true", help="print JSON")
 

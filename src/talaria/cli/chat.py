@@ -34,11 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", "--model", metavar="MODEL", default="", help="use this model: MODEL or PROVIDER:MODEL")
     completing(
         parser.add_argument(
-            "-i", "--image", metavar="FILE", type=Path, action="append", default=[], help="show this picture as well"
+            "-i", "--image", metavar="FILE", type=Path, action="append", default=[], help="send this image along"
         ),
         "files",
     )
-    parser.add_argument("--json", action="store_true", help="print what happens, one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print events, one JSON object per line")
     parser.add_argument(
         "--plain", action="store_true", help="plain lines of text, for screen readers and dumb terminals"
     )

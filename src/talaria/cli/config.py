@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     path = actions.add_parser("path", help="print where the settings are stored")
     show = actions.add_parser("show", help="list every setting with its value and where that comes from")
-    show.add_argument("--changed", action="store_true", help="only what is not a default")
+    show.add_argument("--changed", action="store_true", help="only settings that differ from their default")
     get = actions.add_parser("get", help="print one setting")
-    check = actions.add_parser("check", help="list everything that is wrong; exit code 1 if anything is")
+    check = actions.add_parser("check", help="list all problems; exit code 1 if there are any")
     for action in (path, show, get, check):
         action.add_argument("--json", action="store_true", help="print JSON")
     change = actions.add_parser("set", help="change one setting, or store a secret")
@@ -208,7 +208,7 @@ def _short_origin(origin: str, services: Services) -> str:
 
 
 def _no_such_key(key: str, loaded: Loaded, secrets: Secrets) -> str:
-    if key in {secret.name for secret in KNOWN_SECRETS}:
+    if _names_secret(key):
         return f"`{key}` is not set; `talaria config set {key} -` stores it."
     known = [field.key for field, _ in loaded.values()] + list(secrets.names())
     return unknown("key", key, known).problem

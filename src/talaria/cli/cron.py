@@ -36,13 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action="list")
     add = actions.add_parser("add", help="schedule a job", epilog=_EPILOG)
     add.add_argument("when", metavar="WHEN", help="when it is due, see below")
-    add.add_argument("prompt", metavar="PROMPT", nargs="?", help="what the agent is to do; - reads standard input")
+    add.add_argument("prompt", metavar="PROMPT", nargs="?", help="the task for the agent; - reads standard input")
     _describe_job(add)
     listing = actions.add_parser("list", help="list jobs, and when they are due next")
-    listing.add_argument("--all", action="store_true", help="those too that are over, and those of guests")
+    listing.add_argument("--all", action="store_true", help="finished jobs and those of guests too")
     edit = _of_a_job(actions, "edit", "change a job; what is not given stays")
     edit.add_argument("--when", metavar="WHEN", help="when it is due")
-    edit.add_argument("--prompt", metavar="PROMPT", help="what the agent is to do")
+    edit.add_argument("--prompt", metavar="PROMPT", help="the task for the agent")
     _describe_job(edit)
     shown = [
         _of_a_job(actions, "show", "show all about a job"),
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ]
     history = _of_a_job(actions, "history", "show its latest runs and what they said")
     history.add_argument("--limit", metavar="N", type=int, default=10, help="at most so many (default: 10)")
-    due = actions.add_parser("run-due", help="run what is due now, and end; for the cron of the system")
+    due = actions.add_parser("run-due", help="run due jobs and exit; for the system's cron")
     for action in (add, listing, edit, history, due, *shown):
         action.add_argument("--json", action="store_true", help="print JSON")
 
@@ -72,7 +72,7 @@ def _of_a_job(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
 
 
 def _describe_job(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--name", metavar="NAME", help="what to call it (default: how its prompt begins)")
+    parser.add_argument("--name", metavar="NAME", help="its name (default: the beginning of the prompt)")
     parser.add_argument(
         "--script",
         metavar="LINE",
@@ -88,10 +88,6 @@ def _describe_job(parser: argparse.ArgumentParser) -> None:
         help="where it reports: home (default), nowhere, or as for `talaria send`; may be repeated",
     )
     parser.add_argument("--times", metavar="N", type=int, help="how often it runs; 0: without an end")
-    parser.add_argument("--zone", metavar="ZONE", help="the time zone, such as Europe/Berlin (default: yours)")
-    parser.add_argument(
-        "--catch-up", choices=("once", "never"), help="what becomes of runs that were missed (default: once)"
-    )
-    parser.add_argument(
-        "--dollars", metavar="N", type=float, help="what it may spend in a month; 0: as the settings say"
-    )
+    parser.add_argument("--zone", metavar="ZONE", help="the time zone, for example Europe/Berlin (default: yours)")
+    parser.add_argument("--catch-up", choices=("once", "never"), help="how to treat missed runs (default: once)")
+    parser.add_argument("--dollars", metavar="N", type=float, help="its monthly budget; 0: the one of the settings")

@@ -20,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list")
-    listing = actions.add_parser("list", help="list the hooks of this profile, and what is wrong with them")
+    listing = actions.add_parser("list", help="list the hooks of this profile and their problems")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    test = actions.add_parser("test", help="let a hook handle a made-up event, and show what becomes of it")
+    test = actions.add_parser("test", help="run a hook with a sample event and show the result")
     test.add_argument("name", metavar="NAME", help="the hook")
     test.add_argument("event", metavar="EVENT", nargs="?", default="", help="the event (default: the first it hears)")
 

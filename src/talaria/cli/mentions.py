@@ -84,7 +84,7 @@ def _part(path: Path) -> Part:
         raise Refused(f"{path} cannot be read: {error.strerror}.") from error
     if b"\0" in raw:
         raise Refused(f"{path} is neither text nor a picture: ask the agent to look at it with its tools.")
-    cut = f"\n[cut behind {_MOST_BYTES:,} bytes]" if len(raw) > _MOST_BYTES else ""
+    cut = f"\n[cut after {_MOST_BYTES:,} bytes]" if len(raw) > _MOST_BYTES else ""
     return Text(f"The file {path}:\n```\n{raw[:_MOST_BYTES].decode(errors='replace')}\n```{cut}")
 
 

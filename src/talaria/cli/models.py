@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Prices are in dollars for a million tokens, input and output. Of a provider's many\n"
         "models only those in the catalogue are shown, unless --all asks for every one."
     )
-    parser.add_argument("--all", action="store_true", help="every model, and the catalogue of those without a provider")
-    parser.add_argument("--local", action="store_true", help="only those that run on this machine")
+    parser.add_argument("--all", action="store_true", help="every model, also those without a configured provider")
+    parser.add_argument("--local", action="store_true", help="only models on this machine")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -21,12 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list")
-    waiting = actions.add_parser("list", help="list those who have a code and wait")
-    approve = actions.add_parser("approve", help="let in whoever was given a code")
-    revoke = actions.add_parser("revoke", help="shut out somebody who was let in")
-    people = actions.add_parser("people", help="list those who were let in")
+    waiting = actions.add_parser("list", help="list pending pairing requests")
+    approve = actions.add_parser("approve", help="approve a pairing code")
+    revoke = actions.add_parser("revoke", help="revoke a person's access")
+    people = actions.add_parser("people", help="list approved people")
     for action in (approve, revoke):
-        action.add_argument("platform", metavar="PLATFORM", help="the chat network, such as telegram")
+        action.add_argument("platform", metavar="PLATFORM", help="the chat network, for example telegram")
     approve.add_argument("code", metavar="CODE", help="the code that the person was given")
     revoke.add_argument("user_id", metavar="USER", help="their id there, as `people` lists it")
     people.add_argument("platform", metavar="PLATFORM", nargs="?", help="only of this network")

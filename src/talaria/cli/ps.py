@@ -49,11 +49,11 @@ class Line(Struct, frozen=True, kw_only=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the actions."""
-    parser.add_argument("--all", action="store_true", help="those that have ended as well")
+    parser.add_argument("--all", action="store_true", help="finished processes too")
     parser.add_argument("--json", action="store_true", help="print JSON")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     ending = actions.add_parser("kill", help="end a process and all that it started")
-    log = actions.add_parser("log", help="print what a process has printed")
+    log = actions.add_parser("log", help="print the output of a process")
     log.add_argument("--lines", metavar="N", type=int, default=100, help="from its end (default: 100)")
     for action in (ending, log):
         action.add_argument("id", metavar="ID", help="the process, or how its id begins")
@@ -102,7 +102,9 @@ def _kill(part: str, services: Services) -> None:
             raise Refused(f"{process.id} has ended already.")
         database.write(lambda tx: change_process(tx, process, ended_by="person"))
     if process.machine != this_machine():
-        services.terminal.note(f"{process.id} runs on {process.host}: it is ended there, by whoever watches it.")
+        services.terminal.note(
+            f"{process.id} runs on {process.host}; it will be stopped by the process that watches it there."
+        )
         return
     if is_same(process.pid, process.started, process.machine):
         _end_tree(process)

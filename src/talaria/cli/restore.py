@@ -14,11 +14,11 @@ from talaria.settings.files import make_folder, read_file, write_file
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the options."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="what `talaria backup` has written")
+    parser.add_argument("file", metavar="FILE", type=Path, help="a file written by `talaria backup`")
     parser.add_argument(
         "--only", choices=("store", "settings"), help="bring back the conversations or the settings alone"
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what is in the file and change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show the contents and change nothing")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
         return 0
     for sentence in done:
         services.terminal.line(sentence)
-    services.terminal.note("Restart what runs in the background for it to take notice.")
+    services.terminal.note("Restart the gateway and open chats to use the restored data.")
     return 0
 
 

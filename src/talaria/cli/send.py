@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
 
 def _text(arguments: argparse.Namespace) -> str:
     if arguments.text == "-" and sys.stdin.isatty():
-        raise Refused("There is nothing to send: give the text behind the target, or on the standard input.")
+        raise Refused("There is nothing to send: give the text after the target, or pipe it in.")
     text: str = sys.stdin.read() if arguments.text == "-" else arguments.text
     if not text.strip():
         raise Refused("There is nothing to send: the text is empty.")

@@ -11,8 +11,8 @@ from talaria.core.messages import Role
 
 _MOST = 1_000_000
 _SEARCH = """\
-All words must occur. "Quotes" make a phrase, word* stands for words that begin
-so, -word excludes, OR gives a choice. Behind -- nothing is taken for an option:
+All words must occur. "Quotes" make a phrase, word* matches words that begin
+like that, -word excludes, OR gives a choice. After -- nothing is read as an option:
   talaria sessions search --since 7d -- '"night train"' Rom* -plane
 """
 # Each kind of action in a module of its own: `list` does not wait for what only `export` needs.
@@ -35,14 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list")
     _describe_list(actions.add_parser("list", help="list sessions, last used first"))
-    _describe_show(actions.add_parser("show", help="show one session and what was said last"))
-    _describe_search(actions.add_parser("search", help="find messages by their words", epilog=_SEARCH))
+    _describe_show(actions.add_parser("show", help="show a session and its last messages"))
+    _describe_search(actions.add_parser("search", help="search messages", epilog=_SEARCH))
     _describe_changes(actions)
     _describe_export(actions.add_parser("export", help="write sessions as Markdown, JSON or JSON lines"))
-    delete = actions.add_parser("delete", help="remove sessions for good")
+    delete = actions.add_parser("delete", help="delete sessions permanently")
     _take_sessions(delete)
-    delete.add_argument("--yes", action="store_true", help="do not ask")
-    _describe_prune(actions.add_parser("prune", help="remove sessions that nobody has used for long"))
+    delete.add_argument("--yes", action="store_true", help="don't ask for confirmation")
+    _describe_prune(actions.add_parser("prune", help="delete sessions that have not been used for long"))
 
 
 def run(arguments: argparse.Namespace, services: Services) -> int:
@@ -63,42 +63,44 @@ def _describe_list(parser: argparse.ArgumentParser) -> None:
     archived = parser.add_mutually_exclusive_group()
     archived.add_argument("--all", action="store_true", help="archived ones too")
     archived.add_argument("--archived", action="store_true", help="only archived ones")
-    parser.add_argument("--limit", metavar="N", type=_count, default=50, help="at most so many (default: 50)")
+    parser.add_argument("--limit", metavar="N", type=_count, default=50, help="at most N (default: 50)")
     _take_json(parser)
 
 
 def _describe_show(parser: argparse.ArgumentParser) -> None:
     _take_session(parser)
     much = parser.add_mutually_exclusive_group()
-    much.add_argument("--last", metavar="N", type=_count, default=20, help="so many messages (default: 20)")
+    much.add_argument("--last", metavar="N", type=_count, default=20, help="the last N messages (default: 20)")
     much.add_argument("--all", action="store_true", help="every message")
     _take_json(parser)
 
 
 def _describe_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", metavar="WORD", nargs="+", help="what to look for")
+    parser.add_argument("words", metavar="WORD", nargs="+", help="the words to search for")
     _take_source(parser)
-    parser.add_argument("--role", choices=get_args(Role), help="only what this one said")
+    parser.add_argument("--role", choices=get_args(Role), help="only messages of this role")
     session = parser.add_argument("--session", metavar="SESSION", help="only in this session")
     completing(session, "sessions")
-    parser.add_argument("--since", metavar="WHEN", type=parse_when, help="such as 7d, 12h or 2026-03-01")
+    parser.add_argument(
+        "--since", metavar="WHEN", type=parse_when, help="after this time, for example 7d, 12h or 2026-03-01"
+    )
     parser.add_argument("--until", metavar="WHEN", type=parse_when, help="before this time")
-    parser.add_argument("--limit", metavar="N", type=_count, default=20, help="at most so many (default: 20)")
+    parser.add_argument("--limit", metavar="N", type=_count, default=20, help="at most N (default: 20)")
     _take_json(parser)
 
 
 def _describe_changes(actions: Any) -> None:
     rename = actions.add_parser("rename", help="give a session a title")
     _take_session(rename)
-    rename.add_argument("title", metavar="TITLE", nargs="+", help='the new title; "" takes it away')
-    _take_sessions(actions.add_parser("archive", help="put sessions away, without losing anything"))
+    rename.add_argument("title", metavar="TITLE", nargs="+", help='the new title; "" removes it')
+    _take_sessions(actions.add_parser("archive", help="hide sessions from lists, without deleting anything"))
     _take_sessions(actions.add_parser("unarchive", help="bring archived sessions back"))
-    move = actions.add_parser("move", help="let a session go on in a chat; a gateway takes it there")
+    move = actions.add_parser("move", help="move a session to a chat; needs a running gateway")
     _take_session(move)
     move.add_argument(
         "target", metavar="TARGET", help="a network (your home there), or NETWORK:CHAT, as for `talaria send`"
     )
-    move.add_argument("--now", action="store_true", help="in the middle of a turn too, which goes along")
+    move.add_argument("--now", action="store_true", help="even mid-turn; the turn moves along")
     move.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="how long to wait for that (default 60)"
     )
@@ -106,7 +108,7 @@ def _describe_changes(actions: Any) -> None:
 
 
 def _describe_export(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "JSON and JSON lines hold everything; Markdown is for reading."
+    parser.epilog = "JSON and JSON lines contain everything; Markdown is for reading."
     session = parser.add_argument("session", metavar="SESSION", nargs="?", help="its id or title")
     completing(session, "sessions")
     parser.add_argument("--all", action="store_true", help="every session, each in a file of its own")
@@ -119,19 +121,19 @@ def _describe_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _describe_prune(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Sessions that somebody named and archived ones stay unless they are asked for."
+    parser.epilog = "Titled and archived sessions stay unless you include them."
     parser.add_argument(
         "--older-than",
         metavar="AGE",
         type=parse_span,
-        help="days, or such as 12h, 7d, 2w (default: sessions.prune_after_days; with --empty: 1d)",
+        help="days, or for example 12h, 7d, 2w (default: sessions.prune_after_days; with --empty: 1d)",
     )
     _take_source(parser)
-    parser.add_argument("--empty", action="store_true", help="only those without a message")
-    parser.add_argument("--include-titled", action="store_true", help="those with a title too")
+    parser.add_argument("--empty", action="store_true", help="only sessions without messages")
+    parser.add_argument("--include-titled", action="store_true", help="titled sessions too")
     parser.add_argument("--include-archived", action="store_true", help="archived ones too")
-    parser.add_argument("--dry-run", action="store_true", help="only list what would go")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="only list what would be deleted")
+    parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
     _take_json(parser)
 
 
@@ -144,7 +146,7 @@ def _take_sessions(parser: argparse.ArgumentParser) -> None:
 
 
 def _take_source(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--source", default="", help="only from there, such as cli or telegram")
+    parser.add_argument("--source", default="", help="only from this source, for example cli or telegram")
 
 
 def _take_json(parser: argparse.ArgumentParser) -> None:

@@ -39,12 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NETWORK=URL",
-        help="check tokens there, such as at a Bot API server of your own",
+        help="check tokens at this address, for example your own Bot API server",
     )
     script = parser.add_argument_group("with --non-interactive")
     script.add_argument("--provider", metavar="NAME", help="who answers; a new name needs --base-url")
     script.add_argument("--model", metavar="NAME", help="the model, as the provider calls it")
-    script.add_argument("--base-url", metavar="URL", help="the provider's address, such as http://127.0.0.1:9000/v1")
+    script.add_argument(
+        "--base-url", metavar="URL", help="the provider's address, for example http://127.0.0.1:9000/v1"
+    )
     completing(script.add_argument("--key-from", metavar="SOURCE", help="the provider's key"), "files")
     for option, what in (
         ("telegram", "the token of a Telegram bot"),
@@ -58,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     script.add_argument("--toolsets", metavar="NAMES", help="the toolsets that are on, with commas between them")
     script.add_argument("--search-engine", metavar="URL", help="a SearXNG server for web searches; empty: DuckDuckGo")
     script.add_argument("--sandbox", choices=("on", "off"), help="whether commands run in a sandbox")
-    script.add_argument("--approval", choices=("ask", "allow-list", "off"), help="what needs a person's word")
-    script.add_argument("--json", action="store_true", help="print JSON: the checks, and what was written")
+    script.add_argument("--approval", choices=("ask", "allow-list", "off"), help="when to ask for approval")
+    script.add_argument("--json", action="store_true", help="print JSON: checks and written settings")
 
 
 def run(arguments: argparse.Namespace, services: Services) -> int:

@@ -199,7 +199,7 @@ class Sitting:
     async def _run_shell_line(self, line: str, workspace: Workspace) -> None:
         """Run a line in the person's shell, where the conversation works; the terminal is its own meanwhile."""
         if not line:
-            raise Refused("Type a command behind the exclamation mark, such as `!git status`.")
+            raise Refused("Type a command after the exclamation mark, for example `!git status`.")
         shell = workspace.environment.get("SHELL") or "/bin/sh"
 
         async def run() -> None:

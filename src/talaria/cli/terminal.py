@@ -7,11 +7,12 @@ from typing import TextIO
 
 import msgspec
 
-from talaria.cli.cells import RESET, STYLES, cell, columns, cut, harmless, pad
+from talaria.cli.cells import RESET, STYLES, cell, columns, cut, harmless, pad, wrap
 from talaria.core.harmless import harmless_json
 
 _GAP = "  "
 _NARROWEST = 1
+_SURELY_FITS = 20  # columns of the narrowest terminal worth asking for its width
 
 
 class Terminal:
@@ -53,8 +54,8 @@ class Terminal:
             return 80
 
     def line(self, text: str = "") -> None:
-        """Print one line, or several if the text has them."""
-        print(harmless(text, styled=self._colored), file=self._stdout)
+        """Print one line, or several if the text has them; on a terminal, longer ones are wrapped at words."""
+        print(self._wrapped(harmless(text, styled=self._colored), self._stdout), file=self._stdout)
 
     def piece(self, text: str) -> None:
         """Print a piece of a line at once."""
@@ -66,9 +67,9 @@ class Terminal:
         print(harmless(text, styled=self._notes_colored), end="", file=self._stderr, flush=True)
 
     def note(self, text: str) -> None:
-        """Print a remark beside the output, on stderr."""
+        """Print a remark on stderr; on a terminal, long lines are wrapped at words."""
         self._stdout.flush()
-        print(harmless(text, styled=self._notes_colored), file=self._stderr)
+        print(self._wrapped(harmless(text, styled=self._notes_colored), self._stderr), file=self._stderr)
 
     def document(self, text: str, *, at_once: bool = False) -> None:
         """Print a whole document: to the last character as it is in a pipe, made harmless on a terminal."""
@@ -119,6 +120,9 @@ class Terminal:
             yield progress
         finally:
             progress.clear()
+
+    def _wrapped(self, text: str, stream: TextIO) -> str:
+        return wrap(text, self.width) if len(text) > _SURELY_FITS and stream.isatty() else text
 
     def _aligned(self, headers: Sequence[str], rows: list[list[str]], numbers: set[int]) -> None:
         widths = _fitting_widths([list(headers), *rows], self.width)

@@ -16,18 +16,18 @@ provider's prompt cache could not be used: --breaks lists them.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe what can be asked."""
     parser.epilog = _EPILOG
-    session = parser.add_argument("session", metavar="SESSION", help="its id or title, or a part of it")
+    session = parser.add_argument("session", metavar="SESSION", help="its id, or a part of its title or first message")
     completing(session, "sessions")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--turn", metavar="TURN", help="only this one: its number, or its id")
-    which.add_argument("--last", metavar="N", type=_count, default=20, help="so many turns (default: 20)")
+    which.add_argument("--last", metavar="N", type=_count, default=20, help="the last N turns (default: 20)")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--breaks", action="store_true", help="list the prefix breaks and their price")
     page = how.add_argument("--html", metavar="FILE", help="draw the timeline on a web page; - prints it")
     picture = how.add_argument("--svg", metavar="FILE", help="draw the timeline as a picture; - prints it")
     completing(page, "files")
     completing(picture, "files")
-    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -20,13 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list")
-    listing = actions.add_parser("list", help="list the routes, and what is wrong with them")
-    trial = actions.add_parser("test", help="show what an event would become")
+    listing = actions.add_parser("list", help="list the routes and their problems")
+    trial = actions.add_parser("test", help="show the message a sample event would produce")
     trial.add_argument("name", metavar="NAME", help="the route")
     body = trial.add_argument("--body", metavar="FILE", required=True, help="the event; - reads it from the input")
     completing(body, "files")
     trial.add_argument(
-        "--header", metavar="HEADER", action="append", default=[], help="a header, such as 'X-GitHub-Event: push'"
+        "--header", metavar="HEADER", action="append", default=[], help="a header, for example 'X-GitHub-Event: push'"
     )
     for action in (listing, trial):
         action.add_argument("--json", action="store_true", help="print JSON")

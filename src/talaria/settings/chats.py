@@ -77,12 +77,10 @@ class Gateway(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         float, Meta(ge=0.5, le=600, description="How long a worker that says nothing still owns what it works on.")
     ] = 15.0
     drain_seconds: Annotated[
-        float, Meta(ge=0, le=3600, description="How long a gateway that is to end lets running turns go on.")
+        float, Meta(ge=0, le=3600, description="How many seconds running turns get to finish when the gateway stops.")
     ] = 30.0
     rooms: Annotated[int, Meta(ge=1, le=100_000, description="How many conversations are kept open at once.")] = 128
-    idle_seconds: Annotated[
-        float, Meta(ge=1, description="How long a conversation is kept open in which nothing goes on.")
-    ] = 3600.0
+    idle_seconds: Annotated[float, Meta(ge=1, description="How long an idle conversation is kept open.")] = 3600.0
     reply_characters: Annotated[
         int,
         Meta(
@@ -105,7 +103,7 @@ class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         bool, Meta(description="Whether a gateway serves it; one of ours also needs its tokens (`talaria setup`).")
     ] = True
     options: Annotated[
-        dict[str, str], Meta(description="What its adapter wants to know besides; its page says what there is.")
+        dict[str, str], Meta(description="More options of its adapter; the page about the network lists them.")
     ] = {}
     allowed: Annotated[
         tuple[str, ...], Meta(description="People of this network who may speak, by their ids there.", extra=_LIVE)
@@ -120,7 +118,7 @@ class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     prompts: Annotated[
         dict[str, str],
         Meta(
-            description="What the agent is told besides in a chat or thread, by its id, from its next conversation on.",
+            description="More instructions for a chat or thread, by its id; used from its next conversation on.",
             extra=_LIVE,
         ),
     ] = {}
@@ -133,14 +131,15 @@ class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = "all"
     reasoning: Annotated[bool, Meta(description="Whether what the model thinks is shown.", extra=_LIVE)] = False
     streaming: Annotated[
-        bool, Meta(description="Whether replies are seen to grow, where messages can be edited.", extra=_LIVE)
+        bool, Meta(description="Whether replies are streamed, where messages can be edited.", extra=_LIVE)
     ] = True
     footer: Annotated[
         bool,
-        Meta(description="Whether a line below each reply tells model, context, folder and cost.", extra=_LIVE),
+        Meta(description="Whether a line below each reply shows model, context, folder and cost.", extra=_LIVE),
     ] = False
     reactions: Annotated[
-        bool, Meta(description="Whether a message is marked while it is worked on, where that can be.", extra=_LIVE)
+        bool,
+        Meta(description="Whether a message gets a reaction while it is being processed, where possible.", extra=_LIVE),
     ] = False
     group_sessions_per_user: Annotated[
         bool, Meta(description="Whether each person in a group has a conversation of their own.", extra=_LIVE)
@@ -150,9 +149,7 @@ class ChatNetwork(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = False
     reset: Annotated[
         Literal["never", "idle", "daily", "both"],
-        Meta(
-            description="When a conversation begins anew: after a pause, at an hour of the day, or both.", extra=_LIVE
-        ),
+        Meta(description="When a new conversation starts: after a pause, at an hour of the day, or both.", extra=_LIVE),
     ] = "never"
     reset_idle_minutes: Annotated[
         int, Meta(ge=1, le=525_600, description="How many minutes of silence are such a pause.", extra=_LIVE)

@@ -16,25 +16,23 @@ class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     provider: Annotated[
         str,
-        Meta(
-            description="The provider of the model; empty means the first one that can be used.", extra={"live": True}
-        ),
+        Meta(description="The provider of the model; empty means the first usable one.", extra={"live": True}),
     ] = ""
     name: Annotated[
         str,
-        Meta(description="The model, as its provider calls it; empty means a good one of it.", extra=_LIVE),
+        Meta(description="The model, as its provider calls it; empty means a good default.", extra=_LIVE),
     ] = ""
     fallbacks: Annotated[
         tuple[str, ...],
         Meta(
-            description="Models to ask, in this order, when the one before cannot answer.",
+            description="Fall-back models, in this order, for when the one before fails.",
             extra={"live": True, "check": name_models, "expected": "a list, each item written as PROVIDER:MODEL"},
         ),
     ] = ()
     auxiliary: Annotated[
         str,
         Meta(
-            description="The model for titles, summaries and judgements; empty means the same one.",
+            description="The model for titles, summaries and goal verdicts; empty means the main model.",
             extra={
                 "live": True,
                 "check": lambda text: not text or name_models((text,)),
@@ -45,20 +43,18 @@ class Model(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     effort: Annotated[
         Literal["", "none", "minimal", "low", "medium", "high"],
         Meta(
-            description="How much a model thinks before it answers; empty means its own way.",
+            description="Reasoning effort; empty means the model's default.",
             extra={"live": True, "expected": "empty or one of none, minimal, low, medium, high"},
         ),
     ] = ""
     max_output_tokens: Annotated[
         int,
-        Meta(
-            ge=0, description="The most tokens of one reply; 0 means as many as the model gives.", extra={"live": True}
-        ),
+        Meta(ge=0, description="The most tokens of one reply; 0 means no limit.", extra={"live": True}),
     ] = 0
     temperature: Annotated[
         float | None,
         Meta(
-            description="How freely a model chooses its words; not set means its own way.",
+            description="Sampling temperature; not set means the model's default.",
             extra={
                 "live": True,
                 "check": lambda number: number is None or 0 <= number <= 2,
@@ -74,23 +70,23 @@ class ProviderAccount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     protocol: Annotated[
         Literal["", "openai_chat", "openai_responses", "anthropic"],
         Meta(
-            description="What the provider speaks; empty means as known of it, else openai_chat.",
+            description="The protocol of the provider; empty means the known one, else openai_chat.",
             extra={"expected": "empty or one of openai_chat, openai_responses, anthropic"},
         ),
     ] = ""
     base_url: Annotated[
         str,
         Meta(
-            description="Its address, up to and without the name of a call; empty means as known of it.",
+            description="Its base URL, usually ending in /v1; empty means the known one.",
             extra={"check": is_web_address, "expected": "empty or an address that begins with https:// or http://"},
         ),
     ] = ""
     key: Annotated[
-        str, Meta(description="The name of the secret that holds its key; empty means as known of it, else no key.")
+        str, Meta(description="The name of the secret with its API key; empty means the known one, else no key.")
     ] = ""
     keys: Annotated[
         tuple[str, ...],
-        Meta(description="The names of more secrets with keys of it, used when one has to rest."),
+        Meta(description="The names of more secrets with API keys, used while one is rate-limited."),
     ] = ()
     headers: Annotated[
         dict[str, str],
@@ -103,7 +99,7 @@ class ProviderAccount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         float, Meta(gt=0, le=3600, description="How long to wait for the beginning of a reply.")
     ] = 120.0
     silence_timeout_seconds: Annotated[
-        float, Meta(gt=0, le=3600, description="How long a reply that has begun may pause.")
+        float, Meta(gt=0, le=3600, description="How long a reply may pause once it has begun.")
     ] = 60.0
 
 
@@ -135,7 +131,7 @@ class Embedded(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     enabled: Annotated[
         bool,
         Meta(
-            description="Whether it answers where there is neither a key nor a local server, if it is installed.",
+            description="Whether it is used, if installed, when there is no API key and no local server.",
             extra={"live": True},
         ),
     ] = True

@@ -21,7 +21,7 @@ from talaria.settings.model import Settings
 
 _NOT_NOW = "Not looked at, since the settings have faults."
 _REPAIR_FIRST = "Repair the settings first."
-_INSTALL = "your system has the package {package}, as in `sudo apt install {package}`."
+_INSTALL = "install it with your package manager, for example `sudo apt install {package}`."
 
 
 def look_at_model(services: Services) -> Iterator[Finding]:
@@ -96,9 +96,9 @@ def look_at_sandbox(services: Services) -> Iterator[Finding]:
     elif enabled:
         yield ok("Commands of the agent run in a sandbox of bubblewrap.")
     elif problem:
-        yield ok(f"Off, and not possible here: {problem} For commands in a sandbox, {install}")
+        yield ok(f"Off, and not possible here: {problem} To use a sandbox, {install}")
     else:
-        yield ok("Off: commands reach what you reach. `talaria config set sandbox.enabled true` changes that.")
+        yield ok("Off: commands have the same access as you. `talaria config set sandbox.enabled true` turns it on.")
 
 
 def _unusable(error: ProviderError, about: str = "") -> Finding:

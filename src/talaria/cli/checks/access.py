@@ -21,11 +21,11 @@ def look_at_access(services: Services) -> Iterator[Finding]:
         yield fault(sentence, "`talaria config edit` opens the file.")
     opened = list(open_doors(settings))
     for sentence in opened:
-        yield warning(sentence, "Switch it off, and let people in one by one: `talaria pairing list`.")
+        yield warning(sentence, "Switch it off and approve people one by one: `talaria pairing list`.")
     yield from _keyless(services)
     yield from _routes(services)
     if not unknown and not opened:
-        yield ok("In chats, nobody speaks to the agent but those whom you let in.")
+        yield ok("Only people you approve can talk to the agent in chats.")
 
 
 def _keyless(services: Services) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from talaria.settings.load import load
 from talaria.settings.profiles import Profile
 
 _MEGABYTE = 1_000_000
+_GIGABYTE = 1000 * _MEGABYTE
 _MOST_PATHS = 50_000
 _FIX = "`talaria doctor --fix` does it."
 
@@ -38,14 +39,18 @@ def look_at_disk(services: Services) -> Iterator[Finding]:
     place = services.profile.folder
     while not place.is_dir():
         place = place.parent
-    free = shutil.disk_usage(place).free // _MEGABYTE
-    if free < enough:
+    free = shutil.disk_usage(place).free
+    if free // _MEGABYTE < enough:
         yield warning(
-            f"Only {free} MB are free at {place}.",
-            f"Free some space: `doctor.min_free_megabytes` asks for {enough} MB. `talaria sessions prune` helps.",
+            f"Only {_size(free)} free at {place}.",
+            f"Free some space: `doctor.min_free_megabytes` is {enough}. `talaria sessions prune` helps.",
         )
     else:
-        yield ok(f"{free} MB are free at {place}.")
+        yield ok(f"{_size(free)} free at {place}.")
+
+
+def _size(size: int) -> str:
+    return f"{size // _GIGABYTE} GB" if size >= 10 * _GIGABYTE else f"{size // _MEGABYTE:,} MB"
 
 
 def _look_at_writing(folder: Path) -> list[Finding]:
@@ -62,7 +67,9 @@ def _missing(profile: Profile) -> Finding:
 
     if profile.folder.exists():
         return fault(f"{profile.folder} is not a folder.", "Move it away.")
-    return warning(f"{profile.folder} does not exist yet.", f"Talaria makes it at its first use. {_FIX}", create)
+    return warning(
+        f"{profile.folder} does not exist yet.", f"Talaria creates it when it is first needed. {_FIX}", create
+    )
 
 
 def _private_paths(profile: Profile) -> list[Path]:
@@ -104,7 +111,7 @@ def _look_at_path(path: Path, profile: Profile) -> Iterator[Finding]:
     if status.st_uid != os.geteuid():
         yield fault(f"{path} belongs to another user.", f"Give it back: `sudo chown -R $USER {path}`.")
     elif mode & 0o077:
-        found = f"Others than its owner can get at {path} (mode {mode:04o})."
+        found = f"Other users can access {path} (mode {mode:04o})."
         repair = f"`chmod {allowed:o} {path}` makes it private. {_FIX}"
         made = fault if path in (profile.secrets_file, profile.api_key_file) else warning
         yield made(found, repair, lambda: _make_private(path, allowed))

@@ -1,6 +1,7 @@
 """Checks of what Talaria stands on: Python, SQLite, optional packages, the terminal."""
 
 import re
+import shlex
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -11,14 +12,14 @@ import apsw
 from talaria import __version__
 from talaria.cli.checks.findings import Finding, fault, ok, warning
 from talaria.cli.services import Services
+from talaria.core.extras import DISTRIBUTION, install_command, pip_command
 from talaria.settings.load import load
 from talaria.settings.secrets import KNOWN_SECRETS, read_secrets
 
-DISTRIBUTION = "talaria-agent"
 FIRST_PYTHON, LAST_PYTHON = (3, 11), (3, 13)
 FIRST_SQLITE = (3, 51, 3)  # before it, two connections could reset the write-ahead log at once and lose commits
 
-_EVERYTHING = "all"  # the extra that holds all others
+_NOT_REPORTED = ("all", "browser")  # the sum of the others, and one that nothing uses yet
 _REQUIREMENT = re.compile(r"""([\w.-]++).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
 
 
@@ -38,14 +39,19 @@ def look_at_sqlite(_services: Services) -> Iterator[Finding]:
     if tuple(map(int, running.split("."))) >= FIRST_SQLITE:
         yield ok(f"SQLite {running}.")
     else:
-        yield fault(f"SQLite {running} can lose what two processes write at once.", "`pip install --upgrade apsw`.")
+        yield fault(
+            f"SQLite {running} can lose what two processes write at once.",
+            f"`{shlex.join([*pip_command(), '--upgrade', 'apsw'])}` updates it.",
+        )
 
 
 def look_at_extras(services: Services) -> Iterator[Finding]:
     """Report which optional packages are there, and those that settings or tokens need and that are missing."""
     extras = _extras()
     if not extras:
-        yield warning("Talaria runs without being installed: its extras are not known.", "`pip install -e .` helps.")
+        yield warning(
+            "Talaria is not installed as a package, so its extras are unknown.", "Run `pip install -e .` in its folder."
+        )
     missing = [extra for extra, packages in extras.items() if not all(packages.values())]
     for extra in extras:
         if extra not in missing:
@@ -78,7 +84,7 @@ def _extras() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = defaultdict(dict)
     for requirement in _requirements():
         parsed = _REQUIREMENT.match(requirement)
-        if parsed and parsed[2] != _EVERYTHING:
+        if parsed and parsed[2] not in _NOT_REPORTED:
             found[parsed[2]][parsed[1]] = _installed(parsed[1])
     return found
 
@@ -115,4 +121,4 @@ def _lacking(packages: Mapping[str, str]) -> str:
 
 
 def _install(extra: str) -> str:
-    return f"`pip install '{DISTRIBUTION}[{extra}]'`"
+    return f"`{install_command(extra)}`"

@@ -118,7 +118,7 @@ class ChatSection:
             typed = self._guided.questions.hidden(token.secret, default=default, explain=hint)
             if typed or known:
                 return typed
-            self._guided.say("Type or paste the token; `skip` goes on without one.")
+            self._guided.say("Type or paste the token, or `skip` to continue without one.")
 
     def _base_url(self, network: str) -> str:
         given = self._guided.network_urls.get(network, "")

@@ -161,7 +161,7 @@ class ModelSection:
             typed = self._guided.questions.hidden(f"Key {offer.key_name}", default=default, explain=explain)
             if typed or known or self._own:
                 return typed
-            self._guided.say(f"{offer.title} needs a key; `skip` goes on without one.")
+            self._guided.say(f"{offer.title} needs a key. Type `skip` to continue without one.")
 
     def _known_key(self, offer: ProviderOffer) -> str:
         return (self._guided.writer.secrets().get(offer.key_name) or "") if offer.key_name else ""

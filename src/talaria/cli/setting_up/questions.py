@@ -50,7 +50,7 @@ class Questions:
             typed = self._heard(text, default, explain, self._read) or default
             if typed:
                 return typed
-            self._terminal.line("Type an answer; `skip` goes on without one.")
+            self._terminal.line("Type an answer, or `skip` to continue without one.")
 
     def may_be_empty(self, text: str, *, default: str = "", explain: str) -> str:
         """Return a line, or the default for an empty one, or nothing."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 from nio.crypto import ENCRYPTION_ENABLED
 
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
+from talaria.core.extras import install_command
 from talaria.platforms.matrix.calls import ask
 from talaria.platforms.matrix.events import RoomEvent, read_event
 from talaria.platforms.matrix.failures import login_failure
@@ -61,7 +62,7 @@ class Connection:
 
     def __init__(self, settings: MatrixSettings, folder: Path) -> None:
         if settings.encryption and not ENCRYPTION_ENABLED:
-            raise Refused("encrypted rooms need the extra matrix-e2e: pip install 'talaria-agent[matrix-e2e]'")
+            raise Refused(f"Encrypted rooms need another library: `{install_command('matrix-e2e')}` adds it.")
         self._settings = settings
         self._encrypted: dict[str, bool] = {}
         self._recent = RecentEvents()

