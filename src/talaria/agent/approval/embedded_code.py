@@ -47,7 +47,7 @@ def embedded_code(command: SimpleCommand) -> Iterator[Embedded]:
     if program in _AWK:
         yield from _awk(words)
     elif program in ("sed", "gsed"):
-        yield from _sed(words)
+        yield from _sed(command)
     elif program == "git":
         yield from _git(words)
     elif program in ("make", "gmake"):
@@ -70,9 +70,11 @@ def _awk(words: tuple[str, ...]) -> Iterator[Embedded]:
             yield Embedded("\n".join(_QUOTED.findall(text)) or UNKNOWN, "has awk run a command or write a file")
 
 
-def _sed(words: tuple[str, ...]) -> Iterator[Embedded]:
-    for text in words:
-        if not text.startswith("-") and (found := _SED_RUNS.search(text)):
+def _sed(command: SimpleCommand) -> Iterator[Embedded]:
+    scripts = list(option_values(command, ("-e", "--expression")))
+    plain = [text for text in command.arguments if not text.startswith("-")]
+    for text in scripts or plain[:1]:
+        if found := _SED_RUNS.search(text):
             yield Embedded(found[1] or found[4] or UNKNOWN, "has sed run a command")
 
 
