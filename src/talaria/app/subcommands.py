@@ -42,6 +42,7 @@ SUBCOMMANDS = (
     Subcommand("Set-up", "profile", "List, create, choose and delete profiles", "talaria.cli.profile"),
     Subcommand("Set-up", "pairing", "Let people in who write to the agent in chats", "talaria.cli.pairing"),
     Subcommand("Set-up", "api-keys", "Give out keys for the HTTP API, and take them back", "talaria.cli.api_keys"),
+    Subcommand("Set-up", "approvals", "List what was allowed for good, and take it back", "talaria.cli.approvals"),
     Subcommand("Set-up", "webhook", "List the routes of webhooks, and try them out", "talaria.cli.webhook"),
     Subcommand("Set-up", "completion", "Print what makes the Tab key work in your shell", "talaria.cli.completion"),
     Subcommand("Care", "doctor", "Check that all is well, and say how to repair what is not", "talaria.cli.doctor"),
