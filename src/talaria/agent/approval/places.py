@@ -85,7 +85,7 @@ class Places(Struct, frozen=True):
         text = _FOLDER_OF_PROCESS.sub(str(folder or self.folder), text)
         whole = _ROOT_OF_PROCESS.sub("/", str((folder or self.folder) / text))
         written = "/" + os.path.normpath(whole).lstrip("/")
-        found = [written, os.path.realpath(whole)]
+        found = [written, os.path.realpath(whole), os.path.realpath(written)]
         if _GLOB.search(whole):
             found += map(os.path.realpath, islice(glob.iglob(whole), _MOST_MATCHES))  # noqa: PTH207 -- absolute
         return tuple(map(Path, dict.fromkeys(found)))
