@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from talaria.agent.approval.dangers import Danger
 from talaria.agent.approval.embedded_code import embedded_code
 from talaria.agent.approval.own_commands import own_danger, own_variable
-from talaria.agent.approval.places import Places, is_device, is_start_up_name, mentions_credentials
+from talaria.agent.approval.places import Places, is_start_up_name, mentions_credentials
 from talaria.agent.approval.printed import FILTERS
 from talaria.agent.approval.programs import (
     HARMLESS,
@@ -347,18 +347,9 @@ class Examination:
             reason = "writes to a path that is computed" + (f": {_shown(text)}" if sensitive else "")
             self._note(Danger("start-up" if sensitive else "outside", reason, subject))
             return
-        for path in paths:
-            if is_device(path):
-                self._note(Danger("device", f"overwrites the device {path}", subject, fatal=True))
-            elif self._places.is_secret(path):
-                self._note(Danger("credentials", f"writes where credentials are kept: {path}", subject))
-            elif self._places.is_start_up(path):
-                self._note(Danger("start-up", f"changes what runs or instructs by itself: {path}", subject))
-            elif self._places.is_outside(path):
-                self._note(Danger("outside", f"writes outside the working folder: {path}", subject))
-            else:
-                continue
-            return
+        danger = self._places.write_danger(paths, subject)
+        if danger is not None:
+            self._note(danger)
 
     def _read(self, text: str, command: SimpleCommand) -> None:
         paths = self._paths(text)

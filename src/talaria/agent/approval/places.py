@@ -3,12 +3,15 @@
 import glob
 import os
 import re
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct, field
+
+from talaria.agent.approval.dangers import Danger
 
 UNKNOWN = "\x1b"  # stands for any text in a path that is not known
 _CREDENTIALS_AT_HOME = (
@@ -128,6 +131,18 @@ class Places(Struct, frozen=True):
             return any(_matches(path, Path(one)) for one in (*_VITAL, str(self.home)))
         homes = (self.home, Path(os.path.realpath(self.home)))
         return str(path) in _VITAL or any(home.is_relative_to(path) for home in homes)
+
+    def write_danger(self, paths: Sequence[Path], subject: str) -> Danger | None:
+        """Return what is wrong with writing to what may be one of these paths; the worst of it."""
+        if path := next(filter(is_device, paths), None):
+            return Danger("device", f"overwrites the device {path}", subject, fatal=True)
+        if path := next(filter(self.is_secret, paths), None):
+            return Danger("credentials", f"writes where credentials are kept: {path}", subject)
+        if path := next(filter(self.is_start_up, paths), None):
+            return Danger("start-up", f"changes what runs or instructs by itself: {path}", subject)
+        if path := next(filter(self.is_outside, paths), None):
+            return Danger("outside", f"writes outside the working folder: {path}", subject)
+        return None
 
     def _is_scratch(self, path: Path) -> bool:
         """Return whether a path is in what this conversation creates in a temporary folder; note it if it is new."""

@@ -125,17 +125,13 @@ def _of_reading(target: str, places: Places) -> list[Danger]:
 
 
 def _of_writing(target: str, places: Places, *, strict: bool) -> list[Danger]:
-    found: list[Danger] = []
-    for path in places.paths(target) or ():
-        if places.is_secret(path):
-            found.append(Danger("credentials", f"writes where credentials are kept: {path}", str(path)))
-        elif places.is_start_up(path):
-            found.append(Danger("start-up", f"changes what runs or instructs by itself: {path}", str(path)))
-        elif places.is_outside(path):
-            found.append(Danger("outside", f"writes outside the working folder: {path}", str(path)))
-        elif strict:
-            found.append(Danger("unlisted", f"writes {path}", str(path)))
-    return found[:1]
+    paths = places.paths(target)
+    if not paths:
+        return []
+    danger = places.write_danger(paths, str(paths[0]))
+    if danger is not None:
+        return [danger]
+    return [Danger("unlisted", f"writes {paths[0]}", str(paths[0]))] if strict else []
 
 
 def _of_sending(place: str, tool: str) -> list[Danger]:
