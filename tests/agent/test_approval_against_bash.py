@@ -15,11 +15,11 @@ from talaria.agent.approval.shell_state import FOUND, ITEMS, NAME, UNKNOWN, Simp
 COMMANDS = 2_400
 BATCH = 100
 _END, _BETWEEN = "\x1e", "\x1f"
-_MARKER = """#!/bin/sh
+_MARKER = f"""#!/bin/sh
 first=$1
-line=${0##*/}
-for word in "$@"; do line=$line$(printf '\\037')$word; done
-printf '%s\\036' "$line" >>"$MARKS"
+line=${{0##*/}}
+for word; do line=$line{_BETWEEN}$word; done
+printf '%s{_END}' "$line" >>"$MARKS"
 echo "$first"
 """
 _DRIVER = """
@@ -100,8 +100,8 @@ def pattern_of(command: SimpleCommand) -> re.Pattern[str]:
 
 def test_most_generated_code_is_understood(tmp_path: Path) -> None:
     asked = 0
-    for seed in range(400):
+    for seed in range(200):
         examination = Examination(Places(tmp_path, tmp_path), {"HOME": str(tmp_path)})
         examination.examine(ShellCorpus(seed).line())
         asked += any(danger.kind == "code" for danger in examination.found)
-    assert asked < 240
+    assert asked < 110

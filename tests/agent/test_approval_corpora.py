@@ -10,12 +10,18 @@ from talaria.agent.approval.policy import Allow, Deny
 
 HERE = Path(__file__).parent
 DELETIONS = msgspec.json.decode((HERE / "deletion_forms.json").read_bytes(), type=list[str])
+EVASIONS = msgspec.json.decode((HERE / "evasions.json").read_bytes(), type=list[str])
 EVERYDAY = (HERE / "everyday_commands.txt").read_text().splitlines()
 _BODIES = {"EOF": "\nsome text; rm -rf / is only text\nEOF"}
 
 
 @pytest.mark.parametrize("command", DELETIONS)
 def test_no_way_of_deleting_a_home_runs_silently(command: str) -> None:
+    assert judge(command) != Allow()
+
+
+@pytest.mark.parametrize("command", EVASIONS)
+def test_evasions_are_asked_about_or_refused(command: str) -> None:
     assert judge(command) != Allow()
 
 

@@ -148,6 +148,13 @@ def test_a_script_that_the_same_command_writes_is_examined(machine: Machine) -> 
     assert machine.judge("cat > x.sh <<'E'\nmake test\nE\nsh x.sh") == Allow()
 
 
+def test_a_script_that_is_found_in_a_search_path_of_the_project_is_examined(machine: Machine) -> None:
+    (machine.work / "ls").write_text("#!/bin/sh\nrm -rf ~\n")
+    for command in ("PATH=.:$PATH ls", "export PATH=$PWD:/usr/bin; ls", "PATH=/usr/bin:. && ls", "env PATH=. ls"):
+        assert isinstance(machine.judge(command), Deny), command
+    assert machine.judge("ls") == Allow()
+
+
 def test_a_script_that_runs_itself_ends(machine: Machine) -> None:
     (machine.work / "x.sh").write_text("sh x.sh; . ./x.sh")
     assert machine.judge("sh x.sh") == Allow()

@@ -18,9 +18,11 @@ from talaria.agent.approval.programs import (
     SHELLS,
     TALKERS,
     bundled_words,
+    changes_rights_below,
     hides_subcommand,
     is_recursive,
     known_dangers,
+    linked_words,
     read_words,
     starts_programs,
     subject_of,
@@ -33,6 +35,8 @@ from talaria.agent.approval.shell_walk import ShellWalk
 from talaria.agent.approval.wrappers import is_asked_wrapper, unwrap
 
 _MOST_WORDS = 500
+_COMPUTED = re.compile(f"[{UNKNOWN}{ITEMS}*?]|^\\$|\\[.")
+_STANDARD_INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 _BOMB = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*?\1\s*\|\s*&?\s*\1")
 _MORE_RIGHTS = frozenset({"sudo", "doas"})
 _DELETES = frozenset({"rm", "rmdir", "shred", "unlink", "find"})
@@ -143,7 +147,7 @@ class Examination:
             self._unwrapped(replace(command, words=command.words[1:]))
             return
         self.commands.append(command)
-        if UNKNOWN in command.words[0].text or command.words[0].sources or ITEMS in program or program == "$":
+        if command.words[0].sources or _COMPUTED.search(program):
             self._note(Danger("code", "runs a program whose name is computed", narrow=True))
         if self._walk.calls(command) and command.input is not None:
             self._note(Danger("system", "starts copies of itself without end", fatal=True))
@@ -172,13 +176,26 @@ class Examination:
             self._scripts.wrote(self._paths(text), None)
         for text in read_words(command) if command.program not in TALKERS else ():
             self._read(text, command)
-        for text in bundled_words(command):
-            if any(map(self._places.holds_secrets, self._paths(text) or ())):
-                self._note(Danger("credentials", f"reads all of {text}, credentials included", subject_of(command)))
+        self._reach(command)
         if command.program in _DELETES and is_recursive(command):
             for text in written_paths(command):
                 self._delete_tree(text)
         self._run_download(command)
+
+    def _reach(self, command: SimpleCommand) -> None:
+        """Note what a program makes reachable, changes or reads as a whole."""
+        for text in linked_words(command):
+            if any(map(self._places.is_outside, self._paths(text) or ())):
+                self._note(
+                    Danger("outside", f"links to a place outside the working folder: {text}", subject_of(command))
+                )
+        if changes_rights_below(command) and any(
+            Path("/") in (self._paths(one) or ()) for one in written_paths(command)
+        ):
+            self._note(Danger("system", "changes the rights of the whole machine", fatal=True))
+        for text in bundled_words(command):
+            if any(map(self._places.holds_secrets, self._paths(text) or ())):
+                self._note(Danger("credentials", f"reads all of {text}, credentials included", subject_of(command)))
 
     def _builtin(self, command: SimpleCommand) -> None:
         """Examine what builtins of the shell evaluate or set."""
@@ -208,10 +225,20 @@ class Examination:
         elif program == "ssh":
             code = script_of(command, "bcDEeFIiJLlmOopQRSWw")
             self._run_code(Input(" ".join(word.text for word in code[1:])), aside=True)
-        elif "/" in command.words[0].text and UNKNOWN not in command.words[0].text:
-            paths = self._paths(command.words[0].text)
+        else:
+            self._script_by_name(command)
+
+    def _script_by_name(self, command: SimpleCommand) -> None:
+        """Examine a program that is a shell script: by its path, or in a folder of the search path that is ours."""
+        name = command.words[0].text
+        folders = [""] if "/" in name else self._walk.state.value("PATH").split(":")
+        for folder in folders:
+            paths = self._paths(f"{folder}/{name}" if folder else name)
+            if folder and paths is not None and self._places.is_outside(paths[0]):
+                continue
             if is_script(paths) or self._scripts.is_new(paths):
-                self._script(command.words[0], command.arguments, aside=True)
+                self._script(Word(f"{folder}/{name}" if folder else name), command.arguments, aside=True)
+                return
 
     def _evaluated(self, command: SimpleCommand) -> None:
         """Examine the code that builtins of the shell are given as words."""
@@ -231,7 +258,7 @@ class Examination:
         if given is not None:
             code, arguments = given
             self._run_code(Input(code.text, code.sources), arguments[1:], aside=True)
-        elif script and "-s" not in command.arguments:
+        elif script and "-s" not in command.arguments and script[0].text not in _STANDARD_INPUT:
             self._script(script[0], tuple(word.text for word in script[1:]), aside=True)
         elif command.input is not None:
             self._run_input(command.input)
@@ -248,7 +275,7 @@ class Examination:
         words = command.words[1:]
         if not words:
             return
-        if words[0].text in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0") and command.input is not None:
+        if words[0].text in _STANDARD_INPUT and command.input is not None:
             self._run_input(command.input)
             return
         if words[0].sources:
@@ -281,9 +308,9 @@ class Examination:
         if code is None:
             self._note(Danger("code", f"runs a script that cannot be read: {_shown(word.text)}", narrow=True))
         elif code:
-            with self._walk.aside() if aside else self._walk.in_script(word.text):
-                self._walk.state.script = word.text
-                self._run_code(Input(code), arguments, aside=aside)
+            before, self._walk.state.script = self._walk.state.script, word.text
+            self._run_code(Input(code), arguments, aside=aside)
+            self._walk.state.script = before
 
     def _interpreted(self, command: SimpleCommand) -> None:
         fed = command.input

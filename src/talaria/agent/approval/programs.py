@@ -91,7 +91,8 @@ _LAST_WORD = frozenset({"cp", "ln", "install", "rsync", "scp", "link"})
 _OUTPUT_OPTIONS = {
     "curl": ("-o", "--output", "--output-dir"), "wget": ("-O", "-P", "--output-document", "--directory-prefix"),
     "tar": ("-C", "--directory"), "unzip": ("-d",), "cp": ("-t", "--target-directory"),
-    "mv": ("-t", "--target-directory"), "sort": ("-o", "--output"), "git": ("-C",),
+    "mv": ("-t", "--target-directory"), "sort": ("-o", "--output"),
+    "git": ("-C", "--work-tree", "--git-dir"), "make": ("-C", "--directory"), "npm": ("--prefix",), "yarn": ("--cwd",),
     "find": ("-fprint", "-fprint0", "-fprintf", "-fls"), "ln": ("-t",), "install": ("-t",),
 }  # fmt: skip
 _BUNDLERS = frozenset({
@@ -110,8 +111,6 @@ def known_dangers(command: SimpleCommand) -> Iterator[Danger]:
         yield Danger("system", f"changes services of the machine with {program}", subject)
     if program == "kill" and "-1" in [text for text in words if text != "--"][1:]:
         yield Danger("system", "kills every process of the person", fatal=True)
-    if program in ("chmod", "chown") and {"-R", "--recursive"} & set(words) and {"/", "/*"} & set(words):
-        yield Danger("system", f"changes the rights of the whole machine with {program}", fatal=True)
     if program == "su" or (program in ("docker", "podman") and any(map(_OPENS_HOST.match, words))):
         yield Danger("privilege", f"runs with more rights ({program})", subject)
     if program in ("pkill", "killall") and {"-u", "--user", "-U"} & set(words):
@@ -164,6 +163,20 @@ def bundled_words(command: SimpleCommand) -> list[str]:
         return []
     plain = _plain_words(command)
     return plain[1:] if command.program in ("grep", "rg", "ag", "ack") else plain
+
+
+def linked_words(command: SimpleCommand) -> list[str]:
+    """Return what a symbolic link that is created leads to."""
+    if command.program != "ln" or not any(re.match(r"-\w*s|--symbolic", text) for text in command.arguments):
+        return []
+    plain = _plain_words(command)
+    return plain[:1] if len(plain) < 3 else plain[:-1]
+
+
+def changes_rights_below(command: SimpleCommand) -> bool:
+    """Return whether a program changes owner or mode of all that is in a folder."""
+    recursive = any(re.match(r"-\w*R|--recursive", text) for text in command.arguments)
+    return command.program in _BUT_FIRST and recursive
 
 
 def subject_of(command: SimpleCommand) -> str:

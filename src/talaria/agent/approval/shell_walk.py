@@ -46,6 +46,7 @@ class ShellWalk:
         self._depth = 0
         self._count = 0
         self._calls: list[str] = []
+        self._locals: list[dict[str, str]] = []
         self._seen: list[SimpleCommand] = []
         self._uncalled: dict[str, tuple[Node, ...]] = {}
         self._handlers: dict[str, Callable[[Node], None]] = {
@@ -106,13 +107,6 @@ class ShellWalk:
         finally:
             self.state = before
 
-    @contextmanager
-    def in_script(self, name: str) -> Iterator[None]:
-        """Walk through the code of a sourced file as ``name``; what it sets stays."""
-        before, self.state.script = self.state.script, name
-        yield
-        self.state.script = before
-
     def calls(self, command: SimpleCommand) -> bool:
         """Walk through the function that a command calls, if it does; return whether it calls itself without end."""
         bodies = self.state.functions.get(command.program)
@@ -130,12 +124,14 @@ class ShellWalk:
 
     def _bodies(self, name: str, bodies: Sequence[Node]) -> None:
         self._calls.append(name)
+        self._locals.append({})
         before = self.state.copy() if len(bodies) > 1 else None
         for body in bodies:
             self._statement(body)
         if before is not None:
             self.state.merge(before)
         self._calls.pop()
+        self.state.variables.update(self._locals.pop())
 
     def _statements(self, node: Node) -> None:
         children = node.children
@@ -471,6 +467,8 @@ class ShellWalk:
         for child in node.children[1:]:
             if child.type == "variable_assignment":
                 name, value = self._assigned(child)
+                if self._locals and words[0].text in ("local", "declare", "typeset"):
+                    self._locals[-1].setdefault(name, self.state.value(name))
                 value = UNKNOWN if "{" in text_of(child) else value  # braces are expanded here, unlike in assignments
                 self.state.assign(name, value)
                 words.append(Word(f"{name}={value}", quoted=True))
