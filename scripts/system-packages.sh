@@ -1,10 +1,13 @@
 #!/bin/sh
-# Install the servers that the suite starts on loopback, where root and apt are at hand; say so where they are not.
+# Install the programs that the suite runs, where root and apt are at hand; say so where they are not.
 set -eu
-ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && exit 0
-command -v postgres >/dev/null 2>&1 && exit 0
+missing=""
+ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null 2>&1 || missing="postgresql"
+command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
+[ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-    echo "== system packages: postgresql"
-    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends postgresql && exit 0
+    echo "== system packages: $missing"
+    # shellcheck disable=SC2086 # a list of names
+    apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing && exit 0
 fi
-echo "No PostgreSQL server here: its tests are skipped. Install the package 'postgresql' to run them."
+echo "Not installed here: $missing. The tests that need these packages are skipped."

@@ -147,7 +147,6 @@ DANGEROUS = {
         "cd $X && rm -rf build",
         "find ../other -delete",
         "find . -delete",
-        "find ~ -exec rm -rf {} +",
         "ls | xargs rm -rf",
         "/bin/rm -rf ~/x",
         "\\rm -rf ~/x",
@@ -177,7 +176,8 @@ DANGEROUS = {
         "A=$(rm -rf ~/x)",
         "{ rm -rf ~/x; }",
         "! rm -rf ~/x",
-        'for d in a b; do rm -rf "$d"; done',
+        'for d in a ../b; do rm -rf "$d"; done',
+        'while read -r d; do rm -rf "$d"; done < list',
     ],
     "denied": [
         "ssh host 'rm -rf /'",
@@ -203,6 +203,7 @@ DANGEROUS = {
         "bash -c 'bash -c \"rm -rf /\"'",
         "cd / && rm -rf *",
         "cd /; rm -rf ./*",
+        "find ~ -exec rm -rf {} +",
     ],
     "history": [
         "git push --force",
@@ -370,7 +371,7 @@ def test_long_and_deep_lines_are_judged_to_their_end(piece: str) -> None:
 
 
 def test_commands_that_nest_without_end_are_asked_about() -> None:
-    assert "code" in kinds("echo " + "$(echo " * 50 + ")" * 50)
+    assert "code" in kinds("echo " + "$(echo " * 200 + ")" * 200)
 
 
 def test_the_reason_says_what_and_where() -> None:

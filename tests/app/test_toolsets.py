@@ -8,8 +8,9 @@ import pytest
 from msgspec import structs
 
 from talaria.agent.toolbox import Toolbox
-from talaria.app.toolsets import TOOLSETS, Workbench, for_guests, list_toolsets, make_tools
+from talaria.app.toolsets import TOOLSETS, Workbench, for_guests, list_toolsets, make_tools, sandbox_of
 from talaria.contracts.models import ModelInfo
+from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.settings import model
 from talaria.settings.chats import Access
@@ -56,6 +57,16 @@ async def test_what_is_listed_is_what_is_made(profile: Profile, closing: AsyncEx
     assert [(tool.name, tool.description) for tool in made] == [(tool.name, tool.does) for tool in listed]
     told = {spec.name: spec for spec in Toolbox(made).specs}
     assert all(len(bytes(told[tool.name].parameters)) < tool.bytes for tool in listed)
+
+
+async def test_commands_and_code_do_not_run_where_the_sandbox_is_missing(
+    profile: Profile, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    sandbox = sandbox_of(bench(profile, closing, Settings(sandbox=Sandbox(enabled=True))))
+    assert sandbox is not None
+    with pytest.raises(ToolFailed, match="bubblewrap"):
+        sandbox.wrap(["true"], profile.folder)
 
 
 async def test_guests_get_nothing_that_writes_files_or_runs_programs(profile: Profile, closing: AsyncExitStack) -> None:

@@ -1,6 +1,7 @@
 """The sandbox holds: checked from inside, with a real bubblewrap."""
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from tests.tools.calls import call_from
 from tests.tools.test_terminal import until
 
+from talaria.core.errors import ToolFailed
 from talaria.tools.output import FullOutputs
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
 from talaria.tools.terminal.processes import Processes
@@ -123,6 +125,34 @@ async def test_a_stopped_command_leaves_nothing(place: Place) -> None:
 async def test_mounts_cannot_be_undone_from_inside(place: Place) -> None:
     text = await place.run(f"umount {place.profile} 2>&1; mount -o remount,rw / 2>&1; ls -A {place.profile}")
     assert ".env" not in text
+
+
+@needs_sandbox
+async def test_settings_of_the_kernel_cannot_be_opened_for_writing(place: Place) -> None:
+    text = await place.run(
+        "for file in /proc/sys/kernel/core_pattern /proc/sys/vm/drop_caches /proc/sysrq-trigger; do"
+        " (: >>$file) 2>/dev/null && echo $file; done; id -u"
+    )
+    assert text == f"{'65534' if os.geteuid() == 0 else os.geteuid()}\n[exit code 0]"
+
+
+@needs_sandbox
+@pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".git/config", ".talaria/commands/x.md", "AGENTS.md"])
+async def test_what_takes_effect_outside_is_read_only(place: Place, name: str) -> None:
+    path = place.work / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("as it was")
+    text = await place.run(f"echo changed >{name}; rm -rf {name}; echo new >{name}.new; echo x >src.py; cat {name}")
+    assert "as it was" in text
+    assert path.read_text() == "as it was"
+    assert (place.work / "src.py").exists()
+
+
+async def test_a_sandbox_that_is_not_there_runs_nothing(place: Place) -> None:
+    place.sandbox = msgspec.structs.replace(place.sandbox, problem="bubblewrap (bwrap) is not installed.")
+    with pytest.raises(ToolFailed, match="Commands run only in a sandbox here, and there is none: bubblewrap"):
+        await place.run("touch ran")
+    assert not (place.work / "ran").exists()
 
 
 def processes_with(text: str) -> list[str]:

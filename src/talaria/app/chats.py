@@ -52,7 +52,7 @@ from talaria.sessions.summaries import StoredHistory
 from talaria.sessions.waking import Told
 from talaria.settings.errors import ProfileUnusable
 from talaria.settings.model import Settings
-from talaria.settings.profiles import Profile
+from talaria.settings.profiles import Profile, find_home
 from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.memory.tool import snapshot
 from talaria.tools.sandbox.bubblewrap import sandbox_available
@@ -174,7 +174,7 @@ def _trust_note(house: "House", wish: ChatWish) -> list[str]:
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning where a sandbox was asked for and there is none."""
     missing = sandbox_available() if settings.sandbox.enabled else None
-    return [f"Commands run without the sandbox that the settings ask for: {missing}"] if missing else []
+    return [f"Commands can't run: sandbox.enabled is on, and there is no sandbox here: {missing}"] if missing else []
 
 
 def _with_choices(settings: Settings, kept: Preferences, wanted: str) -> Settings:
@@ -388,6 +388,8 @@ async def _desk(
     wish: ChatWish,
     workspace: LocalWorkspace,
 ) -> Desk:
+    scratch: set[str] = set()
+
     def settings() -> Settings:
         return house.settings
 
@@ -397,7 +399,8 @@ async def _desk(
             home=Path(house.environment.get("HOME", str(bench.folder))),
             mode=approval.mode,
             allowed=(*map(allow_listed, approval.allowed), *_vouched(wish)),
-            protected=(house.profile.folder, house.profile.guests_folder),
+            protected=(house.profile.folder, house.profile.guests_folder, find_home(house.environment) / "profiles"),
+            scratch=scratch,
             readable=(*bench.output_places, *([bench.folder] if bench.guest else [])),
         )
 

@@ -8,6 +8,7 @@ from functools import partial
 from talaria.agent.auxiliary import Auxiliary
 from talaria.app.toolsets import Workbench, sandbox_of
 from talaria.contracts.tool import Deed, Effect
+from talaria.core.errors import ToolFailed
 from talaria.core.session_context import current_context, for_child
 from talaria.goals.following import GoalFollower
 from talaria.goals.goal import Allowance
@@ -72,7 +73,7 @@ class Verification:
 
         try:
             child = await self._start(command, hear)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ToolFailed) as error:
             return Evidence(None, f"It could not be started: {error}")
         code, remark = await self._end_of(child)
         return Evidence(code, self._desk.mask(readable(bytes(heard))) + remark)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from talaria.app.overview import overview, version
 from talaria.app.subcommands import load
 
+REFUSED = 1
 INTERRUPTED = 130
 
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000  # more than `talaria chat -q` makes
@@ -18,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     _open_closed_streams()
     try:
-        code = _answer(words)
+        code = _answer(words, own_process=argv is None)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -35,15 +36,27 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
-def _answer(words: list[str]) -> int:
+def _answer(words: list[str], *, own_process: bool) -> int:
     match words:
         case ["-h" | "--help" | "help"]:
             sys.stdout.write(overview() + "\n")
         case ["-V" | "--version"]:
             sys.stdout.write(version() + "\n")
         case _:
-            return _run(words)
+            return _guarded(words, own_process=own_process)
     return 0
+
+
+def _guarded(words: list[str], *, own_process: bool) -> int:
+    """Run a subcommand unless a tool of the agent has started it and must not; see docs/adr/0025."""
+    guard = load("talaria.app.process_guard")
+    refused: str = guard.refusal(words)
+    if refused:
+        sys.stderr.write(f"talaria: {refused}\n")
+        return REFUSED
+    if own_process:
+        guard.prepare(words)
+    return _run(words)
 
 
 def _run(words: list[str]) -> int:

@@ -120,17 +120,20 @@ class _Scripts:
         place = LocalWorkspace(folder, house.given)
         place.tell(context)
         sandbox = await to_thread(self._sandbox, folder)
+        if sandbox is not None and sandbox.problem:
+            raise Refused(sandbox.refusal)
         line = shlex.join(sandbox.wrap(shell_argv(line), folder)) if sandbox else line
         ran = await house.shell.run(line, (), place, seconds=house.settings.schedule.script_seconds)
         return Ran(ran.code, house.mask(ran.output))
 
     def _sandbox(self, folder: Path) -> Sandbox | None:
         house, wanted = self._house, self._house.settings.sandbox
-        if not wanted.enabled or sandbox_available() is not None:
+        if not wanted.enabled:
             return None
         return Sandbox(
             writable=(folder,),
             readable=(Path(sys.prefix), _PACKAGE),
             hidden=(house.profile.folder, house.profile.guests_folder),
             network=wanted.network,
+            problem=sandbox_available() or "",
         )

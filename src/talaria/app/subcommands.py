@@ -49,6 +49,7 @@ SUBCOMMANDS = (
     Subcommand("Set-up", "profile", "List, create, choose and delete profiles", "talaria.cli.profile"),
     Subcommand("Set-up", "pairing", "Approve people who write to the agent in chats", "talaria.cli.pairing"),
     Subcommand("Set-up", "api-keys", "Create, list and revoke keys for the HTTP API", "talaria.cli.api_keys"),
+    Subcommand("Set-up", "approvals", "List and revoke permanent approvals", "talaria.cli.approvals"),
     Subcommand("Set-up", "trust", "Trust the commands and skills of a project folder", "talaria.cli.trust"),
     Subcommand("Set-up", "webhook", "List and test webhook routes", "talaria.cli.webhook"),
     Subcommand("Set-up", "completion", "Print a shell completion script", "talaria.cli.completion"),

@@ -265,15 +265,16 @@ def _cron(bench: Workbench) -> list[Tool]:
 
 
 def sandbox_of(bench: Workbench) -> Sandbox | None:
-    """Return what commands run in, where the settings want that and the machine can do it."""
+    """Return what commands run in, where the settings want that; one that refuses where the machine cannot do it."""
     wanted = bench.settings.sandbox
-    if not wanted.enabled or sandbox_available() is not None:
+    if not wanted.enabled:
         return None
     return Sandbox(
         writable=(bench.folder,),
         readable=(Path(sys.prefix), _PACKAGE, *bench.output_places),
         hidden=(bench.profile.folder, bench.profile.guests_folder),
         network=wanted.network,
+        problem=sandbox_available() or "",
     )
 
 

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from talaria.agent.approval.grants import Grant, Scope, grants_for
 from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny
 from talaria.agent.surroundings import Verdict
@@ -12,9 +10,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.tool import Deed, Effect, Workspace
 from talaria.core.ids import SessionId
 from talaria.sessions.questions import Questions
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[Grant]).decode
+from talaria.sessions.standing_grants import ALWAYS, decode_grants, encode_grants
 
 
 class SessionApprover:
@@ -32,7 +28,7 @@ class SessionApprover:
         workspace: Workspace,
     ) -> None:
         self._store = store
-        self._keys = {"session": f"grants:{session_id}", "always": "grants"}
+        self._keys = {"session": f"grants:{session_id}", "always": ALWAYS}
         self._policy = policy
         self._questions = questions
         self._workspace = workspace
@@ -66,14 +62,14 @@ class SessionApprover:
 
     async def _grants(self) -> list[Grant]:
         entries = await self._store.read(lambda tx: [tx.state.get(key) for key in self._keys.values()])
-        return [grant for entry in entries if entry for grant in _decode(entry.value)]
+        return [grant for entry in entries if entry for grant in decode_grants(entry.value)]
 
     async def _remember(self, scope: Scope, new: Sequence[Grant]) -> None:
         key = self._keys[scope]
 
         def add(tx: Transaction) -> None:
             entry = tx.state.get(key)
-            kept = _decode(entry.value) if entry else []
-            tx.state.put(key, _encode([*kept, *(grant for grant in new if grant not in kept)]).decode())
+            kept = decode_grants(entry.value) if entry else []
+            tx.state.put(key, encode_grants([*kept, *(grant for grant in new if grant not in kept)]).decode())
 
         await self._store.write(add)

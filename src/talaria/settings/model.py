@@ -279,7 +279,9 @@ class Approval(Section, frozen=True):
 class Sandbox(Section, frozen=True):
     """What commands and code of the agent can reach."""
 
-    enabled: Annotated[bool, Meta(description="Whether they run in a sandbox, where bubblewrap is installed.")] = False
+    enabled: Annotated[
+        bool, Meta(description="Whether they run in a sandbox of bubblewrap, or not at all where there is none.")
+    ] = False
     network: Annotated[bool, Meta(description="Whether they reach the network from there.")] = True
 
 

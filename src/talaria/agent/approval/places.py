@@ -1,53 +1,97 @@
 """Which paths a model may touch without asking."""
 
+import glob
 import os
 import re
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from talaria.agent.approval.shell_words import UNKNOWN
+from talaria.agent.approval.dangers import Danger
 
+UNKNOWN = "\x1b"  # stands for any text in a path that is not known
 _CREDENTIALS_AT_HOME = (
-    ".ssh", ".aws", ".gnupg", ".kube", ".azure", ".docker/config.json", ".config/gh", ".config/gcloud", ".config/op",
-    ".netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".password-store", ".local/share/keyrings",
-    ".mozilla", ".config/google-chrome",
+    ".ssh", ".aws", ".gnupg", ".kube", ".azure", ".docker/config.json", ".config/gh", ".config/hub", ".config/gcloud",
+    ".config/op", ".netrc", "_netrc", ".authinfo", ".authinfo.gpg", ".pgpass", ".my.cnf", ".mylogin.cnf",
+    ".git-credentials", ".config/git/credentials", ".npmrc", ".yarnrc.yml", ".pypirc", ".password-store",
+    ".local/share/keyrings", ".local/share/kwalletd", ".mozilla", ".thunderbird", ".config/google-chrome",
+    ".config/chromium", ".config/BraveSoftware", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials",
+    ".claude/.credentials.json", ".claude.json", ".codex/auth.json", ".config/github-copilot", ".gemini",
+    ".local/share/opencode/auth.json", ".terraform.d/credentials.tfrc.json", ".vault-token", ".m2/settings.xml",
+    ".m2/settings-security.xml", ".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json",
+    ".nuget/NuGet/NuGet.Config", ".oci", ".databrickscfg", ".boto", ".s3cfg", ".config/rclone", ".config/doctl",
+    ".fly", ".huggingface/token", ".cache/huggingface/token", ".config/sops", ".config/age",
+    ".config/containers/auth.json",
+    ".config/Bitwarden CLI", ".config/Signal", ".electrum", ".bitcoin", ".ethereum", ".config/heroku", ".config/ngrok",
+    ".config/stripe", ".ngrok2", ".expo", ".wakatime.cfg", "Library/Keychains",
+    "Library/Application Support/Google/Chrome",
+    "Library/Application Support/Firefox",
 )  # fmt: skip
-_CREDENTIALS_OF_THE_SYSTEM = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private")
+_CREDENTIALS_OF_THE_SYSTEM = (
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/kubernetes", "/etc/rancher", "/run/secrets", "/var/run/secrets", "/var/lib/docker", "/proc/kcore",
+)  # fmt: skip
+_PROCESS_SECRETS = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(?:environ|mem|auxv|fd)(?:/|$)|/etc/ssh/ssh_host_\w+_key$")
 _CREDENTIAL_NAMES = (".env", ".env.*", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "credentials.json", ".htpasswd")
 _HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template", ".env.dist")
 _START_UP_AT_HOME = (
-    ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zprofile", ".zshenv", ".config/autostart",
-    ".config/systemd", ".config/fish/config.fish", ".gitconfig", ".ssh/authorized_keys", "Library/LaunchAgents",
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zprofile",
+    ".zshenv", ".zlogin", ".xprofile", ".xinitrc", ".vimrc", ".config/nvim", ".config/autostart", ".config/systemd",
+    ".config/fish", ".config/git", ".gitconfig", ".ssh/authorized_keys", ".ssh/rc", "Library/LaunchAgents",
 )  # fmt: skip
-_IN_CODE = r"\.ssh\b|\.aws\b|\.gnupg\b|\bid_(?:rsa|ed25519|ecdsa)\b|\.git-credentials|\.netrc|/etc/shadow|\.env\b"
-_ALWAYS_WRITABLE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd", "/tmp", "/var/tmp")  # noqa: S108
-_DEVICES = r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper|md|loop|mem|kmem)"
+_START_UP_NAMES = frozenset({".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv", ".zprofile", ".gitconfig"})
+_INSTRUCTIONS = frozenset({"AGENTS.md", "CLAUDE.md", ".cursorrules"})
+_IN_CODE = re.compile(
+    r"\.ssh\b|\.aws\b|\.gnupg\b|\bid_(?:rsa|ed25519|ecdsa)\b|\.git-credentials|\.netrc|/etc/shadow|\.env\b(?!\.(?:example|"
+    r"sample|template|dist))|\.cargo/credentials|\.credentials\.json|/environ\b|\.pgpass|\.npmrc|\.pypirc|\.vault-token|"
+    r"\.kube/config|\.docker/config\.json|\.talaria\b"
+)
+_ALWAYS_WRITABLE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd")
+_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 -- places that are named, not used
+_DEVICES = re.compile(
+    r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper|md|dm-|loop|mem|kmem|port)|/proc/(?:sysrq-trigger|kcore)"
+)
 _VITAL = {
     "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/srv",
     "/sys", "/usr", "/var", "/Applications", "/Library", "/System", "/Users",
 }  # fmt: skip
-_GLOB = r"[*?\[]"
+_GLOB = re.compile(r"[*?\[]")
+_ROOT_OF_PROCESS = re.compile(r"^/+proc/[^/]+(?:/task/[^/]+)?/root(?=/|$)")
+_FOLDER_OF_PROCESS = re.compile(r"^/+proc/[^/]+(?:/task/[^/]+)?/cwd(?=/|$)")
+_MOST_MATCHES = 64
 
 
 class Places(Struct, frozen=True):
-    """The folder of a conversation, the person's home, and what is ours to protect, less what is ``readable`` in it."""
+    """The folder of a conversation, the person's home, and what is ours to protect, less what is ``readable`` in it.
+
+    ``scratch`` are the entries of the temporary folders that this conversation has created.
+    """
 
     folder: Path
     home: Path
     protected: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
+    scratch: set[str] = field(default_factory=set)
 
-    def path(self, text: str, folder: Path | None = None) -> Path | None:
-        """Return what a word of a command names from ``folder``; ``None`` where that is not known."""
+    def paths(self, text: str, folder: Path | None = None) -> tuple[Path, ...] | None:
+        """Return what a text names from ``folder``: as it is written, and where links lead; ``None`` if not known."""
         if UNKNOWN in text or "\0" in text:
             return None
         if text.startswith("~"):
             person, _, rest = text[1:].partition("/")
             text = str((self.home.parent / person if person else self.home) / rest)
-        return Path(os.path.normpath((folder or self.folder) / text))
+        text = _FOLDER_OF_PROCESS.sub(str(folder or self.folder), text)
+        whole = _ROOT_OF_PROCESS.sub("/", str((folder or self.folder) / text))
+        written = "/" + os.path.normpath(whole).lstrip("/")
+        found = [written, os.path.realpath(whole), os.path.realpath(written)]
+        if _GLOB.search(whole):
+            found += map(os.path.realpath, islice(glob.iglob(whole), _MOST_MATCHES))  # noqa: PTH207 -- absolute
+        return tuple(map(Path, dict.fromkeys(found)))
 
     def is_secret(self, path: Path) -> bool:
         """Return whether credentials are kept there; globs are read as what they could match."""
@@ -55,64 +99,106 @@ class Places(Struct, frozen=True):
             return False
         if _is_telling(path.name) and any(_could_be(path.name, name) for name in _CREDENTIAL_NAMES):
             return True
+        if _PROCESS_SECRETS.match(str(path)):
+            return True
         if any(path.is_relative_to(place) for place in self.readable):
             return False
         return _reaches_any(path, _places_of_credentials(self.home, self.protected))
 
+    def holds_secrets(self, path: Path) -> bool:
+        """Return whether everything below a path includes places of credentials: a home, or what homes are in."""
+        return self.home.is_relative_to(path) or any(place.is_relative_to(path) for place in self.protected)
+
     def is_start_up(self, path: Path) -> bool:
-        """Return whether what is written there runs later by itself."""
-        if "hooks" in path.parts and ".git" in path.parts:
+        """Return whether what is written there runs, or instructs an agent, later by itself."""
+        if ".git" in path.parts and ("hooks" in path.parts or path.name in ("config", "config.worktree")):
+            return True
+        if path.name in _INSTRUCTIONS or ".talaria" in path.parts:
             return True
         return _reaches_any(path, tuple(str(self.home / name) for name in _START_UP_AT_HOME))
 
     def is_outside(self, path: Path) -> bool:
-        """Return whether a path is neither in the working folder nor a place for scratch."""
+        """Return whether a path is neither in the working folder nor this conversation's own in a temporary folder."""
         inside = (self.folder, *map(Path, _ALWAYS_WRITABLE))
         real = Path(os.path.realpath(path))
-        return not any(path.is_relative_to(place) and real.is_relative_to(os.path.realpath(place)) for place in inside)
+        if any(path.is_relative_to(place) and real.is_relative_to(os.path.realpath(place)) for place in inside):
+            return False
+        return not (self._is_scratch(path) and self._is_scratch(real))
 
     def is_vital(self, path: Path) -> bool:
         """Return whether the machine or the person's home is gone without it."""
-        return str(path) in _VITAL or path in (self.home, self.home.parent)
+        if _GLOB.search(str(path)):
+            return any(_matches(path, Path(one)) for one in (*_VITAL, str(self.home)))
+        homes = (self.home, Path(os.path.realpath(self.home)))
+        return str(path) in _VITAL or any(home.is_relative_to(path) for home in homes)
 
-    def is_shared(self, path: Path) -> bool:
-        """Return whether others keep their scratch there too."""
-        return str(path) in _ALWAYS_WRITABLE
+    def write_danger(self, paths: Sequence[Path], subject: str) -> Danger | None:
+        """Return what is wrong with writing to what may be one of these paths; the worst of it."""
+        if path := next(filter(is_device, paths), None):
+            return Danger("device", f"overwrites the device {path}", subject, fatal=True)
+        if path := next(filter(self.is_secret, paths), None):
+            return Danger("credentials", f"writes where credentials are kept: {path}", subject)
+        if path := next(filter(self.is_start_up, paths), None):
+            return Danger("start-up", f"changes what runs or instructs by itself: {path}", subject)
+        if path := next(filter(self.is_outside, paths), None):
+            return Danger("outside", f"writes outside the working folder: {path}", subject)
+        return None
+
+    def _is_scratch(self, path: Path) -> bool:
+        """Return whether a path is in what this conversation creates in a temporary folder; note it if it is new."""
+        place = next((one for one in _SCRATCH if path.is_relative_to(one) and str(path) != one), None)
+        if place is None:
+            return False
+        entry = str(Path(place, path.relative_to(place).parts[0]))
+        if entry in self.scratch:
+            return True
+        if _GLOB.search(entry) or os.path.lexists(entry):
+            return False
+        self.scratch.add(entry)
+        return True
 
 
 def is_device(path: Path) -> bool:
     """Return whether writing there overwrites a disk or memory."""
-    return bool(re.match(_DEVICES, str(path)))
+    return bool(_DEVICES.match(str(path)))
+
+
+def is_start_up_name(text: str) -> bool:
+    """Return whether a relative path may name a start-up file, wherever its folder is."""
+    path = Path(text)
+    return path.name in _START_UP_NAMES or ".git" in path.parts
 
 
 def mentions_credentials(code: str) -> bool:
     """Return whether a program text names a place where credentials are kept."""
-    return bool(re.search(_IN_CODE, code))
+    return bool(_IN_CODE.search(code))
 
 
 def _is_telling(name: str) -> bool:
     """Return whether a name says enough of what it stands for: ``*`` and ``*.json`` do not, ``.e*`` does."""
-    literal = re.split(_GLOB, name)[0]
+    literal = _GLOB.split(name)[0]
     return literal == name or len(literal) > 1 or literal == "."
 
 
 def _could_be(pattern: str, name: str) -> bool:
     """Return whether a word of a path, perhaps a glob, stands for ``name``, perhaps one of ours."""
-    if not re.search(_GLOB, pattern):
+    if not _GLOB.search(pattern):
         return fnmatchcase(pattern, name)
     return pattern.startswith(".") == name.startswith(".") and "*" not in name and fnmatchcase(name, pattern)
 
 
 @lru_cache(maxsize=64)
 def _places_of_credentials(home: Path, protected: tuple[Path, ...]) -> tuple[str, ...]:
-    at_home = (str(home / name) for name in _CREDENTIALS_AT_HOME)
-    return (*at_home, *_CREDENTIALS_OF_THE_SYSTEM, *map(str, protected))
+    homes = (home, Path(os.path.realpath(home)), Path("/root"))
+    at_home = (str(one / name) for one in homes for name in _CREDENTIALS_AT_HOME)
+    kept = (str(one) for place in protected for one in (place, Path(os.path.realpath(place))))
+    return (*dict.fromkeys((*at_home, *_CREDENTIALS_OF_THE_SYSTEM, *kept)),)
 
 
 def _reaches_any(path: Path, places: tuple[str, ...]) -> bool:
     """Return whether ``path`` is one of the places or lies in it."""
     text = str(path)
-    if not re.search(_GLOB, text):
+    if not _GLOB.search(text):
         return f"{text}/".startswith(tuple(f"{place}/" for place in places))
     return any(_could_reach(path.parts, Path(place).parts) for place in places)
 
@@ -121,3 +207,7 @@ def _could_reach(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
     if len(parts) < len(wanted):
         return False
     return all(have == want or _could_be(have, want) for have, want in zip(parts, wanted, strict=False))
+
+
+def _matches(pattern: Path, path: Path) -> bool:
+    return len(pattern.parts) == len(path.parts) and _could_reach(pattern.parts, path.parts)

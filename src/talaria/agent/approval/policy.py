@@ -1,11 +1,11 @@
 """Decide about a call: allowed, to be asked about, or refused."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from talaria.agent.approval.confinement import Confinement
 from talaria.agent.approval.dangers import Danger
@@ -59,6 +59,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     protected: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
     confined: Confinement | None = None
+    scratch: set[str] = field(default_factory=set)
 
     def judge(
         self, tool: str, effect: Effect, deed: Deed, workspace: Workspace, grants: Sequence[Grant] = ()
@@ -66,8 +67,8 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
         """Return the judgement of a call that is about to run in ``workspace``."""
         if self.confined is not None and (reason := self.confined.refusal(tool, deed, workspace)):
             return Deny(reason)
-        places = Places(workspace.folder, self.home, self.protected, self.readable)
-        dangers = self._dangers(effect, deed, places, tool)
+        places = Places(workspace.folder, self.home, self.protected, self.readable, self.scratch)
+        dangers = self._dangers(effect, deed, places, tool, workspace.environment)
         fatal = [danger.reason for danger in dangers if danger.fatal]
         if fatal:
             return Deny(f"It {' and '.join(fatal)}. Nobody can allow that here.")
@@ -79,11 +80,13 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
             return Allow()
         return Ask("; ".join(dict.fromkeys(danger.reason for danger in left)), tuple(left))
 
-    def _dangers(self, effect: Effect, deed: Deed, places: Places, tool: str) -> list[Danger]:
+    def _dangers(
+        self, effect: Effect, deed: Deed, places: Places, tool: str, environment: Mapping[str, str]
+    ) -> list[Danger]:
         strict = self.mode == "allow-list"
         match deed.kind:
             case "command":
-                return _of_command(deed.target, places, strict=strict)
+                return _of_command(deed.target, places, environment, strict=strict)
             case "code":
                 return _of_code(deed.target, tool, strict=strict)
             case "read":
@@ -98,8 +101,8 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
                 return _of_others(effect, deed.target, tool)
 
 
-def _of_command(command: str, places: Places, *, strict: bool) -> list[Danger]:
-    examination: Examination = import_module("talaria.agent.approval.examination").Examination(places)
+def _of_command(command: str, places: Places, environment: Mapping[str, str], *, strict: bool) -> list[Danger]:
+    examination: Examination = import_module("talaria.agent.approval.examination").Examination(places, environment)
     examination.examine(command)
     unlisted = dict.fromkeys(examination.subjects) if strict else ()
     return [*examination.found, *(Danger("unlisted", f"runs {one}", one) for one in unlisted)]
@@ -115,24 +118,20 @@ def _of_code(code: str, tool: str, *, strict: bool) -> list[Danger]:
 
 
 def _of_reading(target: str, places: Places) -> list[Danger]:
-    path = places.path(target)
-    if path is None or not places.is_secret(path):
+    secret = next((path for path in places.paths(target) or () if places.is_secret(path)), None)
+    if secret is None:
         return []
-    return [Danger("credentials", f"reads where credentials are kept: {path}", str(path))]
+    return [Danger("credentials", f"reads where credentials are kept: {secret}", str(secret))]
 
 
 def _of_writing(target: str, places: Places, *, strict: bool) -> list[Danger]:
-    path = places.path(target)
-    if path is None:
+    paths = places.paths(target)
+    if not paths:
         return []
-    found = [Danger("unlisted", f"writes {path}", str(path))] if strict else []
-    if places.is_secret(path):
-        found.append(Danger("credentials", f"writes where credentials are kept: {path}", str(path)))
-    elif places.is_start_up(path):
-        found.append(Danger("start-up", f"changes what runs by itself: {path}", str(path)))
-    elif places.is_outside(path):
-        found.append(Danger("outside", f"writes outside the working folder: {path}", str(path)))
-    return found
+    danger = places.write_danger(paths, str(paths[0]))
+    if danger is not None:
+        return [danger]
+    return [Danger("unlisted", f"writes {paths[0]}", str(paths[0]))] if strict else []
 
 
 def _of_sending(place: str, tool: str) -> list[Danger]:

@@ -3,111 +3,123 @@
 import re
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from talaria.agent.approval.dangers import Danger
-from talaria.agent.approval.shell_commands import SimpleCommand
-from talaria.agent.approval.shell_words import UNKNOWN
+from talaria.agent.approval.printed import FILTERS
+from talaria.agent.approval.shell_state import UNKNOWN, SimpleCommand
 
-SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "ash", "fish"}
-REMOTE = {"ssh", "su", "mosh"}
-INTERPRETERS = {"python", "python3", "python2", "perl", "ruby", "node", "php", "lua", "deno", "bun", "osascript"}
-NETWORK = {"curl", "wget", "fetch", "aria2c", "nc", "ncat", "socat", "http", "https"}
-TALKERS = {"echo", "printf", ":", "true", "false"}
-HARMLESS = {
-    *TALKERS, "cd", "pwd", "ls", "cat", "head", "tail", "wc", "date", "whoami", "uname", "test", "[", "[[", "grep",
-    "rg", "which", "type", "basename", "dirname", "sort", "uniq", "cut", "tr", "diff", "stat", "file", "sleep", "exit",
+SHELLS = frozenset({
+    "sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh", "yash",
+})  # fmt: skip
+INTERPRETERS = frozenset(
+    {
+    "python", "python3", "python2", "pypy", "pypy3", "perl", "ruby", "node", "nodejs", "php", "lua", "luajit",
+    "deno", "bun", "tclsh", "wish", "guile", "Rscript", "julia",
+}
+)  # fmt: skip
+NETWORK = frozenset({
+    "curl", "wget", "fetch", "aria2c", "nc", "ncat", "netcat", "socat", "http", "https",
+})  # fmt: skip
+TALKERS = frozenset(("echo", "printf", ":", "true", "false"))
+HARMLESS = TALKERS | frozenset(
+    {
+    "cd", "pwd", "ls", "cat", "head", "tail", "wc", "date", "whoami", "uname", "test", "[", "[[", "grep", "rg",
+    "which", "type", "basename", "dirname", "sort", "uniq", "cut", "tr", "diff", "stat", "file", "sleep", "exit",
     "break", "continue", "return", "export", "set", "read", "seq", "id", "hostname", "df", "du", "ps", "tree", "jq",
-}  # fmt: skip
-
-_WRAPPERS = {
-    "env", "command", "builtin", "exec", "nohup", "nice", "time", "timeout", "stdbuf", "setsid", "ionice", "xargs",
-    "sudo", "doas", "busybox", "watch", "parallel", "chroot", "unshare", "strace", "caffeinate", "arch", "script",
-}  # fmt: skip
-_OPTIONS_WITH_VALUE = {
-    "env": "uCS", "nice": "n", "timeout": "sk", "stdbuf": "ioe", "ionice": "cnp", "xargs": "IdEnLPsa",
-    "sudo": "ugpCDRT", "doas": "uC", "watch": "nd", "parallel": "jIN", "exec": "a", "strace": "eop",
-}  # fmt: skip
-_ARGUMENTS_FIRST = {"timeout": 1, "chroot": 1}
-_SUBCOMMANDS = {
+    "unset", "local", "declare", "typeset", "readonly", "shift", "wait", "jobs", "let", "shopt", "pushd", "popd",
+    "dirs", "getopts", "mapfile", "readarray", "hash", "ulimit", "umask",
+}
+)  # fmt: skip
+_SUBCOMMANDS = frozenset(
+    {
     "git", "npm", "pnpm", "yarn", "pip", "pip3", "uv", "docker", "podman", "cargo", "apt", "apt-get", "brew", "go",
-    "gh", "dnf", "yum", "apk", "gem", "poetry", "conda", "kubectl", "systemctl", "make", "snap", "sudo", "npx", "pipx",
-}  # fmt: skip
+    "gh", "dnf", "yum", "apk", "gem", "poetry", "conda", "kubectl", "systemctl", "make", "snap", "sudo", "npx",
+    "pipx", "talaria", "aws", "gcloud", "terraform", "helm", "rustup",
+}
+)  # fmt: skip
 _INSTALLERS = {
     **dict.fromkeys(
         ("pip", "pip3", "pipx", "brew", "gem", "cargo", "go", "conda", "snap", "dnf", "yum"),
         frozenset({"install", "uninstall"}),
     ),
     **dict.fromkeys(("apt", "apt-get"), frozenset({"install", "remove", "purge", "upgrade", "full-upgrade"})),
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"install", "i", "add", "ci"})),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"install", "i", "add", "ci", "exec", "dlx"})),
     "uv": {"add", "sync", "tool", "pip"},
     "poetry": {"add", "install"},
     "apk": {"add", "del"},
     "pacman": {"-S", "-Syu", "-Sy", "-R", "-Rs"},
     "npx": {""},
     "uvx": {""},
+    "bunx": {""},
 }
-_OPENS_HOST = re.compile(r"--privileged|(?:-v=?|--volume=|--mount=.*source=)?/(?:etc|home|root|var)?:")
-_SWITCH_OFF = {"shutdown", "reboot", "halt", "poweroff", "init", "telinit"}
-_RISKY_CODE = re.compile(
-    r"\brmtree\b|\bsystem\s*\(|\bsubprocess\b|\bos\.exec|\bos\.kill|\bpty\.spawn\b|child_process|FileUtils\.rm|"
-    r"\brmSync\b|\bqx\b|\bos\.removedirs\b"
+_RUNS_BY_GIT = re.compile(
+    r"alias\.|core\.(?!quotepath|autocrlf|filemode|ignorecase|bare)|filter\.|diff\..*(?:command|textconv)|merge\..*driver|"
+    r"(?:pager|editor|sequence|credential|gpg|include|url)\b",
+    re.IGNORECASE,
 )
-_ALL_WORDS = {"rm", "rmdir", "touch", "mkdir", "tee", "truncate", "shred", "unlink", "mv", "mkfifo"}
-_BUT_FIRST = {"chmod", "chown", "chgrp"}
-_LAST_WORD = {"cp", "ln", "install", "rsync"}
+_OPENS_HOST = re.compile(r"--privileged|(?:-v=?|--volume=|--mount=.*source=)?/(?:etc|home|root|var)?:")
+_SWITCH_OFF = frozenset({"shutdown", "reboot", "halt", "poweroff", "init", "telinit"})
+_SERVICE_QUERIES = frozenset({
+    "status", "show", "list-units", "list-unit-files", "is-active", "is-enabled", "is-failed", "cat", "help",
+})  # fmt: skip
+_CHANGES_MACHINE = frozenset(
+    {
+    "iptables", "ip6tables", "nft", "ufw", "firewall-cmd", "mount", "umount", "useradd", "usermod", "userdel",
+    "groupadd", "adduser", "deluser", "passwd", "chpasswd", "visudo", "insmod", "modprobe", "rmmod", "sysctl",
+    "swapoff", "losetup", "cryptsetup", "lvremove", "vgremove", "zfs", "zpool", "setcap", "chattr",
+}
+)  # fmt: skip
+_RISKY_CODE = re.compile(
+    r"\brmtree\b|\bsystem\s*\(|\bsubprocess\b|\bos\.(?:exec|spawn|kill|popen|remove|unlink|rmdir|removedirs)|\bpty\.spawn\b|"
+    r"child_process|FileUtils\.rm|\brm(?:dir)?Sync\b|\bunlink|\bqx\b|\bPopen\b|\bexecSync\b|\b__import__\b|\bexec\s*\(|"
+    r"\bFile\.delete\b|\bctypes\b|\bshell_exec\b|\bpassthru\b|`"
+)
+_SHOWS_CREDENTIALS = (
+    ("gh", "auth", "token"), ("gh", "auth", "status"), ("gcloud", "auth", "print-access-token"),
+    ("gcloud", "auth", "print-identity-token"), ("gcloud", "auth", "application-default"), ("aws", "configure", "get"),
+    ("aws", "configure", "export-credentials"), ("aws", "sts", "get-session-token"),
+    ("aws", "ecr", "get-login-password"),
+    ("az", "account", "get-access-token"), ("git", "credential"), ("kubectl", "config", "view"), ("security",),
+    ("pass",), ("op", "read"), ("op", "item"), ("bw", "get"), ("secret-tool",), ("vault", "kv"), ("vault", "read"),
+    ("vault", "token"), ("heroku", "auth"), ("flyctl", "auth"), ("fly", "auth"), ("doctl", "auth"), ("npm", "token"),
+    ("keyring", "get"), ("gpg", "--export-secret-keys"), ("ssh-add", "-L"), ("docker", "login"), ("glab", "auth"),
+)  # fmt: skip
+_ALL_WORDS = frozenset({
+    "rm", "rmdir", "touch", "mkdir", "tee", "truncate", "shred", "unlink", "mv", "mkfifo",
+})  # fmt: skip
+_BUT_FIRST = frozenset({"chmod", "chown", "chgrp"})
+_LAST_WORD = frozenset({"cp", "ln", "install", "rsync", "scp", "link"})
 _OUTPUT_OPTIONS = {
     "curl": ("-o", "--output", "--output-dir"), "wget": ("-O", "-P", "--output-document", "--directory-prefix"),
-    "tar": ("-C", "--directory"), "unzip": ("-d",), "cp": ("-t",), "mv": ("-t",), "sort": ("-o",), "git": ("-C",),
+    "tar": ("-C", "--directory"), "unzip": ("-d",), "cp": ("-t", "--target-directory"),
+    "mv": ("-t", "--target-directory"), "sort": ("-o", "--output"),
+    "git": ("-C", "--work-tree", "--git-dir"), "make": ("-C", "--directory"), "npm": ("--prefix",), "yarn": ("--cwd",),
+    "find": ("-fprint", "-fprint0", "-fprintf", "-fls"), "ln": ("-t",), "install": ("-t",),
 }  # fmt: skip
-
-
-def unwrapped(command: SimpleCommand) -> tuple[SimpleCommand | None, list[Danger]]:
-    """Return the command that a wrapper such as ``sudo`` or ``xargs`` runs, ``None`` for what is no wrapper."""
-    program = command.program
-    if program not in _WRAPPERS:
-        return None, []
-    values, skip = _OPTIONS_WITH_VALUE.get(program, ""), _ARGUMENTS_FIRST.get(program, 0)
-    index = 1
-    while index < len(command.words):
-        text = command.words[index].text
-        if text.startswith("-") and text != "-":
-            index += 2 if len(text) == 2 and text[1] in values else 1
-        elif program == "env" and re.match(r"\w+=", text):
-            index += 1
-        elif skip:
-            skip, index = skip - 1, index + 1
-        else:
-            break
-    rest = replace(command, words=command.words[index:], redirects=())
-    if program == "env" and index > 1 and command.words[index - 2].text == "-S":
-        rest = replace(command, words=command.words[index - 1 :], redirects=())
-    if rest.words and program in ("watch", "parallel", "env") and " " in rest.words[0].text:
-        rest = replace(rest, words=(replace(rest.words[0], text="sh"), replace(rest.words[0], text="-c"), *rest.words))
-    return rest, _wrapper_dangers(program, rest)
+_BUNDLERS = frozenset({
+    "tar", "zip", "7z", "rsync", "scp", "cp", "grep", "rg", "ag", "ack", "cpio", "pax", "rclone",
+})  # fmt: skip
 
 
 def known_dangers(command: SimpleCommand) -> Iterator[Danger]:
     """Yield what is known to be dangerous of this program with these words, wherever it runs."""
     program, words, subject = command.program, command.arguments, subject_of(command)
-    if program.startswith(("mkfs", "wipefs")) or program in ("fdisk", "parted", "sgdisk", "blkdiscard"):
+    if program.startswith(("mkfs", "wipefs")) or program in ("fdisk", "parted", "sgdisk", "blkdiscard", "mkswap"):
         yield Danger("device", f"{program} overwrites a disk", subject, fatal=program.startswith(("mkfs", "wipefs")))
     if program in _SWITCH_OFF or (program == "systemctl" and set(words) & {*_SWITCH_OFF, "suspend", "kexec"}):
         yield Danger("system", "switches the machine off or restarts it", subject)
+    elif program in ("systemctl", "service", "launchctl") and not _SERVICE_QUERIES & set(words):
+        yield Danger("system", f"changes services of the machine with {program}", subject)
     if program == "kill" and "-1" in [text for text in words if text != "--"][1:]:
         yield Danger("system", "kills every process of the person", fatal=True)
-    if program == "crontab" and not set(words) <= {"-l"}:
-        yield Danger("start-up", "changes what runs by itself: the crontab", subject)
-    if program in ("chmod", "chown") and {"-R", "--recursive"} & set(words) and {"/", "/*"} & set(words):
-        yield Danger("system", f"changes the rights of the whole machine with {program}", fatal=True)
-    if program in ("at", "batch") and words != ("-l",):
-        yield Danger("start-up", "has something run later by itself", subject)
     if program == "su" or (program in ("docker", "podman") and any(map(_OPENS_HOST.match, words))):
         yield Danger("privilege", f"runs with more rights ({program})", subject)
     if program in ("pkill", "killall") and {"-u", "--user", "-U"} & set(words):
         yield Danger("system", "kills every process of a person", subject)
-    if program in ("iptables", "nft", "ufw", "mount", "umount", "useradd", "usermod", "userdel", "passwd", "visudo"):
+    if program in _CHANGES_MACHINE:
         yield Danger("system", f"changes the machine with {program}", subject)
+    if any((program, *words)[: len(shown)] == shown for shown in _SHOWS_CREDENTIALS):
+        yield Danger("credentials", f"shows credentials ({subject})", subject)
+    yield from _scheduled(command)
     yield from _git_dangers(command)
     yield from _installations(command)
 
@@ -121,17 +133,17 @@ def written_paths(command: SimpleCommand) -> list[str]:
     elif program in _BUT_FIRST:
         written += plain[1:]
     elif program in _LAST_WORD and len(plain) > 1:
-        written += [] if ":" in plain[-1] else plain[-1:]
+        written += [] if re.match(r"[\w.@-]+:", plain[-1]) else plain[-1:]
     elif program in ("sed", "perl") and any(re.match(r"-[a-zA-Z]*i|--in-place", text) for text in command.arguments):
-        written += plain[1:]
+        written += plain if {"-e", "-f"} & set(command.arguments) else plain[1:]
     elif program == "find" and "-delete" in command.arguments:
         written += [text for text in plain[:1] if not text.startswith(("(", "!"))] or ["."]
-    return [*written, *_option_values(command, _OUTPUT_OPTIONS.get(program, ()))]
+    return [*written, *option_values(command, _OUTPUT_OPTIONS.get(program, ()))]
 
 
 def read_words(command: SimpleCommand) -> Iterator[str]:
     """Yield the words that may name files; what is a pattern or a message does not."""
-    skip_first = command.program in ("grep", "egrep", "fgrep", "rg", "ag", "awk", "sed", "jq")
+    skip_first = command.program in ("grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "mawk", "sed", "jq")
     previous = ""
     for text in command.arguments:
         value = previous in ("-name", "-iname", "-path", "-m", "--message", "-regex", "--include", "--exclude", "-e")
@@ -140,6 +152,31 @@ def read_words(command: SimpleCommand) -> Iterator[str]:
             skip_first = False
             continue
         yield from {text, *(part for mark in "=:@" if (part := text.rpartition(mark)[2]))}
+
+
+def bundled_words(command: SimpleCommand) -> list[str]:
+    """Return the words of a program that reads whole folders: an archiver, a copy, a search."""
+    if command.program not in _BUNDLERS:
+        return []
+    recursive = any(re.match(r"-\w*[rRa]|--recursive|--archive", text) for text in command.arguments)
+    if command.program in ("cp", "grep", "scp", "zip") and not recursive:
+        return []
+    plain = _plain_words(command)
+    return plain[1:] if command.program in ("grep", "rg", "ag", "ack") else plain
+
+
+def linked_words(command: SimpleCommand) -> list[str]:
+    """Return what a symbolic link that is created leads to."""
+    if command.program != "ln" or not any(re.match(r"-\w*s|--symbolic", text) for text in command.arguments):
+        return []
+    plain = _plain_words(command)
+    return plain[:1] if len(plain) < 3 else plain[:-1]
+
+
+def changes_rights_below(command: SimpleCommand) -> bool:
+    """Return whether a program changes owner or mode of all that is in a folder."""
+    recursive = any(re.match(r"-\w*R|--recursive", text) for text in command.arguments)
+    return command.program in _BUT_FIRST and recursive
 
 
 def subject_of(command: SimpleCommand) -> str:
@@ -151,26 +188,58 @@ def subject_of(command: SimpleCommand) -> str:
     return f"{program} {subcommand}".strip().replace(UNKNOWN, "…")
 
 
+def hides_subcommand(command: SimpleCommand) -> bool:
+    """Return whether it cannot be seen what a program of many subcommands is told to do."""
+    if command.program in ("find", "tar", "rsync"):
+        return any(word.loose for word in command.words[1:])
+    if command.program not in _SUBCOMMANDS:
+        return False
+    first = next((word for word in command.words[1:] if not word.text.startswith("-")), None)
+    return first is not None and UNKNOWN in first.text
+
+
 def starts_programs(code: str) -> bool:
-    """Return whether a program text starts other programs or deletes folders."""
+    """Return whether a program text starts other programs or deletes files."""
     return bool(_RISKY_CODE.search(code))
 
 
-def _wrapper_dangers(program: str, rest: SimpleCommand) -> list[Danger]:
-    if program in ("sudo", "doas", "chroot"):
-        return [Danger("privilege", f"runs with more rights ({program})", f"{program} {subject_of(rest)}".strip())]
-    if program in ("xargs", "parallel") and rest.program in {*SHELLS, "eval"} and "-c" not in rest.arguments:
-        return [Danger("code", "runs what another command prints as shell code", narrow=True)]
-    if program == "xargs" and rest.program == "rm" and any(re.match(r"-\w*[rR]", text) for text in rest.arguments):
-        return [Danger("deletion", "deletes folders whose names are computed", narrow=True)]
-    return []
+def is_recursive(command: SimpleCommand) -> bool:
+    """Return whether a program deletes whole folders."""
+    options = [text for text in command.arguments if text.startswith("-")]
+    if command.program == "find":
+        return "-delete" in options and not FILTERS & set(options)
+    short = "".join(option for option in options if not option.startswith("--"))
+    long = any("--recursive".startswith(option) and len(option) > 3 for option in options)
+    return command.program == "rm" and (long or bool(set("rR") & set(short)))
+
+
+def option_values(command: SimpleCommand, options: tuple[str, ...]) -> Iterator[str]:
+    """Yield the values of some options, apart or joined with ``=`` or, where short, directly."""
+    words = command.arguments
+    for index, text in enumerate(words):
+        if text in options and index + 1 < len(words):
+            yield words[index + 1]
+        yield from (text[len(option) + 1 :] for option in options if text.startswith(f"{option}="))
+        yield from (text[2:] for one in options if len(one) == 2 and text.startswith(one) and text[2:])
+
+
+def _scheduled(command: SimpleCommand) -> Iterator[Danger]:
+    program, words, subject = command.program, command.arguments, subject_of(command)
+    if program == "crontab" and not set(words) <= {"-l"}:
+        yield Danger("start-up", "changes what runs by itself: the crontab", subject)
+    if program in ("at", "batch") and words != ("-l",):
+        yield Danger("start-up", "has something run later by itself", subject)
 
 
 def _git_dangers(command: SimpleCommand) -> Iterator[Danger]:
     words = command.arguments
-    if command.program == "git" and "config" in words and {"--global", "--system"} & set(words):
+    if command.program != "git":
+        return
+    if "config" in words and {"--global", "--system"} & set(words):
         yield Danger("start-up", "changes git for all projects", "git config")
-    if command.program != "git" or "push" not in words:
+    elif "config" in words and any(map(_RUNS_BY_GIT.match, words)):
+        yield Danger("start-up", "changes what git runs by itself", "git config")
+    if "push" not in words:
         return
     forced = any(re.match(r"--force|--mirror|--delete|-[a-zA-Z]*[fd]|\+", text) for text in words)
     if forced:
@@ -195,11 +264,3 @@ def _plain_words(command: SimpleCommand) -> list[str]:
         cut = words.index("--")
         return [*(text for text in words[:cut] if not text.startswith("-")), *words[cut + 1 :]]
     return [text for text in words if not text.startswith("-")]
-
-
-def _option_values(command: SimpleCommand, options: tuple[str, ...]) -> Iterator[str]:
-    words = command.arguments
-    for index, text in enumerate(words):
-        if text in options and index + 1 < len(words):
-            yield words[index + 1]
-        yield from (text[len(option) + 1 :] for option in options if text.startswith(f"{option}="))

@@ -92,7 +92,10 @@ def look_at_sandbox(services: Services) -> Iterator[Finding]:
     problem = services.sandbox_problem()
     install = _INSTALL.format(package="bubblewrap")
     if enabled and problem:
-        yield warning(f"`sandbox.enabled` is on, but commands run without a sandbox: {problem}", _sentence(install))
+        yield warning(
+            f"`sandbox.enabled` is on, but there is no sandbox here, so commands don't run: {problem}",
+            _sentence(install),
+        )
     elif enabled:
         yield ok("Commands of the agent run in a sandbox of bubblewrap.")
     elif problem:

@@ -1,0 +1,497 @@
+"""Walk through shell code in the order in which a shell would run it, on every path that it could take."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from tree_sitter import Node
+
+from talaria.agent.approval.expansion import Expansion
+from talaria.agent.approval.printed import last_printed, printed_by
+from talaria.agent.approval.shell_grammar import doubts, is_literal_document, parse_shell, text_of
+from talaria.agent.approval.shell_state import (
+    ITEMS,
+    NAME,
+    UNKNOWN,
+    Input,
+    Redirect,
+    ShellState,
+    SimpleCommand,
+    Word,
+)
+
+_DEEPEST = 8
+_MOST_COMMANDS = 3_000
+_MOST_ROUNDS = 12
+_ARITHMETIC_ASSIGNMENT = re.compile(
+    r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)(\w+)"
+)
+_MOVES = frozenset({"cd", "pushd", "popd"})
+_SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitution", "function_definition"})
+_IGNORED = frozenset(
+    {";", ";;", "&", "&&", "||", "|", "|&", "\n", "comment", "{", "}", "(", ")", "do", "done", "then", "!", "fi"}
+)
+
+
+class ShellWalk:
+    """Runs shell code in thought: ``visit`` gets every simple command, ``unclear`` why something is not understood."""
+
+    def __init__(
+        self, state: ShellState, visit: Callable[[SimpleCommand], None], unclear: Callable[[str], None]
+    ) -> None:
+        self.state = state
+        self._visit = visit
+        self._unclear = unclear
+        self._expansion = Expansion(lambda: self.state, self._substitute)
+        self._depth = 0
+        self._count = 0
+        self._calls: list[str] = []
+        self._locals: list[dict[str, str]] = []
+        self._seen: list[SimpleCommand] = []
+        self._uncalled: dict[str, tuple[Node, ...]] = {}
+        self._handlers: dict[str, Callable[[Node], None]] = {
+            "command": self._command,
+            "redirected_statement": self._redirected,
+            "list": self._list,
+            "pipeline": self._pipeline,
+            "compound_statement": self._compound,
+            "subshell": self._subshell,
+            "negated_command": self._statements,
+            "if_statement": self._if,
+            "elif_clause": self._if,
+            "while_statement": self._while,
+            "for_statement": self._for,
+            "c_style_for_statement": self._count_loop,
+            "case_statement": self._case,
+            "case_item": self._item,
+            "function_definition": self._function,
+            "variable_assignment": self._assignments,
+            "variable_assignments": self._assignments,
+            "declaration_command": self._declaration,
+            "unset_command": self._declaration,
+            "test_command": self._test,
+        }
+
+    def run(self, code: str) -> None:
+        """Walk through code in this shell; functions that nothing calls are walked through at the end."""
+        if self._depth >= _DEEPEST:
+            self._unclear("nests commands too deeply to be understood")
+            return
+        self._depth += 1
+        root = parse_shell(code)
+        found = list(doubts(root))
+        for doubt in found:
+            self._unclear(doubt)
+        if not any("too " in doubt for doubt in found):
+            self._statements(root)
+        self._depth -= 1
+        while self._depth == 0 and self._uncalled:
+            name, bodies = self._uncalled.popitem()
+            with self.aside():
+                self.state.arguments = None
+                self._bodies(name, bodies)
+
+    def run_aside(self, code: str, arguments: tuple[str, ...] | None = None) -> None:
+        """Walk through code in another shell: what it sets and where it goes does not matter afterwards."""
+        with self.aside():
+            self.state = self.state.for_child()
+            self.state.arguments = arguments
+            self.run(code)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Forget what changes in the block."""
+        before, self.state = self.state, self.state.copy()
+        try:
+            yield
+        finally:
+            self.state = before
+
+    def calls(self, command: SimpleCommand) -> bool:
+        """Walk through the function that a command calls, if it does; return whether it calls itself without end."""
+        bodies = self.state.functions.get(command.program)
+        if not bodies:
+            return False
+        self._uncalled.pop(command.program, None)
+        if command.program in self._calls:
+            return True
+        before = self.state.arguments
+        loose = any(word.loose for word in command.words)
+        self.state.arguments = None if loose else command.arguments
+        self._bodies(command.program, bodies)
+        self.state.arguments = before
+        return False
+
+    def _bodies(self, name: str, bodies: Sequence[Node]) -> None:
+        self._calls.append(name)
+        self._locals.append({})
+        before = self.state.copy() if len(bodies) > 1 else None
+        for body in bodies:
+            self._statement(body)
+        if before is not None:
+            self.state.merge(before)
+        self._calls.pop()
+        self.state.variables.update(self._locals.pop())
+
+    def _statements(self, node: Node) -> None:
+        children = node.children
+        for place, child in enumerate(children):
+            if child.type in _IGNORED:
+                continue
+            following = children[place + 1].type if place + 1 < len(children) else ""
+            if following == "&":
+                with self.aside():
+                    self._statement(child)
+            else:
+                self._statement(child)
+
+    def _statement(self, node: Node) -> None:
+        handler = self._handlers.get(node.type)
+        if handler is not None:
+            handler(node)
+        elif node.is_error or node.type in ("program", "do_group", "else_clause"):
+            self._statements(node)
+        elif node.is_named:
+            self._expansion.scan(node)
+            for child in node.children:
+                if child.type in self._handlers:
+                    self._statement(child)
+
+    def _command(self, node: Node, outer: Sequence[Redirect] = (), extra: Sequence[Word] = ()) -> None:
+        """Run a simple command; ``outer`` and ``extra`` are redirections and words that stand outside of its node."""
+        words: list[Word] = []
+        assignments: list[tuple[str, str]] = []
+        redirects: list[Redirect] = [*outer]
+        fed = self.state.input
+        for child in node.children:
+            if child.type == "variable_assignment":
+                assignments.append(self._assigned(child))
+            elif child.type.endswith("_redirect"):
+                fed = self._redirect(child, redirects, words) or fed
+            else:
+                words += self._expansion.words(child)
+        self._run(SimpleCommand((*words, *extra), tuple(redirects), fed, tuple(assignments)))
+
+    def _run(self, command: SimpleCommand) -> None:
+        self._count += 1
+        if self._count > _MOST_COMMANDS:
+            if self._count == _MOST_COMMANDS + 1:
+                self._unclear("runs too many commands to be understood")
+            return
+        if not command.words:
+            for name, value in command.assignments:
+                self.state.assign(name, value)
+        known = {name: self.state.variables.get(name) for name, _ in command.assignments}
+        exported = set(self.state.exported)
+        for name, value in command.assignments if command.words else ():
+            self.state.assign(name, value)
+            self.state.exported.add(name)
+        self._seen.append(command)
+        self._visit(command)
+        if command.words:
+            self.state.exported = exported
+            self.state.variables.update((name, UNKNOWN if value is None else value) for name, value in known.items())
+
+    def _redirected(self, node: Node) -> None:
+        body = node.child_by_field_name("body")
+        redirects: list[Redirect] = []
+        extra: list[Word] = []
+        before, fed = self.state.input, None
+        others = [child for child in node.children if child != body]
+        for child in others:
+            if child.type.endswith("_redirect"):
+                fed = self._redirect(child, redirects, extra) or fed
+        self.state.input = fed or before
+        if body is not None and body.type == "command":
+            self._command(body, redirects, extra)
+        else:
+            self._run(SimpleCommand((), tuple(redirects), self.state.input))
+            if body is not None:
+                self._statement(body)
+        self.state.input = before
+        for child in others:
+            if child.type == "heredoc_redirect":
+                self._continuation(child)
+
+    def _redirect(self, node: Node, redirects: list[Redirect], words: list[Word]) -> Input | None:
+        """Note a redirection; return what it feeds to the command, if it does."""
+        if node.type == "herestring_redirect":
+            word = self._expansion.word(node.children[-1])
+            return Input(word.text, word.sources)
+        if node.type == "heredoc_redirect":
+            return self._document(node, redirects, words)
+        operator = next((text_of(one) for one in node.children if one.type[:1] in "<>&"), ">")
+        targets = node.children_by_field_name("destination")
+        for place, target in enumerate(targets):
+            expanded = self._expansion.words(target)
+            if place:  # the grammar takes the words after a redirection for more of its targets
+                words += expanded
+                continue
+            redirects += [Redirect(operator, word) for word in expanded]
+            if operator == "<" and expanded:
+                sources = expanded[0].sources
+                return Input(UNKNOWN, sources, "" if sources else expanded[0].text)
+        return None
+
+    def _document(self, node: Node, redirects: list[Redirect], words: list[Word]) -> Input:
+        body = next((text_of(one) for one in node.children if one.type == "heredoc_body"), "")
+        source = text_of(node)
+        start = source.find("\n") + 1
+        if body and start:
+            end = next(one for one in node.children if one.type == "heredoc_end")
+            raw = (node.text or b"")[: end.start_byte - node.start_byte].decode("utf-8", "surrogatepass")
+            body = raw[start:].rstrip("\t")
+        for place, child in enumerate(node.children):
+            if child.type in ("file_redirect", "herestring_redirect"):
+                self._redirect(child, redirects, words)
+            elif node.field_name_for_child(place) == "argument":
+                words += self._expansion.words(child)
+        if is_literal_document(node):
+            return Input(body, ("cat",))
+        word = self._expansion.document(body)
+        return Input(word.text, ("cat", *word.sources))
+
+    def _continuation(self, node: Node) -> None:
+        """Run what follows a here-document on its first line: the rest of a pipeline or of a list."""
+        for place, child in enumerate(node.children):
+            if child.type == "pipeline":
+                fed = self._printed(self._seen[-1:])
+                self._pipe([one for one in child.children if one.is_named], fed)
+            elif node.field_name_for_child(place) == "right":
+                before = self.state.copy()
+                self._statement(child)
+                self.state.merge(before)
+
+    def _list(self, node: Node) -> None:
+        left, right = node.children[0], node.children[-1]
+        before = self.state.folders
+        self._statement(left)
+        after = self.state.copy()
+        if node.children[1].type == "&&" and left.type == "command" and text_of(left.children[0]) == "cd":
+            gone = self.state.folders
+            if gone is not None and before is not None and len(gone) > 1:
+                self.state.folders = gone[:1]
+        if right is not left:
+            self._statement(right)
+        self.state.merge(after)
+
+    def _pipeline(self, node: Node) -> None:
+        self._pipe([child for child in node.children if child.is_named and child.type != "comment"], self.state.input)
+
+    def _pipe(self, parts: list[Node], fed: Input | None) -> None:
+        for part in parts:
+            with self.aside():
+                self.state.input = fed
+                count = len(self._seen)
+                self._statement(part)
+                fed = self._printed(self._seen[count:], fed)
+
+    def _printed(self, commands: Sequence[SimpleCommand], fed: Input | None = None) -> Input:
+        """Return what commands print, as the input of the next."""
+        sources = (*(fed.sources if fed else ()), *(command.program for command in commands))
+        text = printed_by(commands[0], self.state) if len(commands) == 1 else UNKNOWN
+        return Input(text, sources, piped=True)
+
+    def _substitute(self, code: Node | str) -> Word:
+        """Run the code of a substitution; return what it prints, as far as that is known."""
+        seen, self._seen = self._seen, []
+        fed = self.state.input
+        with self.aside():
+            if isinstance(code, str):
+                self.run(code)
+            else:
+                redirect = next((one for one in code.children if one.type == "file_redirect"), None)
+                if redirect is not None:
+                    self._redirected(code)
+                else:
+                    self._statements_inside(code)
+            inner, self._seen = self._seen, seen
+            self.state.input = fed
+            last = inner[-1:] if all(one.program in (*_MOVES, "pwd") for one in inner) else inner
+            text = printed_by(last[0], self.state) if len(last) == 1 else last_printed(inner, self.state)
+        self._seen += inner
+        return Word(text.strip("\n"), sources=tuple(one.program for one in inner) or ("",))
+
+    def _statements_inside(self, node: Node) -> None:
+        for place, child in enumerate(node.children):
+            if 0 < place < len(node.children) - 1 and child.type not in _IGNORED:
+                self._statement(child)
+
+    def _compound(self, node: Node) -> None:
+        if node.children and node.children[0].type == "((":
+            self._arithmetic(node)
+        else:
+            self._statements(node)
+
+    def _arithmetic(self, node: Node) -> None:
+        self._expansion.scan(node)
+        self._count_with(text_of(node))
+
+    def _count_with(self, text: str) -> None:
+        for found in _ARITHMETIC_ASSIGNMENT.finditer(text):
+            self.state.assign(found[1] or found[2], NAME)
+
+    def _subshell(self, node: Node) -> None:
+        with self.aside():
+            self._statements(node)
+
+    def _if(self, node: Node) -> None:
+        """Walk through the conditions in order, and through each branch as if the others were not there."""
+        ends: list[ShellState] = []
+        is_branch = False
+        kept = self.state
+        for child in node.children:
+            if child.type in ("then", "else"):
+                is_branch, kept, self.state = True, self.state, self.state.copy()
+            elif child.type in ("elif_clause", "else_clause"):
+                if is_branch:
+                    ends.append(self.state)
+                    is_branch, self.state = False, kept
+                ends += self._clause(child)
+            elif child.type not in _IGNORED and child.is_named:
+                self._statement(child)
+        if is_branch:
+            ends.append(self.state)
+            self.state = kept
+        for end in ends:
+            self.state.merge(end)
+
+    def _clause(self, node: Node) -> list[ShellState]:
+        kept, ended = self.state, False
+        for child in node.children:
+            if child.type in ("then", "else"):
+                kept, self.state, ended = self.state, self.state.copy(), True
+            elif child.type not in _IGNORED and child.is_named:
+                self._statement(child)
+        end, self.state = self.state, kept
+        return [end] if ended else []
+
+    def _while(self, node: Node) -> None:
+        before = self.state.copy()
+        self._forget_assigned(node)
+        for child in node.children:
+            if child.is_named and child.type not in _IGNORED:
+                self._statement(child)
+        self.state.merge(before)
+
+    def _for(self, node: Node) -> None:
+        name = text_of(node.child_by_field_name("variable") or node)
+        values = [word for value in node.children_by_field_name("value") for word in self._expansion.words(value)]
+        body = node.child_by_field_name("body")
+        before = self.state.copy()
+        self._forget_assigned(node)
+        rounds = list(dict.fromkeys(word.text for word in values))
+        if len(rounds) > _MOST_ROUNDS or any(UNKNOWN in text for text in rounds):
+            rounds = [NAME if all(text.isalnum() or text == NAME for text in rounds) else UNKNOWN]
+        for text in rounds or [UNKNOWN]:
+            self.state.assign(name, text)
+            if body is not None:
+                self._statement(body)
+        self.state.assign(name, UNKNOWN)
+        self.state.merge(before)
+
+    def _count_loop(self, node: Node) -> None:
+        before = self.state.copy()
+        self._forget_assigned(node)
+        self._expansion.scan(node)
+        self._count_with(text_of(node).partition("))")[0])
+        body = node.child_by_field_name("body")
+        if body is not None:
+            self._statement(body)
+        self.state.merge(before)
+
+    def _case(self, node: Node) -> None:
+        value = node.child_by_field_name("value")
+        if value is not None:
+            self._expansion.words(value)
+        before = self.state.copy()
+        for child in node.children:
+            if child.type == "case_item":
+                end = self.state
+                self.state = before.copy()
+                self._item(child)
+                self.state.merge(end)
+
+    def _item(self, node: Node) -> None:
+        for place, child in enumerate(node.children):
+            if node.field_name_for_child(place) == "value":
+                self._expansion.words(child)
+            elif child.is_named:
+                self._statement(child)
+
+    def _function(self, node: Node) -> None:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is None or body is None:
+            self._unclear("has a function that cannot be understood")
+            return
+        for child in node.children:
+            if child.type.endswith("_redirect"):
+                self._redirect(child, [], [])
+        known = self.state.functions.get(text_of(name), ())
+        self.state.functions[text_of(name)] = self._uncalled[text_of(name)] = (*known, body)
+
+    def _assignments(self, node: Node) -> None:
+        for child in node.children if node.type == "variable_assignments" else [node]:
+            name, value = self._assigned(child)
+            self._run(SimpleCommand((), assignments=((name, value),), input=self.state.input))
+
+    def _assigned(self, node: Node) -> tuple[str, str]:
+        """Return name and value of an assignment; code hidden in the value runs where the value is computed with."""
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        plain = text_of(name) if name is not None else ""
+        if name is not None and name.type == "subscript":
+            self._expansion.scan(name)
+            plain = plain.partition("[")[0]
+        if value is None:
+            text = ""
+        elif value.type == "array":
+            items = [word for child in value.children[1:-1] for word in self._expansion.words(child)]
+            text = ITEMS.join(word.text for word in items) if not any(word.loose for word in items) else UNKNOWN
+        else:
+            text = self._expansion.word(value).text
+        if name is not None and name.type == "subscript":
+            text = UNKNOWN
+        if any(child.type == "+=" for child in node.children):
+            text = self.state.value(plain) + text
+        self.evaluate(text)
+        return plain, text
+
+    def evaluate(self, text: str) -> None:
+        """Run the substitutions in a text that arithmetic may evaluate later."""
+        if "$(" in text or "`" in text:
+            with self.aside():
+                self._expansion.document(text)
+
+    def _declaration(self, node: Node) -> None:
+        words = [Word(text_of(node.children[0]))]
+        for child in node.children[1:]:
+            if child.type == "variable_assignment":
+                name, value = self._assigned(child)
+                if self._locals and words[0].text in ("local", "declare", "typeset"):
+                    self._locals[-1].setdefault(name, self.state.value(name))
+                value = UNKNOWN if "{" in text_of(child) else value  # braces are expanded here, unlike in assignments
+                self.state.assign(name, value)
+                words.append(Word(f"{name}={value}", quoted=True))
+            else:
+                words += self._expansion.words(child)
+        self._run(SimpleCommand(tuple(words), input=self.state.input))
+
+    def _forget_assigned(self, node: Node) -> None:
+        """Forget what the body of a loop may have set in an earlier round."""
+        for child in node.children:
+            if child.type == "variable_assignment":
+                name = child.child_by_field_name("name")
+                self.state.assign(text_of(name).partition("[")[0] if name is not None else "", UNKNOWN)
+            elif child.type == "command_name" and text_of(child) in _MOVES:
+                self.state.folders = None
+            elif child.type in ("compound_statement", "arithmetic_expansion") and text_of(child).startswith(
+                ("((", "$((")
+            ):
+                self._count_with(text_of(child))
+            if child.type not in _SUBSHELLS:
+                self._forget_assigned(child)
+
+    def _test(self, node: Node) -> None:
+        self._expansion.scan(node)
+        for text in re.findall(r"'([^']*)'", text_of(node)):
+            self.evaluate(text)

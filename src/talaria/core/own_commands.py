@@ -1,0 +1,62 @@
+"""What of Talaria's own command line a tool of the agent may use: what only looks, never what changes the policy."""
+
+from collections.abc import Sequence
+from enum import Enum
+
+_GLOBAL_WITH_VALUE = ("-p", "--profile", "--color")
+_READS: dict[str, tuple[str, ...]] = {
+    "sessions": ("list", "show", "search", "export"),
+    "config": ("path", "show", "get", "check"),
+    "profile": ("list", "show", "path"),
+    "gateway": ("status", "logs", "slack-manifest"),
+    "cron": ("list", "show", "history"),
+    "pairing": ("list", "people"),
+    "api-keys": ("list",),
+    "approvals": ("list",),
+    "channels": ("list",),
+    "webhook": ("list", "test"),
+    "hooks": ("list",),
+    "ps": ("log",),
+}
+_READS_WITHOUT_ACTION = frozenset(
+    {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help"}
+)
+_REFUSED = frozenset({"setup", "restore", "hooks", "config", "profile", "pairing", "api-keys", "approvals", "tools"})
+_REFUSED_ACTIONS = {"gateway": ("stop", "restart", "install", "uninstall")}
+_WRITING_OPTIONS = frozenset({"--fix", "--with-secrets"})
+
+
+class OwnCommand(Enum):
+    """What a command line of Talaria is, from the point of view of a tool."""
+
+    READS = "reads"
+    ACTS = "acts"
+    REFUSED = "refused"
+
+
+def judge_own_command(words: Sequence[str]) -> OwnCommand:
+    """Return what the words after ``talaria`` are; what is not known to only look acts."""
+    rest = _without_global_options(words)
+    if not rest or {"-h", "--help"} & set(rest) or rest[0] in ("-V", "--version"):
+        return OwnCommand.READS if rest or {"-h", "--help", "-V", "--version"} & set(words) else OwnCommand.ACTS
+    name = rest[0]
+    action = next((word for word in rest[1:] if not word.startswith("-")), "")
+    if "--with-secrets" in rest or action in _REFUSED_ACTIONS.get(name, ()):
+        return OwnCommand.REFUSED
+    if action in _READS.get(name, ()) or (not action and name in _READS_WITHOUT_ACTION):
+        return OwnCommand.ACTS if _WRITING_OPTIONS & set(rest) else OwnCommand.READS
+    if name in ("trace", "completion", "help", "models"):
+        return OwnCommand.READS
+    return OwnCommand.REFUSED if name in _REFUSED else OwnCommand.ACTS
+
+
+def is_policy_variable(name: str) -> bool:
+    """Return whether a variable of the environment overrides a setting or says where the settings are."""
+    return name.startswith("TALARIA__") or name in ("TALARIA_HOME", "TALARIA_PROFILE", "TALARIA_API_KEY")
+
+
+def _without_global_options(words: Sequence[str]) -> list[str]:
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-h", "--help", "-V", "--version"):
+        at += 2 if words[at] in _GLOBAL_WITH_VALUE else 1
+    return list(words[at:])

@@ -1,0 +1,95 @@
+"""Commands that change the policy do not run from within a conversation, whatever was done to hide that."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.app.program import TALARIA, Outcome, Program
+
+POLICY = [
+    ["config", "set", "approval.mode", "off"],
+    ["config", "unset", "approval.mode"],
+    ["--profile", "default", "config", "set", "access.owners", "telegram:1"],
+    ["api-keys", "create", "mine", "--scope", "admin"],
+    ["pairing", "approve", "telegram", "ABCDEFGH"],
+    ["backup", "all.tar", "--with-secrets"],
+    ["restore", "all.tar", "--yes"],
+    ["hooks", "test", "mine"],
+    ["setup", "--non-interactive", "--approval", "off"],
+    ["profile", "create", "other", "--use"],
+    ["tools", "enable", "terminal"],
+    ["gateway", "stop"],
+    ["approvals", "revoke", "1"],
+]
+FROM_A_TOOL = {"TALARIA_SESSION_ID": "20260101-000000-abcdef"}
+SENTENCE = "can't be run from within one of its conversations. Run it in a terminal of your own."
+
+
+def run_in(shell: str, program: Program, **more: str) -> Outcome:
+    done = subprocess.run(
+        ["sh", "-c", shell],
+        env=program.environment(**more),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("words", POLICY, ids=" ".join)
+def test_policy_commands_are_refused_from_a_tool(tmp_path: Path, words: list[str]) -> None:
+    outcome = Program(tmp_path).run(*words, env=FROM_A_TOOL)
+    assert outcome.code == 1
+    assert SENTENCE in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert not (tmp_path / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [["sessions", "list"], ["config", "show"], ["ps"], ["pairing", "list"], ["config", "path"]]
+)
+def test_harmless_commands_run_from_a_tool(tmp_path: Path, words: list[str]) -> None:
+    assert Program(tmp_path).run(*words, env=FROM_A_TOOL).code == 0
+
+
+def test_the_same_commands_run_for_a_person(tmp_path: Path) -> None:
+    assert Program(tmp_path).run("config", "set", "approval.mode", "allow-list").code == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="There is no /proc on this machine.")
+@pytest.mark.parametrize(
+    "shell",
+    [
+        f"env -u TALARIA_SESSION_ID {TALARIA} config set approval.mode off; true",
+        f"unset TALARIA_SESSION_ID; {TALARIA} config set approval.mode off; true",
+        f"env -i HOME=$HOME TALARIA_HOME=$TALARIA_HOME PATH=$PATH {TALARIA} config set approval.mode off; true",
+        f"TALARIA_SESSION_ID= {sys.executable} -m talaria config set approval.mode off; true",
+        f"sh -c 'unset TALARIA_SESSION_ID; sh -c \"{TALARIA} config set approval.mode off; true\"; true'; true",
+    ],
+)
+def test_removing_the_variable_does_not_help(tmp_path: Path, shell: str) -> None:
+    outcome = run_in(shell, Program(tmp_path), **FROM_A_TOOL)
+    assert SENTENCE in outcome.err
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="There is no /proc on this machine.")
+def test_an_orphan_in_a_session_of_its_own_is_still_recognised(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    change = f"setsid {TALARIA} config set approval.mode off"
+    orphan = f"env -i HOME={tmp_path} TALARIA_HOME={tmp_path} {change} >{out} 2>&1; echo done >>{out}"
+    marked = (
+        "import subprocess, sys; from talaria.core.tool_origin import mark_children; mark_children();"
+        "subprocess.run(['sh', '-c', '(' + sys.argv[1] + ') &'], env={})"
+    )
+    subprocess.run([sys.executable, "-c", marked, orphan], check=True, timeout=60)
+    read = f"until grep -q done {out}; do :; done; cat {out}"
+    done = subprocess.run(["sh", "-c", read], capture_output=True, text=True, check=True, timeout=60)
+    assert SENTENCE in done.stdout
+
+
+def test_settings_in_the_environment_do_not_loosen_an_agent_started_by_a_tool(tmp_path: Path) -> None:
+    outcome = Program(tmp_path).run("chat", "-q", "hello", env={**FROM_A_TOOL, "TALARIA__APPROVAL__MODE": "off"})
+    assert outcome.code == 1
+    assert "TALARIA__APPROVAL__MODE can't be set from within a conversation" in outcome.err
