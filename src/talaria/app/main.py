@@ -48,7 +48,7 @@ def _answer(words: list[str], *, own_process: bool) -> int:
 
 
 def _guarded(words: list[str], *, own_process: bool) -> int:
-    """Run a subcommand unless a tool of the agent has started it and must not; see docs/adr/0025."""
+    """Run a subcommand unless a tool of the agent has started it and must not; see docs/adr/0026."""
     guard = load("talaria.app.process_guard")
     refused: str = guard.refusal(words)
     if refused:
