@@ -3,6 +3,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
+from tests.providers.ollama_server import LOADED, serving
 
 from talaria.app.models import DEFAULT_MODELS, Models
 from talaria.contracts.clock import SystemClock
@@ -49,6 +50,17 @@ async def test_the_first_key_brings_a_good_model_of_its_provider(open_models: Op
     assert (chosen.provider, chosen.model) == ("anthropic", DEFAULT_MODELS["anthropic"])
     assert chosen.why == "Chosen because ANTHROPIC_API_KEY is set and `model.provider` is not."
     assert chosen.limits == ""
+
+
+async def test_ollama_is_asked_how_much_a_model_may_read(open_models: Open) -> None:
+    loaded = [LOADED | {"context_length": 5000}]
+    async with serving(loaded=loaded) as url:
+        own = {"ollama": ProviderAccount(base_url=url)}
+        chosen = await open_models(Model(provider="ollama", name="qwen3"), providers=own).chosen()
+        assert chosen.info.context_limit == 5000
+        facts = {"qwen3": ModelFacts(context_limit=9000)}
+        told = await open_models(Model(provider="ollama", name="qwen3"), providers=own, models=facts).chosen()
+        assert told.info.context_limit == 9000
 
 
 async def test_a_setting_wins_over_keys(open_models: Open) -> None:

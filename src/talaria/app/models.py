@@ -22,7 +22,7 @@ from talaria.providers.catalogue.lookup import Catalogue
 from talaria.providers.embedded import card as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
 from talaria.providers.http import HttpPool
-from talaria.providers.local_servers import LocalServer, probe_local
+from talaria.providers.local_servers import LocalServer, ollama_context, probe_local
 from talaria.providers.opening import open_provider
 from talaria.providers.presets import PRESETS, Preset
 from talaria.providers.timeouts import Timeouts
@@ -44,6 +44,7 @@ DEFAULT_MODELS = {
 
 T = TypeVar("T")
 
+_OLLAMA = "ollama"
 _EMBEDDED = "talaria.providers.embedded.adapter"
 _INSTALLATION = "talaria.providers.embedded.installation"
 _CHECKED = "embedded-model.checked"
@@ -75,7 +76,8 @@ class Models:
         self._catalogue = Catalogue()
         self._http = HttpPool()
         self._opened: dict[str, Provider] = {}
-        self._infos: dict[tuple[str, str, ModelFacts | None], ModelInfo] = {}
+        self._infos: dict[tuple[str, str, ModelFacts | None, int | None], ModelInfo] = {}
+        self._lengths: dict[str, tuple[datetime, int | None]] = {}
         self._local: list[LocalServer] | None = None
         self._listed: tuple[datetime, Listing] | None = None
         self.health = ModelHealth()
@@ -102,6 +104,7 @@ class Models:
             if model in server.models:
                 where = f"{server.preset.title} is running at {server.preset.base_url}"
                 why = f"Chosen because no API key is set and {where}."
+                await self._ask_for_length(server.preset, model)
                 return self._chosen(server.preset.name, model, why)
         if self._settings.embedded.enabled and is_installed():
             why = "Chosen because no API key or local server was found."
@@ -116,6 +119,7 @@ class Models:
             return self._chosen(provider, embedded.MODEL, why)
         account = self._accounts.get(provider)
         name = model or DEFAULT_MODELS.get(provider) or await self._first_model(account)
+        await self._ask_for_length(account.preset, name)
         return self._chosen(provider, name, why)
 
     def access(self, provider: str) -> tuple[str, str, str]:
@@ -187,7 +191,7 @@ class Models:
     def info(self, model: str, provider: str = "") -> ModelInfo:
         """Return what is known of a model; on this machine it costs nothing, and the settings know best."""
         facts = self._settings.models.get(model)
-        key = model, provider, facts
+        key = model, provider, facts, self._length_of(model) if provider == _OLLAMA else None
         if key not in self._infos:
             self._infos[key] = self._find_out(model, provider, facts)
         return self._infos[key]
@@ -196,7 +200,20 @@ class Models:
         info = self._catalogue.find(model)
         if self._accounts.is_local(provider):
             info = msgspec.structs.replace(info, **dict.fromkeys(_PRICES, 0))
+        if provider == _OLLAMA and (length := self._length_of(model)):
+            info = msgspec.structs.replace(info, context_limit=length)
         return _corrected(info, facts) if facts else info
+
+    async def _ask_for_length(self, preset: Preset, model: str) -> None:
+        """Ask Ollama how much of a conversation it lets a model read, unless that was asked a moment ago."""
+        if preset.name != _OLLAMA:
+            return
+        now = SystemClock().now()
+        if model not in self._lengths or now - self._lengths[model][0] > _LISTING_LASTS:
+            self._lengths[model] = now, await ollama_context(self._http, preset.base_url, model)
+
+    def _length_of(self, model: str) -> int | None:
+        return self._lengths[model][1] if model in self._lengths else None
 
     def provider(self, name: str) -> Provider:
         """Return the provider of this name, opened once; raises what `choose` raises."""
