@@ -15,7 +15,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
 
-SIZE, TINY = 16 * 1024 * 1024, 4 * 1024 * 1024
+SIZE, TINY = 64 * 1024 * 1024, 4 * 1024 * 1024
 FREE = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 

@@ -9,7 +9,7 @@ from talaria.contracts.clock import Clock
 from talaria.core.errors import StoreError, StoreFull, StoreGone
 from talaria.core.ids import WorkerId
 from talaria.storage.sql import Row, Value, to_stamp
-from talaria.storage.sqlite.errors import translated
+from talaria.storage.sqlite.errors import is_disk_full, translated
 from talaria.storage.sqlite.original import Original
 from talaria.storage.sqlite.search import SqliteArrivals, SqliteSearch
 from talaria.storage.tables.archive import ArchiveTable
@@ -104,11 +104,12 @@ class SqliteConnection:
             self._closing()
 
     def _make_room(self) -> None:
-        """After a full disk, move the log into the file, so that it is written from its beginning again."""
+        """When a full disk has space again, move the log into the file: it is written from its beginning then."""
         if self._is_full:
-            with suppress(apsw.Error):  # nothing is lost by it: the write that follows says what is wrong
-                self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            self._is_full = False
+            with suppress(apsw.Error, OSError):  # nothing is lost by it: the write that follows says what is wrong
+                if not is_disk_full(self.path):
+                    self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    self._is_full = False
 
     def _translated(self, error: apsw.Error | UnicodeDecodeError) -> StoreError:
         ours = translated(error, self.path)
