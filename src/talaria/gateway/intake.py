@@ -38,7 +38,7 @@ _MOMENT = timedelta(seconds=5)
 _NOTHING = SessionId("")
 _KNOWN = 1000
 _STORE_PAUSE = 1.0
-_STUCK = "My store does not answer at the moment, so that nothing else goes on."
+_STUCK = "My database is not responding; nothing else can run right now."
 
 
 class Admission(Struct, frozen=True, kw_only=True):
