@@ -15,7 +15,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
 
-SIZE = 16 * 1024 * 1024
+SIZE, TINY = 64 * 1024 * 1024, 4 * 1024 * 1024
 FREE = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
@@ -26,11 +26,12 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own that is soon full."""
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A file system of its own that is soon full; a parameter says how many bytes it has."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounting = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=700", "talaria", str(folder)]
+    size = getattr(request, "param", SIZE)
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "talaria", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mounting, check=False, capture_output=True).returncode:
         pytest.skip("only root may mount a small file system, where that is allowed at all")
     try:
@@ -107,6 +108,33 @@ async def test_a_turn_that_meets_a_full_disk_waits_with_its_answer(
         ballast.drop()
         await scene.shown("ann", HELD_UP, "re: think")
     assert [call.question for call in server.received].count("think") == 1
+    scene.check_log()
+
+
+@pytest.mark.parametrize("small_disk", [TINY], indirect=True)
+async def test_tiny_disk_holds_the_log_of_many_turns_and_recovers_when_space_is_freed(
+    small_disk: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
+    scene.settle()
+    chats = [f"chat {number}" for number in range(8)]
+
+    def all_answered(upto: int) -> bool:
+        return all(set(network.shown(chat)) >= {f"re: {chat} {n}" for n in range(upto)} for chat in chats)
+
+    async with scene.running():
+        await scene.answered("ann", "one")
+        for number in range(12):
+            for chat in chats:
+                network.say(chat, f"{chat} {number}", sender=chat)
+            if number == 3:
+                await network.until(lambda: all_answered(4), seconds=60)
+                ballast.fill()
+            if number == 5:
+                await scene.until_status(lambda status: "no space left" in status["error"])
+                ballast.drop()
+        await network.until(lambda: all_answered(12), seconds=60)
+        await scene.until_status(lambda status: not status["error"])
     scene.check_log()
 
 

@@ -42,7 +42,7 @@ _KNOWN = 1000
 _STORE_PAUSE = 1.0
 _NOT_OPEN = "That question is no longer open."
 _NOT_YOURS = "Only the person who was asked can answer that."
-_STUCK = "My store does not answer at the moment, so that nothing else goes on."
+_STUCK = "My database is not responding; nothing else can run right now."
 
 
 class Admission(Struct, frozen=True, kw_only=True):

@@ -1,14 +1,15 @@
 """One connection to a SQLite file."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import apsw
 
 from talaria.contracts.clock import Clock
-from talaria.core.errors import StoreError, StoreGone
+from talaria.core.errors import StoreError, StoreFull, StoreGone
 from talaria.core.ids import WorkerId
 from talaria.storage.sql import Row, Value, to_stamp
-from talaria.storage.sqlite.errors import translated
+from talaria.storage.sqlite.errors import is_disk_full, translated
 from talaria.storage.sqlite.original import Original
 from talaria.storage.sqlite.search import SqliteArrivals, SqliteSearch
 from talaria.storage.tables.archive import ArchiveTable
@@ -47,6 +48,7 @@ class SqliteConnection:
         self._original = original
         self._refusal = refusal
         self._writing = True
+        self._is_full = False
         self._tended_at = -1
         arrivals = SqliteArrivals(self, raw.last_insert_rowid)
         archive = ArchiveTable(self, arrivals, columns="SELECT name FROM pragma_table_info(?)")
@@ -58,6 +60,7 @@ class SqliteConnection:
             if self._refusal is not None:
                 raise self._refusal
             self._check_original()
+            self._make_room()
         if write != self._writing:
             self.run(f"PRAGMA query_only = {int(not write)}")
             self._writing = write
@@ -100,6 +103,19 @@ class SqliteConnection:
         finally:
             self._closing()
 
+    def _make_room(self) -> None:
+        """When a full disk has space again, move the log into the file: it is written from its beginning then."""
+        if self._is_full:
+            with suppress(apsw.Error, OSError):  # nothing is lost by it: the write that follows says what is wrong
+                if not is_disk_full(self.path):
+                    self.raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                    self._is_full = False
+
+    def _translated(self, error: apsw.Error | UnicodeDecodeError) -> StoreError:
+        ours = translated(error, self.path)
+        self._is_full = self._is_full or isinstance(ours, StoreFull)
+        return ours
+
     def _check_original(self) -> None:
         if self._original is None:
             return
@@ -114,14 +130,14 @@ class SqliteConnection:
         try:
             self.raw.execute(statement, values)
         except apsw.Error as error:
-            raise translated(error, self.path) from error
+            raise self._translated(error) from error
 
     def run_many(self, statement: str, rows: Sequence[Sequence[Value]]) -> None:
         """Run a statement once for each row of values."""
         try:
             self.raw.executemany(statement, rows)
         except apsw.Error as error:
-            raise translated(error, self.path) from error
+            raise self._translated(error) from error
 
     def count(self, statement: str, values: Sequence[Value] = ()) -> int:
         """Run a statement and return how many rows it changed."""
@@ -138,4 +154,4 @@ class SqliteConnection:
         try:
             return self.raw.execute(statement, values).fetchall()
         except (apsw.Error, UnicodeDecodeError) as error:
-            raise translated(error, self.path) from error
+            raise self._translated(error) from error

@@ -39,12 +39,17 @@ def translated(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
     return StoreError(f"{path}: {error}")
 
 
+def is_disk_full(path: str) -> bool:
+    """Tell whether there is too little space next to a file to write to it."""
+    disk = os.statvfs(Path(path).parent)
+    return disk.f_bavail * disk.f_frsize < _LEAST_FREE
+
+
 def _disk_trouble(path: str) -> StoreError | None:
     """Return what is wrong with the disk itself, if it can be told."""
     try:
-        disk = os.statvfs(Path(path).parent)
+        if os.statvfs(Path(path).parent).f_flag & os.ST_RDONLY:
+            return StoreUnavailable(f"{path} {_READ_ONLY}")
+        return StoreFull(f"{path} {_FULL}") if is_disk_full(path) else None
     except OSError:
         return None
-    if disk.f_flag & os.ST_RDONLY:
-        return StoreUnavailable(f"{path} {_READ_ONLY}")
-    return StoreFull(f"{path} {_FULL}") if disk.f_bavail * disk.f_frsize < _LEAST_FREE else None

@@ -1,6 +1,7 @@
 """The embedded store for asyncio: one writer, several readers, checkpoints beside them."""
 
 import logging
+import os
 import threading
 from contextlib import suppress
 from importlib import import_module
@@ -22,9 +23,11 @@ if TYPE_CHECKING:  # loaded when somebody heeds
 
 log = logging.getLogger(__name__)
 
-_LONG_LOG_PAGES = 4_000
-_REST_PAGES = 1_000
-_TOO_LONG_LOG_PAGES = 16_000
+_LONG_LOG_PAGES = 4_000  # where there is space; the rest of a log may be a quarter, the longest four times that
+_SHORTEST_LOG_PAGES = 64
+_PAGE_BYTES = 4096
+_SHARE_OF_DISK = 16  # a long log takes no more than one part in so many of what is free
+_PAGES_BETWEEN_LOOKS = 64
 
 
 def open_sqlite_store(path: Path, options: SqliteOptions = DEFAULTS, *, readers: int = 2) -> ThreadedStore:
@@ -62,7 +65,8 @@ class _Checkpoints:
     """Moves the write-ahead log into the file: most of it on a thread of its own, so that no commit waits for it.
 
     While that thread works the writer goes on, and only a log that was moved whole begins anew. So the writer
-    moves the little that is left, in the pause that its commit is.
+    moves the little that is left, in the pause that its commit is. Where the disk has little space the log is kept
+    short: on a full disk it could not be moved into the file any more.
     """
 
     def __init__(self, path: Path, options: SqliteOptions) -> None:
@@ -71,14 +75,18 @@ class _Checkpoints:
         self._wanted = threading.Event()
         self._moving = False
         self._moved = 0
+        self._long = _LONG_LOG_PAGES
+        self._looked_at = 0
         self._stopping = False
         self._thread: threading.Thread | None = None
 
     def committed(self, writer: apsw.Connection, _name: str, pages: int) -> int:
         """Hear of the log's length after each commit; SQLite calls this on the writer's thread."""
-        if pages < _LONG_LOG_PAGES:
+        if not 0 <= pages - self._looked_at < _PAGES_BETWEEN_LOOKS:
+            self._looked_at, self._long = pages, _long_log(self._path, pages)
+        if pages < self._long:
             self._moved = 0
-        elif pages - self._moved <= _REST_PAGES or pages >= _TOO_LONG_LOG_PAGES:
+        elif pages - self._moved <= self._long // 4 or pages >= 4 * self._long:
             self._moved = 0
             _checkpoint(writer)
         elif not self._moving:
@@ -114,6 +122,16 @@ class _Checkpoints:
         except StoreError as error:
             log.warning("a checkpoint of the store has to wait: %s", error)
             return None
+
+
+def _long_log(path: Path, pages: int) -> int:
+    """Return at how many pages a log is long, by the space on its disk."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return _LONG_LOG_PAGES
+    usable = disk.f_bavail * disk.f_frsize // _PAGE_BYTES + pages
+    return min(max(usable // _SHARE_OF_DISK, _SHORTEST_LOG_PAGES), _LONG_LOG_PAGES)
 
 
 def _checkpoint(raw: apsw.Connection) -> int:
