@@ -370,6 +370,35 @@ def test_long_and_deep_lines_are_judged_to_their_end(piece: str) -> None:
     assert isinstance(judge(piece * 10_000 + "\nsudo rm -rf ../x"), Ask | Deny)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "x=aa; " + "x=$x$x; " * 200 + "$x",
+        "x=aaaaaaaa; echo " + "$x" * 20_000,
+        "".join(f"for i{n} in 1 2 3 4 5 6 7 8 9; do " for n in range(12)) + "((x)); " + "done; " * 12,
+        "f0() { :; }; " + "".join(f"f{n}() {{ f{n - 1}; f{n - 1}; }}; " for n in range(1, 40)) + "f39",
+        "echo " + "'a' $(b) " * 10_000,
+        "a" * 90_000 + "()",
+        "a(){ " * 18_000,
+        "echo {" + "a," * 45_000,
+        "((" + "a" * 90_000 + "))",
+        "((" + "a[" * 45_000 + "))",
+        "awk '" + "print " * 15_000 + "'",
+        "awk '|" + " " * 90_000 + "'",
+        "sed 's" + "/a" * 45_000 + "'",
+        "python -c '" + "talaria " * 11_000 + "'",
+        "x=" + "a" * 90_000 + "; echo ${x%b*b*b}",
+        "cat /*/*/*/*/*/*/nothing*",
+        "echo " + "{a,b}{a,b}{a,b}{a,b}{a,b}{a,b} " * 2_900,
+        "`" * 90_001,
+        "\\" * 45_000 + "$(rm -rf ../x)",
+    ],
+    ids=range(19),
+)
+def test_lines_that_are_made_to_take_long_are_judged(command: str) -> None:
+    assert isinstance(judge(f"{command}\nrm -rf ../x"), Ask | Deny)
+
+
 def test_commands_that_nest_without_end_are_asked_about() -> None:
     assert "code" in kinds("echo " + "$(echo " * 200 + ")" * 200)
 

@@ -35,7 +35,12 @@ class SessionApprover:
 
     async def decide(self, tool: str, effect: Effect, deed: Deed) -> tuple[Verdict, str]:
         """Return the verdict and why; where nobody answers in time it is ``deny``."""
-        match self._policy().judge(tool, effect, deed, self._workspace, await self._grants()):
+        policy, grants = self._policy(), await self._grants()
+        if deed.kind == "command":  # examining a long one, or the scripts it runs, would hold up every other chat
+            judged = await asyncio.to_thread(policy.judge, tool, effect, deed, self._workspace, grants)
+        else:
+            judged = policy.judge(tool, effect, deed, self._workspace, grants)
+        match judged:
             case Allow():
                 return "allow", ""
             case Deny(reason):

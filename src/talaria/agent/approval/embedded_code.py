@@ -9,7 +9,8 @@ from talaria.agent.approval.programs import option_values
 from talaria.agent.approval.shell_state import UNKNOWN, SimpleCommand
 
 _AWK = frozenset({"awk", "gawk", "mawk", "nawk"})
-_AWK_RUNS = re.compile(r"\bsystem\s*\(|\|\s*&?\s*(?:getline|\"|\w)|>>?\s*\"|\bprint\b[^\n}]*\|")
+_LONGEST_SCRIPT = 2_000
+_AWK_RUNS = re.compile(r"\bsystem\s*\(|\|\s*(?:&\s*)?(?:getline|\"|\w)|>>?\s*\"|\bprint\b[^\n}]{0,200}\|")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _SED_RUNS = re.compile(r"(?:^|[;{}\n]|[0-9$/,])\s*e(?:\s+(.*)|\s*$)|(s(.)(?:.*?)\3(.*?)\3[gpiImM0-9]*e)", re.MULTILINE)
 _RUNNING_OPTIONS = {
@@ -66,7 +67,9 @@ def embedded_code(command: SimpleCommand) -> Iterator[Embedded]:
 
 def _awk(words: tuple[str, ...]) -> Iterator[Embedded]:
     for text in words:
-        if _AWK_RUNS.search(text):
+        if len(text) > _LONGEST_SCRIPT:
+            yield Embedded(UNKNOWN, "has awk run a long program")
+        elif _AWK_RUNS.search(text):
             yield Embedded("\n".join(_QUOTED.findall(text)) or UNKNOWN, "has awk run a command or write a file")
 
 
@@ -74,7 +77,9 @@ def _sed(command: SimpleCommand) -> Iterator[Embedded]:
     scripts = list(option_values(command, ("-e", "--expression")))
     plain = [text for text in command.arguments if not text.startswith("-")]
     for text in scripts or plain[:1]:
-        if found := _SED_RUNS.search(text):
+        if len(text) > _LONGEST_SCRIPT:
+            yield Embedded(UNKNOWN, "has sed run a long script")
+        elif found := _SED_RUNS.search(text):
             yield Embedded(found[1] or found[4] or UNKNOWN, "has sed run a command")
 
 

@@ -37,7 +37,7 @@ from talaria.agent.approval.wrappers import is_asked_wrapper, unwrap
 _MOST_WORDS = 500
 _COMPUTED = re.compile(f"[{UNKNOWN}{ITEMS}*?]|^\\$|\\[.")
 _STANDARD_INPUT = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
-_BOMB = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*?\1\s*\|\s*&?\s*\1")
+_BOMB = re.compile(r"(?<![\w:.])([\w:.]{1,64})[ \t]{0,9}\(\)\s{0,9}\{[^}]{0,200}?\1[ ]{0,9}\|&?[ ]{0,9}\1")
 _MORE_RIGHTS = frozenset({"sudo", "doas"})
 _DELETES = frozenset({"rm", "rmdir", "shred", "unlink", "find"})
 _RUN_VARIABLES = frozenset(
@@ -326,7 +326,7 @@ class Examination:
             self._note(Danger("credentials", "runs code that names a place of credentials", subject_of(command)))
         if starts_programs(code):
             self._note(Danger("code", "runs code that starts programs or deletes files", subject_of(command)))
-        if re.search(r"\btalaria\b.*\bmain\b|runpy\b.*talaria", code, re.DOTALL):
+        if "talaria" in code and ("main" in code or "runpy" in code):
             self._note(Danger("privilege", "runs Talaria's own command line", subject_of(command), narrow=True))
 
     def _find_exec(self, command: SimpleCommand) -> None:

@@ -13,8 +13,11 @@ from talaria.agent.approval.shell_state import ITEMS, NAME, UNKNOWN, ShellState,
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "v": "\v", "f": "\f"}
 _ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[uU][0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL)
 _BACKQUOTED = re.compile(r"(?<!\\)(?:\\\\)*`((?:[^`\\]|\\.)*)`", re.DOTALL)
-_BRACES = re.compile(r"\{([^{}\s]*,[^{}\s]*)\}|\{(-?\w+)\.\.(-?\w+)(?:\.\.-?\d+)?\}")
+_BRACES = re.compile(r"\{([^{},\s]*(?:,[^{},\s]*)+)\}|\{(-?\w+)\.\.(-?\w+)(?:\.\.-?\d+)?\}")
 _MOST_WORDS = 64
+_MOST_FIELDS = 1_000
+_LONGEST_WORD = 100_000
+_LONGEST_TRIMMED = 1_000
 _DELIMITER = "TALARIA_END_OF_TEXT"
 _HIDDEN = dict(zip(map(ord, "{},~"), "\ue000\ue001\ue002\ue003", strict=True))
 _SHOWN = {ord(hidden): chr(plain) for plain, hidden in _HIDDEN.items()}
@@ -49,6 +52,8 @@ class Expansion:
         quoted = any(piece.quoted for piece in pieces)
         sources = tuple(source for piece in pieces for source in piece.sources)
         found: list[Word] = []
+        if sum(len(piece.text) for piece in pieces) > _LONGEST_WORD:
+            return [Word(UNKNOWN, quoted, True, sources)]
         texts = self._fields(pieces) if splits else ["".join(piece.text for piece in pieces)]
         for text in texts:
             for braced in _braced(text) if splits else [text]:
@@ -214,6 +219,8 @@ class Expansion:
             parts = [part.translate(_HIDDEN) if hide else part for part in parts]
             fields[-1] += parts[0]
             fields += parts[1:]
+        if len(fields) > _MOST_FIELDS:
+            return [UNKNOWN]
         return [one for one in fields if one] or ([""] if any(piece.quoted for piece in pieces) else [])
 
     def _with_home(self, text: str) -> str:
@@ -267,7 +274,7 @@ def _element(value: str, index: str) -> str:
 
 
 def _trimmed(value: str, operator: str, pattern: str) -> str:
-    if UNKNOWN in value or UNKNOWN in pattern or ITEMS in value:
+    if UNKNOWN in value or UNKNOWN in pattern or ITEMS in value or len(value) > _LONGEST_TRIMMED:
         return UNKNOWN
     cuts = range(len(value) + 1)
     if operator[0] == "%":

@@ -64,6 +64,7 @@ _GLOB = re.compile(r"[*?\[]")
 _ROOT_OF_PROCESS = re.compile(r"^/+proc/[^/]+(?:/task/[^/]+)?/root(?=/|$)")
 _FOLDER_OF_PROCESS = re.compile(r"^/+proc/[^/]+(?:/task/[^/]+)?/cwd(?=/|$)")
 _MOST_MATCHES = 64
+_MOST_WILDCARDS = 2
 
 
 class Places(Struct, frozen=True):
@@ -89,7 +90,7 @@ class Places(Struct, frozen=True):
         whole = _ROOT_OF_PROCESS.sub("/", str((folder or self.folder) / text))
         written = "/" + os.path.normpath(whole).lstrip("/")
         found = [written, os.path.realpath(whole), os.path.realpath(written)]
-        if _GLOB.search(whole):
+        if 0 < sum(map(bool, map(_GLOB.search, Path(whole).parts))) <= _MOST_WILDCARDS:
             found += map(os.path.realpath, islice(glob.iglob(whole), _MOST_MATCHES))  # noqa: PTH207 -- absolute
         return tuple(map(Path, dict.fromkeys(found)))
 

@@ -1,6 +1,7 @@
 """Bash grammar: parse shell code into a syntax tree, and tell what of it cannot be trusted to be read right."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 
 import tree_sitter_bash
@@ -8,6 +9,7 @@ from tree_sitter import Language, Node, Parser
 
 _DEEPEST = 120
 _LONGEST = 200_000
+_FAR = 1 << 62
 _SUBSTITUTION = re.compile(rb"(?<!\\)(?:\\\\)*(\$\()")
 _JOINED_LINES = re.compile(rb"[^\s\\]\\\n\S")
 _PLAIN_DELIMITER = re.compile(r"[\w.-]+|'[\w. -]+'|\"[\w. -]+\"|\\[\w.-]+")
@@ -100,14 +102,18 @@ def _descendants(root: Node) -> Iterator[tuple[Node, int]]:
 
 def _missed(source: bytes, offset: int, known: set[int], literal: list[tuple[int, int]]) -> bool:
     """Return whether there is a ``$(`` that the grammar did not take for a substitution."""
+    spans = sorted(literal)
     places = (found.start(1) + offset for found in _SUBSTITUTION.finditer(source))
-    return any(place not in known and not _within(place, literal) for place in places)
+    return any(place not in known and not _within(place, spans) for place in places)
 
 
 def _splits_words(source: bytes, offset: int, literal: list[tuple[int, int]]) -> bool:
+    spans = sorted(literal)
     places = (found.start() + offset for found in _JOINED_LINES.finditer(source))
-    return any(not _within(place, literal) for place in places)
+    return any(not _within(place, spans) for place in places)
 
 
 def _within(place: int, spans: list[tuple[int, int]]) -> bool:
-    return any(start <= place < end for start, end in spans)
+    """Return whether a place is in one of the spans, which are sorted and do not overlap."""
+    at = bisect_right(spans, (place, _FAR)) - 1
+    return at >= 0 and spans[at][0] <= place < spans[at][1]

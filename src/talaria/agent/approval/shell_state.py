@@ -18,6 +18,7 @@ _NUMBERS = frozenset({
     "OSTYPE",
 })  # fmt: skip
 _MOST_FOLDERS = 4
+_LONGEST_VALUE = 10_000
 
 
 class Word(Struct, frozen=True):
@@ -140,4 +141,4 @@ class ShellState:
 
     def assign(self, name: str, value: str) -> None:
         """Set a variable."""
-        self.variables[name] = value
+        self.variables[name] = value if len(value) < _LONGEST_VALUE else UNKNOWN

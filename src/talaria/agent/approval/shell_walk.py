@@ -21,10 +21,11 @@ from talaria.agent.approval.shell_state import (
 )
 
 _DEEPEST = 8
-_MOST_COMMANDS = 3_000
+_MOST_STEPS = 10_000
+_MOST_WORDS = 5_000
 _MOST_ROUNDS = 12
 _ARITHMETIC_ASSIGNMENT = re.compile(
-    r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)(\w+)"
+    r"(?<!\w)([A-Za-z_]\w*)(?:\[[^\]]{0,200}\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)(\w+)"
 )
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _SUBSHELLS = frozenset({"subshell", "command_substitution", "process_substitution", "function_definition"})
@@ -44,7 +45,7 @@ class ShellWalk:
         self._unclear = unclear
         self._expansion = Expansion(lambda: self.state, self._substitute)
         self._depth = 0
-        self._count = 0
+        self._steps = 0
         self._calls: list[str] = []
         self._locals: list[dict[str, str]] = []
         self._seen: list[SimpleCommand] = []
@@ -146,6 +147,11 @@ class ShellWalk:
                 self._statement(child)
 
     def _statement(self, node: Node) -> None:
+        self._steps += 1
+        if self._steps == _MOST_STEPS:
+            self._unclear("runs too many commands to be understood")
+        if self._steps >= _MOST_STEPS:
+            return
         handler = self._handlers.get(node.type)
         if handler is not None:
             handler(node)
@@ -168,16 +174,14 @@ class ShellWalk:
                 assignments.append(self._assigned(child))
             elif child.type.endswith("_redirect"):
                 fed = self._redirect(child, redirects, words) or fed
-            else:
+            elif len(words) < _MOST_WORDS:
                 words += self._expansion.words(child)
+            else:
+                self._unclear("has too many words to be understood")
+                break
         self._run(SimpleCommand((*words, *extra), tuple(redirects), fed, tuple(assignments)))
 
     def _run(self, command: SimpleCommand) -> None:
-        self._count += 1
-        if self._count > _MOST_COMMANDS:
-            if self._count == _MOST_COMMANDS + 1:
-                self._unclear("runs too many commands to be understood")
-            return
         if not command.words:
             for name, value in command.assignments:
                 self.state.assign(name, value)
@@ -319,13 +323,10 @@ class ShellWalk:
 
     def _compound(self, node: Node) -> None:
         if node.children and node.children[0].type == "((":
-            self._arithmetic(node)
+            self._expansion.scan(node)
+            self._count_with(text_of(node))
         else:
             self._statements(node)
-
-    def _arithmetic(self, node: Node) -> None:
-        self._expansion.scan(node)
-        self._count_with(text_of(node))
 
     def _count_with(self, text: str) -> None:
         for found in _ARITHMETIC_ASSIGNMENT.finditer(text):
