@@ -17,7 +17,7 @@ from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.loop import Agent, Manner
 from talaria.agent.model_calls import ModelCalls, ModelChoice
-from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, instructions, project_context
+from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, checked, instructions, project_context
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
 from talaria.app.allowances import budget_of, limits_of
@@ -57,6 +57,8 @@ from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.skills.shelf import index
 from talaria.tools.skills.tool import Skills
 from talaria.tools.workspace import LocalWorkspace
+
+_LEFT_OUT = "(its description was left out: it tries to give orders)"
 
 if TYPE_CHECKING:  # the house opens conversations; they only look at it
     from talaria.app.house import House
@@ -338,11 +340,17 @@ def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
     manner = read_personality(bench.profile.folder, personality) if personality else ""
     return Tiers(
         identity=f"{identity}\n\n{manner}".strip(),
-        skills=index(bench.skill_folders) if may_use(bench, Skills.name) else "",
+        skills=_skills(bench) if may_use(bench, Skills.name) else "",
         project=project_context(wish.folder),
         memory=snapshot(bench.memory_folder, bench.viewer),
         surface=f"{wish.surface} Your working folder is {wish.folder}.".strip(),
     )
+
+
+def _skills(bench: Workbench) -> str:
+    """Return the index of skills, without descriptions that try to give orders."""
+    lines = index(bench.skill_folders).splitlines()
+    return "\n".join(one if checked(one) is not None else f"{one.partition(':')[0]}: {_LEFT_OUT}" for one in lines)
 
 
 def _soul(profile: Profile) -> str:

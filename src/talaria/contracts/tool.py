@@ -33,10 +33,15 @@ class Deed(Struct, frozen=True):
 
 
 class ToolOutput(Struct, frozen=True):
-    """What goes back to the model; pictures go along where the model can see."""
+    """What goes back to the model; pictures go along where the model can see.
+
+    ``source`` names where text from outside comes from: a web page, a server. The model sees such text marked as
+    untrusted.
+    """
 
     text: str
     images: tuple[Image, ...] = ()
+    source: str = ""
 
 
 class Workspace(Protocol):
