@@ -50,6 +50,7 @@ from talaria.sessions.seat import Emit
 from talaria.sessions.summaries import StoredSummaries
 from talaria.sessions.waking import Told
 from talaria.settings.errors import ProfileUnusable
+from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.tools.memory.tool import snapshot
@@ -168,7 +169,7 @@ def _bench(
 
 def _trust_note(house: "House", wish: ChatWish) -> list[str]:
     """Return a notice where a project brings files that take no effect; a terminal chat asks instead."""
-    if wish.lasting or house.trust.is_trusted(wish.folder):
+    if wish.lasting or FolderTrust(house.profile.folder).is_trusted(wish.folder):
         return []
     return [f"Commands and skills of {wish.folder} are ignored: `talaria trust {wish.folder}` lets them take effect."]
 
