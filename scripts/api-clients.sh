@@ -4,14 +4,19 @@
 set -eu
 lock=requirements/clients.lock
 home=.api-clients
-script=openai@6.49.0
+script=openai
+version=6.49.0
+sum=e48de0f4c5dbecebdeb864233f5ea49be07cd3e0ff3bd3e1e6745dc5e168cced # of its archive; it has no dependencies
 stamp=$home/installed.stamp
 [ -e "$stamp" ] && [ ! "$lock" -nt "$stamp" ] && [ ! scripts/api-clients.sh -nt "$stamp" ] && exit 0
 echo "== clients of the API for the suite: 100 MB, once"
 mkdir -p "$home"
 if ! command -v npm >/dev/null; then
     echo "No npm here: the test with JavaScript is skipped."
-elif ! npm install --silent --no-save --no-package-lock --ignore-scripts --no-audit --no-fund --prefix "$home" "$script"; then
+elif ! npm pack --silent --pack-destination "$home" "$script@$version" >/dev/null ||
+    ! echo "$sum  $home/$script-$version.tgz" | sha256sum --check --quiet - ||
+    ! npm install --silent --no-save --no-package-lock --ignore-scripts --legacy-peer-deps --no-audit --no-fund \
+        --prefix "$home" "$home/$script-$version.tgz"; then
     echo "No client for JavaScript: its test is skipped. It is tried again next time."
     exit 0
 fi

@@ -12,7 +12,7 @@ from talaria.contracts.stores.pairing import PairingRules, Person
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.sessions.outgoing import read_content
-from talaria.sessions.pairing import MOST_WAITING, RULES, approve_code, code_words, offer_code
+from talaria.sessions.pairing import RULES, approve_code, code_words, offer_code
 from talaria.testing.clock import NOON, SettableClock
 
 ANN = Person("telegram", "1", "Ann")
@@ -52,11 +52,25 @@ def test_nobody_gets_a_second_code_while_the_first_is_good(database: Database, c
 
 
 def test_a_crowd_of_strangers_does_not_fill_the_store(mine: Transaction) -> None:
-    strangers = [Person("telegram", str(number)) for number in range(MOST_WAITING)]
-    for one in strangers:
-        assert mine.pairing.offer(one, one.user_id, PairingRules())
-    assert offer_code(mine, Person("telegram", "one more")) is None
-    assert offer_code(mine, Person("discord", "one more")) is not None
+    rules = PairingRules(per_minute=1000)
+    for number in range(3 * rules.most_waiting):
+        assert mine.pairing.offer(Person("telegram", f"{number:03}"), str(number), rules)
+    assert len(mine.pairing.waiting()) == rules.most_waiting
+
+
+def test_a_friend_gets_a_code_while_strangers_crowd(mine: Transaction) -> None:
+    rules = PairingRules(per_minute=1000)
+    for number in range(rules.most_waiting):
+        mine.pairing.offer(Person("telegram", f"{number:03}"), str(number), rules)
+    assert offer_code(mine, Person("telegram", "zoe"), rules) is not None
+    assert "zoe" in {one.user_id for one in mine.pairing.waiting()}
+
+
+def test_only_so_many_codes_are_made_in_a_minute(mine: Transaction) -> None:
+    rules = PairingRules(per_minute=3)
+    codes = [offer_code(mine, Person("telegram", str(number)), rules) for number in range(5)]
+    assert [code is not None for code in codes] == [True, True, True, False, False]
+    assert offer_code(mine, Person("discord", "other"), rules) is not None
 
 
 def test_whoever_is_let_in_is_told_so_in_their_chat(database: Database) -> None:

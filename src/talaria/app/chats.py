@@ -17,7 +17,7 @@ from talaria.agent.approval.policy import ApprovalPolicy
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.loop import Agent, Manner
 from talaria.agent.model_calls import ModelCalls, ModelChoice
-from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, instructions, project_context
+from talaria.agent.prompt import DEFAULT_IDENTITY, TALKING_IDENTITY, Tiers, checked, instructions, project_context
 from talaria.agent.toolbox import Toolbox
 from talaria.agent.window import Window
 from talaria.app.allowances import budget_of, limits_of
@@ -51,6 +51,7 @@ from talaria.sessions.seat import Emit
 from talaria.sessions.summaries import StoredHistory
 from talaria.sessions.waking import Told
 from talaria.settings.errors import ProfileUnusable
+from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile, find_home
 from talaria.tools.mcp.session_servers import SessionServers
@@ -59,6 +60,8 @@ from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.skills.shelf import index
 from talaria.tools.skills.tool import Skills
 from talaria.tools.workspace import LocalWorkspace
+
+_LEFT_OUT = "(its description was left out: it tries to give orders)"
 
 if TYPE_CHECKING:  # the house opens conversations; they only look at it
     from talaria.app.house import House
@@ -166,7 +169,7 @@ def _bench(
 
 def _trust_note(house: "House", wish: ChatWish) -> list[str]:
     """Return a notice where a project brings files that take no effect; a terminal chat asks instead."""
-    if wish.lasting or house.trust.is_trusted(wish.folder):
+    if wish.lasting or FolderTrust(house.profile.folder).is_trusted(wish.folder):
         return []
     return [f"Commands and skills of {wish.folder} are ignored: `talaria trust {wish.folder}` lets them take effect."]
 
@@ -345,11 +348,17 @@ def _tiers(bench: Workbench, wish: ChatWish, personality: str) -> Tiers:
     manner = read_personality(bench.profile.folder, personality) if personality else ""
     return Tiers(
         identity=f"{identity}\n\n{manner}".strip(),
-        skills=index(bench.skill_folders) if may_use(bench, Skills.name) else "",
+        skills=_skills(bench) if may_use(bench, Skills.name) else "",
         project=project_context(wish.folder),
         memory=snapshot(bench.memory_folder, bench.viewer),
         surface=f"{wish.surface} Your working folder is {wish.folder}.".strip(),
     )
+
+
+def _skills(bench: Workbench) -> str:
+    """Return the index of skills, without descriptions that try to give orders."""
+    lines = index(bench.skill_folders).splitlines()
+    return "\n".join(one if checked(one) is not None else f"{one.partition(':')[0]}: {_LEFT_OUT}" for one in lines)
 
 
 def _soul(profile: Profile) -> str:

@@ -51,6 +51,7 @@ from talaria.sessions.ending import Stop, begun, ended, marked, take_note, write
 from talaria.sessions.presence import NetworkStatus
 from talaria.sessions.prospect import Prospect
 from talaria.settings.chats import ChatNetwork
+from talaria.settings.folder_trust import FolderTrust
 
 _LOOK_AT_NETWORKS = 0.5
 Watcher = Callable[[], Coroutine[Any, Any, None]]
@@ -193,7 +194,7 @@ class _Builder:
         self._platforms: dict[str, Platform] = {}
         self._media = open_media(house, self._platforms, lambda name: self._doors[name].wake_delivery(), closing)
         self._custom = load_custom(house.command_folders)[0]
-        if not house.trust.is_trusted(Path.cwd()):
+        if not FolderTrust(house.profile.folder).is_trusted(Path.cwd()):
             log.warning("commands and skills of %s are ignored: `talaria trust` lets them take effect", Path.cwd())
         settings = house.settings.gateway
         self.rooms = Rooms(

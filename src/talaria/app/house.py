@@ -83,12 +83,11 @@ class House(Struct, frozen=True, kw_only=True):
     def command_folders(self) -> tuple[Path, ...]:
         """Where commands of the person's own are: the profile's first, then those of a project that is trusted."""
         own = self.profile.folder / "commands"
-        return (own, Path.cwd() / ".talaria" / "commands") if self.trust.is_trusted(Path.cwd()) else (own,)
-
-    @property
-    def trust(self) -> FolderTrust:
-        """The project folders whose commands and skills take effect."""
-        return FolderTrust(self.profile.folder)
+        return (
+            (own, Path.cwd() / ".talaria" / "commands")
+            if FolderTrust(self.profile.folder).is_trusted(Path.cwd())
+            else (own,)
+        )
 
     @property
     def platforms(self) -> KnownPlatforms:

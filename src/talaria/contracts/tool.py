@@ -44,12 +44,14 @@ class Deed(Struct, frozen=True):
 class ToolOutput(Struct, frozen=True):
     """What goes back to the model; pictures go along where the model can see.
 
-    ``diff`` is what changed in a file, as a unified diff for people; the model does not get it.
+    ``diff`` is what changed in a file, as a unified diff for people; the model does not get it. ``source`` names where
+    text from outside comes from: a web page, a server. The model sees such text marked as untrusted.
     """
 
     text: str
     images: tuple[Image, ...] = ()
     diff: str = ""
+    source: str = ""
 
 
 class Workspace(Protocol):

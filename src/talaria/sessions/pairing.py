@@ -15,7 +15,6 @@ from talaria.core.ids import new_id
 from talaria.sessions.sending import Parcel, send_parcel
 
 RULES = PairingRules()
-MOST_WAITING = 50
 _ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # neither 0 and O nor 1 and I, which read alike
 _LENGTH = 8
 _SALT = "pairing:salt"
@@ -31,12 +30,12 @@ _decode = msgspec.json.Decoder(Address).decode
 def offer_code(
     tx: Transaction, person: Person, rules: PairingRules = RULES, *, place: Address | None = None
 ) -> str | None:
-    """Make a code for somebody and return it; ``None`` while they have one, or too many wait on their network.
+    """Make a code for somebody and return it; ``None`` while they have one, or too many asked in the last minute.
 
     The code itself is kept nowhere. ``place`` is where they are told when they are let in.
     """
     waiting = [one.user_id for one in tx.pairing.waiting() if one.platform == person.platform]
-    if person.user_id in waiting or len(waiting) >= MOST_WAITING:
+    if person.user_id in waiting:
         return None
     code = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
     if not tx.pairing.offer(person, _hashed(code, person.platform, _salt(tx)), rules):

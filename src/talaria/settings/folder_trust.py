@@ -54,6 +54,7 @@ class FolderTrust:
         return True
 
     def _write(self, known: Mapping[str, str]) -> None:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self._file.with_suffix(".new")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:

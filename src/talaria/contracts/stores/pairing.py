@@ -16,9 +16,14 @@ class Person(Struct, frozen=True):
 
 
 class PairingRules(Struct, frozen=True):
-    """How long a code lives and how many wrong ones lock a platform for how long."""
+    """How long a code lives and how many wrong ones lock a platform for how long.
+
+    Of more than ``most_waiting`` codes on a platform the oldest is dropped; ``per_minute`` limits new ones.
+    """
 
     code_life: timedelta = timedelta(hours=1)
+    most_waiting: int = 50
+    per_minute: int = 20
     failures: int = 5
     lockout: timedelta = timedelta(hours=1)
 
@@ -27,7 +32,7 @@ class Pairing(Protocol):
     """One-time codes, known to the store by their hashes only."""
 
     def offer(self, person: Person, code_hash: str, rules: PairingRules) -> bool:
-        """Keep a code for someone; ``False`` while an earlier one of theirs is still good."""
+        """Keep a code for someone; ``False`` while an earlier one of theirs is still good, or after too many others."""
 
     def approve(self, platform: str, code_hash: str, rules: PairingRules) -> Person | None:
         """Let in whoever was given the code; a wrong or old one counts as a failure.

@@ -1,8 +1,12 @@
 """People who were let in, and the codes of those who asked."""
 
+from datetime import timedelta
+
 from talaria.contracts.stores.pairing import PairingRules, Person
 from talaria.core.errors import Refused
 from talaria.storage.sql import Row, Sql, from_stamp, to_span
+
+_MINUTE = timedelta(minutes=1)
 
 
 class PairingTable:
@@ -12,7 +16,13 @@ class PairingTable:
         self._sql = sql
 
     def offer(self, person: Person, code_hash: str, rules: PairingRules) -> bool:
-        """Keep a code for someone; ``False`` while an earlier one of theirs is still good."""
+        """Keep a code for someone; ``False`` while an earlier one of theirs is still good, or after too many others."""
+        recent = self._sql.row(
+            "SELECT count(*) FROM pairing_codes WHERE platform = ? AND created_at > ?",
+            (person.platform, self._sql.now - to_span(_MINUTE)),
+        )
+        if recent is not None and int(str(recent[0])) >= rules.per_minute:
+            return False
         offered = self._sql.count(
             "INSERT INTO pairing_codes (platform, user_id, name, code_hash, created_at, expires_at)"
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (platform, user_id) DO UPDATE SET name = excluded.name,"
@@ -26,6 +36,11 @@ class PairingTable:
                 self._sql.now,
                 self._sql.now + to_span(rules.code_life),
             ),
+        )
+        self._sql.run(
+            "DELETE FROM pairing_codes WHERE platform = ? AND user_id <> ? AND user_id NOT IN"
+            " (SELECT user_id FROM pairing_codes WHERE platform = ? AND user_id <> ? ORDER BY created_at DESC LIMIT ?)",
+            (*(person.platform, person.user_id) * 2, rules.most_waiting - 1),
         )
         return offered > 0
 

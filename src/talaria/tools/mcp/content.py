@@ -22,6 +22,8 @@ from talaria.core.errors import ToolFailed
 from talaria.core.messages import Image
 from talaria.tools.mcp.remote import Offer
 
+_SOURCE = "an MCP server"
+
 
 def offer_of(tool: Tool) -> Offer:
     """Return a tool as we describe it; what says nothing of its effect is taken for the worst."""
@@ -44,7 +46,7 @@ def tool_output(result: CallToolResult) -> ToolOutput:
     """Return what a tool answered, or raise `ToolFailed` if it says that it failed."""
     output = _output(result.content)
     if not output.text and result.structured_content is not None:
-        output = ToolOutput(msgspec.json.encode(result.structured_content).decode(), output.images)
+        output = ToolOutput(msgspec.json.encode(result.structured_content).decode(), output.images, _SOURCE)
     if result.is_error:
         raise ToolFailed(output.text or "the tool failed without a word")
     return output if output.text or output.images else ToolOutput("(no output)")
@@ -52,12 +54,14 @@ def tool_output(result: CallToolResult) -> ToolOutput:
 
 def resource_output(result: ReadResourceResult) -> ToolOutput:
     """Return what a resource holds."""
-    return ToolOutput("\n\n".join(_resource(one) for one in result.contents) or "(empty)")
+    return ToolOutput("\n\n".join(_resource(one) for one in result.contents) or "(empty)", source=_SOURCE)
 
 
 def prompt_output(result: GetPromptResult) -> ToolOutput:
     """Return the messages of a prompt."""
-    return ToolOutput("\n\n".join(f"{one.role}: {_words(one.content)}" for one in result.messages) or "(empty)")
+    return ToolOutput(
+        "\n\n".join(f"{one.role}: {_words(one.content)}" for one in result.messages) or "(empty)", source=_SOURCE
+    )
 
 
 def _output(blocks: list[ContentBlock]) -> ToolOutput:
@@ -66,7 +70,7 @@ def _output(blocks: list[ContentBlock]) -> ToolOutput:
         for block in blocks
         if isinstance(block, ImageContent)
     )
-    return ToolOutput("\n\n".join(filter(None, map(_words, blocks))), pictures)
+    return ToolOutput("\n\n".join(filter(None, map(_words, blocks))), pictures, _SOURCE)
 
 
 def _words(block: ContentBlock) -> str:

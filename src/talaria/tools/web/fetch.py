@@ -42,7 +42,7 @@ class WebFetch:
         text = self._read.get(arguments.url) if arguments.first_character > 1 else None
         if text is None:
             text = await self._fetch(arguments.url)
-        return ToolOutput(_part(text, arguments.first_character))
+        return ToolOutput(_part(text, arguments.first_character), source=arguments.url)
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -36,7 +36,7 @@ class WebSearch:
         """Return titles, addresses and snippets."""
         results = await self._engine.search(arguments.query, arguments.count)
         shown = "\n\n".join(f"{number}. {_shown(result)}" for number, result in enumerate(results, 1))
-        return ToolOutput(shown or "Nothing was found.")
+        return ToolOutput(shown or "Nothing was found.", source="a web search" if shown else "")
 
     async def close(self) -> None:
         """Let go of connections."""
