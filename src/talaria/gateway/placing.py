@@ -152,13 +152,13 @@ class Placing:
     async def _wait_for_rate(self) -> None:
         """Wait until the network's rates allow a call, or raise `TooSoon` where that would take long."""
         throttle, to = self._outlet.throttle, self._item.address
-        while delay := throttle.delay(to):
+        while not throttle.take(to):
+            delay = throttle.delay(to)
             if self.halted or delay > self._pace.hold.total_seconds():
                 raise TooSoon(timedelta(seconds=delay))
             self._begin_to_wait()
             await asyncio.sleep(min(delay, _LONGEST_LOOK))
         self.is_waiting = False
-        throttle.count(to)
 
     def _begin_to_wait(self) -> None:
         if not self.is_waiting:
