@@ -1,11 +1,12 @@
 import os
 import plistlib
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.app.program import Program
+from tests.app.program import TALARIA, Program
 
 from talaria.cli import service_files
 from talaria.cli.service_files import service_file
@@ -110,3 +111,36 @@ def test_an_agent_of_launchd_says_the_same(tmp_path: Path) -> None:
     assert (agent["Label"], agent["ProgramArguments"]) == ("talaria.work", ["python", "-m", "a<b&c"])
     assert (agent["EnvironmentVariables"], agent["RunAtLoad"], agent["ExitTimeOut"]) == ({"PATH": "/bin"}, True, 75)
     assert agent["KeepAlive"] == {"SuccessfulExit": False}
+
+
+@pytest.mark.parametrize("action", ["run", "start"])
+def test_gateway_without_networks_does_not_claim_to_serve(program: Program, action: str) -> None:
+    done = program.run("gateway", action)
+    assert done.code == 1
+    assert "No chat network is set up" in done.err
+    assert "serving" not in done.out + done.err
+    assert "serves" not in done.out + done.err
+
+
+def test_gateway_reports_a_network_that_cannot_be_reached(program: Program) -> None:
+    (program.home / "profiles" / "default").mkdir(parents=True, exist_ok=True)
+    (program.home / "profiles" / "default" / "config.toml").write_text(
+        '[platforms.telegram.options]\nbase_url = "http://127.0.0.1:9/bot"\n'
+    )
+    process = subprocess.Popen(
+        [TALARIA, "gateway", "run"],
+        env=program.environment(TELEGRAM_BOT_TOKEN="1:x"),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    shown = ""
+    for line in process.stderr:
+        shown += line
+        if "telegram can't be reached" in line:
+            break
+    process.terminate()
+    process.communicate(timeout=60)
+    assert "The gateway is serving telegram." in shown
+    assert "telegram can't be reached: Telegram cannot be reached" in shown

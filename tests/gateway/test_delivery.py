@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+import apsw
 import pytest
 from msgspec import structs
 from tests.gateway.post_office import HERE, QUICK, PostOffice, delivering
@@ -312,6 +314,25 @@ async def check_good_order(store: Store, network: LoopbackNetwork) -> None:
         await office.until(lambda items: delivery.status.under_way == 5 and len(items) == 5)
     assert await office.undelivered() == []
     assert len(network.posts) == 5
+
+
+async def test_what_was_sent_is_recorded_before_all_stops(sqlite_place: Place, network: LoopbackNetwork) -> None:
+    store = sqlite_place.open_store(SystemClock())
+    office = PostOffice(store)
+    await office.reply("t1", "hello")
+    network.upset(Fault("post", "delay", seconds=0.3))
+    delivery = Delivery(store, network.platform(), pace=structs.replace(QUICK, grace=timedelta(seconds=0.01)))
+    serving = asyncio.ensure_future(delivery.serve())
+    await office.until(lambda items: items[0].state == "sending")
+    with closing(apsw.Connection(sqlite_place.address)) as other:
+        other.execute("BEGIN IMMEDIATE")  # nothing can be recorded
+        await network.posted(1)
+        serving.cancel()
+        await asyncio.wait([serving], timeout=0.5)
+        other.execute("ROLLBACK")
+    await asyncio.wait([serving])
+    assert await office.undelivered() == []
+    await store.close()
 
 
 async def test_a_long_reply_stops_between_two_pieces_and_is_not_in_doubt(store: Store) -> None:

@@ -25,10 +25,9 @@ async def show_decision(stage: Stage, address: Address, key: str, content: Conte
     try:
         async with asyncio.timeout(_PATIENCE):
             message_id = await _posted(stage, key)
-            while delay := stage.throttle.delay(address):  # noqa: ASYNC110 - nothing tells when a rate allows more
-                await asyncio.sleep(delay)
+            while not stage.throttle.take(address):  # noqa: ASYNC110 - nothing tells when a rate allows more
+                await asyncio.sleep(stage.throttle.delay(address))
         if message_id:
-            stage.throttle.count(address)
             shown = Content(text=_with_decision(stage, content, decision))
             await bounded(stage.platform.edit(MessageRef(address, message_id), shown), stage.call)
     except (TimeoutError, PlatformError, StoreError) as error:

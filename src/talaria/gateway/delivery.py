@@ -27,6 +27,7 @@ from talaria.sessions.unbroken import unbroken
 T = TypeVar("T")
 DEFAULT_PACE = Pace()
 _STORE_PAUSE = 1.0
+_RECORD_SECONDS = 15.0
 
 log = logging.getLogger(__name__)
 
@@ -191,6 +192,8 @@ class Delivery:
         except asyncio.CancelledError:
             placing.halted = True
             await asyncio.wait([delivering], timeout=self._pace.grace.total_seconds())
+            if placing.is_placed:  # what is there and not recorded would be sent again
+                await asyncio.wait([delivering], timeout=_RECORD_SECONDS)
             delivering.cancel()
             await asyncio.wait([delivering])
             raise

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 async def mark(stage: Stage, route: Route, emoji: str) -> None:
     """Mark the message that a turn answers, where the network has marks and there is such a message."""
-    if not stage.platform.abilities.reactions or not route.reply_to or stage.throttle.delay(route.address, TYPING):
+    if not stage.platform.abilities.reactions or not route.reply_to or not stage.throttle.take(route.address, TYPING):
         return
     platform = cast("MarkingPlatform", stage.platform)
     try:

@@ -58,7 +58,7 @@ class Placing:
 
     ``halted`` makes it end behind the piece that is under way. ``repeated`` says that a piece may be there twice, as
     somebody died while posting it and the network cannot tell. ``is_waiting`` says that it makes no call now: it waits
-    for the preview to end, or for the rate of its chat.
+    for the preview to end, or for the rate of its chat. ``is_placed`` says that all of it is there.
     """
 
     def __init__(self, outlet: Outlet, item: OutboxItem, shown: Shown | None) -> None:
@@ -72,6 +72,7 @@ class Placing:
         self._deadline = asyncio.get_running_loop().time() + (pace.claim - 2 * pace.call).total_seconds()
         self.halted = False
         self.is_waiting = False
+        self.is_placed = False
         self.repeated = False
 
     async def place(self) -> str:
@@ -85,6 +86,7 @@ class Placing:
                 await self._record()
                 self._check_time()
         await self._tidy(len(pieces))
+        self.is_placed = True
         first = next((place for place, piece in enumerate(pieces) if piece.buttons), 0)
         return self._shown.messages[first] if self._shown.messages else ""
 
@@ -152,13 +154,13 @@ class Placing:
     async def _wait_for_rate(self) -> None:
         """Wait until the network's rates allow a call, or raise `TooSoon` where that would take long."""
         throttle, to = self._outlet.throttle, self._item.address
-        while delay := throttle.delay(to):
+        while not throttle.take(to):
+            delay = throttle.delay(to)
             if self.halted or delay > self._pace.hold.total_seconds():
                 raise TooSoon(timedelta(seconds=delay))
             self._begin_to_wait()
             await asyncio.sleep(min(delay, _LONGEST_LOOK))
         self.is_waiting = False
-        throttle.count(to)
 
     def _begin_to_wait(self) -> None:
         if not self.is_waiting:

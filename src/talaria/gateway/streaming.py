@@ -240,14 +240,14 @@ class Preview:
                 if not await self._stage.store.read(self._is_ours) or self._is_late(asked):
                     self._broken = True  # another worker has taken the turn over, and may have said the last word
                     return False
-                if self._stage.throttle.delay(self._route.address, PREVIEW):
+                if not self._stage.throttle.take(self._route.address, PREVIEW):
                     return False
                 await self._called(self._edited(ref, piece))
                 self._texts[place] = piece
         return True
 
     async def _post(self, place: int, piece: str) -> bool:
-        if self._stage.throttle.delay(self._route.address, PREVIEW):
+        if not self._stage.throttle.take(self._route.address, PREVIEW):
             return False
         before = structs.replace(self._shown, live=self._stage.worker)
         self._shown = structs.replace(before, messages=(*before.messages, ""))
@@ -285,7 +285,6 @@ class Preview:
 
     async def _called(self, call: Coroutine[Any, Any, MessageRef | None]) -> MessageRef | None:
         """Return what a call to the network returns; one that takes long goes on, and is waited for in the end."""
-        self._stage.throttle.count(self._route.address, PREVIEW)
         self._pending = call_under_way = asyncio.ensure_future(call)
         call_under_way.add_done_callback(_retrieve)
         done, _ = await asyncio.wait({call_under_way}, timeout=self._stage.call)
@@ -382,8 +381,7 @@ class Preview:
     async def _show_typing(self) -> None:
         while self._platform.abilities.typing:
             try:
-                if not self._stage.throttle.delay(self._route.address, TYPING):
-                    self._stage.throttle.count(self._route.address, TYPING)
+                if self._stage.throttle.take(self._route.address, TYPING):
                     await bounded(self._platform.show_typing(self._route.address), self._stage.call)
             except SlowDown as error:
                 self._stage.throttle.slow_down(self._route.address, error)

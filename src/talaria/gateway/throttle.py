@@ -16,7 +16,7 @@ _EXTRAS = 3
 
 
 class Throttle:
-    """Shared by all that call one network: each asks for its `delay`, waits for that long, and is counted.
+    """Shared by all that call one network: a call is made when it could `take` its turn, after its `delay`.
 
     A pause that the network asks for holds for one chat; when another chat is told to wait within that time, for all.
     """
@@ -55,8 +55,10 @@ class Throttle:
         extra = _delay(self._extras, self._extras_rate, 0.0) if share else 0.0
         return max(shut, self.shut_for, _delay(self._network, self._rates.network, share), chat, extra)
 
-    def count(self, to: Address, share: float = REPLY) -> None:
-        """Take note of a call that is about to be made."""
+    def take(self, to: Address, share: float = REPLY) -> bool:
+        """Count a call that is about to be made; ``False`` when it may not be made yet."""
+        if self.delay(to, share):
+            return False
         self._network = _counted(self._network, self._rates.network)
         if share:
             self._extras = _counted(self._extras, self._extras_rate)
@@ -66,6 +68,7 @@ class Throttle:
         if len(self._chats) > _MOST_CHATS:
             now = _now()
             self._chats = {chat: until for chat, until in self._chats.items() if until > now}
+        return True
 
     def slow_down(self, to: Address, error: SlowDown) -> None:
         """Take note of a pause that the network asks for."""

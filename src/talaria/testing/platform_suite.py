@@ -243,6 +243,15 @@ class SendingSuite:
         with pytest.raises(Rejected):
             await far_side.platform.edit(type(ref)(ref.address, "987654321"), Content(text="there"))
 
+    async def test_edit_without_buttons_removes_them(self, far_side: FarSide) -> None:
+        abilities = far_side.platform.abilities
+        if not (abilities.buttons and abilities.edits):
+            pytest.skip("there are no buttons here, or nothing can be edited")
+        content = Content(text="May I?", buttons=(Button("Yes", "approve:7"), Button("No", "deny:7")))
+        ref = await far_side.platform.send(far_side.private, content, "ask")
+        await far_side.platform.edit(ref, Content(text="May I? Yes"))
+        assert [(one.text, one.buttons) for one in await far_side.seen(far_side.private)] == [("May I? Yes", ())]
+
     async def test_a_button_says_what_it_stands_for(self, far_side: FarSide) -> None:
         if not far_side.platform.abilities.buttons:
             pytest.skip("there are no buttons here")

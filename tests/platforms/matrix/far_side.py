@@ -128,7 +128,7 @@ class MatrixFarSide:
             message_id=event["event_id"],
             text="" if is_file else content["body"],
             reply_to=_relation(event).get("m.in_reply_to", {}).get("event_id", ""),
-            buttons=tuple(one["key"] for one in pressed if one["event_id"] == event["event_id"]),
+            buttons=tuple(one["key"] for one in pressed if one.get("event_id") == event["event_id"]),
             files=(content["filename"],) if is_file else (),
         )
 
