@@ -47,7 +47,7 @@ class Model:
             return Say("Steps")
         if self.fails:
             return Fail(400)
-        steps = sum(message["role"] == "assistant" for message in received.json["messages"])
+        steps = sum(str(message["content"]).startswith("step ") for message in received.json["messages"])
         return Say(f"step {steps + 1}")
 
 
