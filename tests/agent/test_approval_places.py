@@ -120,6 +120,15 @@ def test_writes_that_take_effect_elsewhere_are_asked_about(machine: Machine, com
     assert kind in kinds(machine.judge(command))
 
 
+def test_a_chat_works_freely_in_its_folder_next_to_the_profile(machine: Machine) -> None:
+    machine.work = machine.home / ".talaria" / "workspaces" / "default"
+    machine.work.mkdir(parents=True)
+    for command in ("echo x > notes", "mkdir -p a && touch a/b", f"echo x > {machine.work}/c", "rm -rf a"):
+        assert machine.judge(command) == Allow(), command
+    assert machine.deed(Deed("write", "notes")) == Allow()
+    assert kinds(machine.judge("cat ../../profiles/mine/.env")) == {"credentials"}
+
+
 @pytest.mark.parametrize("name", [".git/config", ".git/hooks/pre-commit", ".talaria/commands/a.md", "AGENTS.md"])
 def test_writing_such_files_with_a_tool_is_asked_about(machine: Machine, name: str) -> None:
     assert kinds(machine.deed(Deed("write", name))) == {"start-up"}

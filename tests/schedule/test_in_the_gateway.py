@@ -113,7 +113,7 @@ async def test_killed_in_the_middle_of_a_run_it_is_gone_on_with_and_told_once(
         network.say("ann", "/sethome")
         await told(network, "ann", "home")
         before = len(server.received)
-        mark = tmp_path / "marked"
+        mark = tmp_path / "workspaces" / "default" / "marked"
         server.script(
             Say(calls=[Ask("terminal", {"command": f"echo once >> {mark}"})]),
             Say("slow " * 500, pause=0.1),

@@ -49,7 +49,7 @@ _INSTRUCTIONS = frozenset({"AGENTS.md", "CLAUDE.md", ".cursorrules"})
 _IN_CODE = re.compile(
     r"\.ssh\b|\.aws\b|\.gnupg\b|\bid_(?:rsa|ed25519|ecdsa)\b|\.git-credentials|\.netrc|/etc/shadow|\.env\b(?!\.(?:example|"
     r"sample|template|dist))|\.cargo/credentials|\.credentials\.json|/environ\b|\.pgpass|\.npmrc|\.pypirc|\.vault-token|"
-    r"\.kube/config|\.docker/config\.json|\.talaria\b"
+    r"\.kube/config|\.docker/config\.json|\.talaria/profiles\b"
 )
 _ALWAYS_WRITABLE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd")
 _SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 -- places that are named, not used
@@ -114,7 +114,8 @@ class Places(Struct, frozen=True):
         """Return whether what is written there runs, or instructs an agent, later by itself."""
         if ".git" in path.parts and ("hooks" in path.parts or path.name in ("config", "config.worktree")):
             return True
-        if path.name in _INSTRUCTIONS or ".talaria" in path.parts:
+        inside = path.relative_to(self.folder).parts if path.is_relative_to(self.folder) else ()
+        if path.name in _INSTRUCTIONS or ".talaria" in inside:  # chats work below ~/.talaria themselves
             return True
         return _reaches_any(path, tuple(str(self.home / name) for name in _START_UP_AT_HOME))
 
