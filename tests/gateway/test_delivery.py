@@ -21,6 +21,8 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import File
 from talaria.gateway.delivery import Delivery
 from talaria.sessions.outgoing import OUTBOX
+from talaria.storage.sqlite.opening import SqliteOptions
+from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork, LoopbackPlatform, LoopbackSettings
 
 
@@ -317,7 +319,7 @@ async def check_good_order(store: Store, network: LoopbackNetwork) -> None:
 
 
 async def test_what_was_sent_is_recorded_before_all_stops(sqlite_place: Place, network: LoopbackNetwork) -> None:
-    store = sqlite_place.open_store(SystemClock())
+    store = open_sqlite_store(Path(sqlite_place.address), SqliteOptions(busy_timeout_seconds=0.05))
     office = PostOffice(store)
     await office.reply("t1", "hello")
     network.upset(Fault("post", "delay", seconds=0.3))
