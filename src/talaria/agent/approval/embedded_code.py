@@ -12,7 +12,9 @@ _AWK = frozenset({"awk", "gawk", "mawk", "nawk"})
 _LONGEST_SCRIPT = 2_000
 _AWK_RUNS = re.compile(r"\bsystem\s*\(|\|\s*(?:&\s*)?(?:getline|\"|\w)|>>?\s*\"|\bprint\b[^\n}]{0,200}\|")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_SED_RUNS = re.compile(r"(?:^|[;{}\n]|[0-9$/,])\s*e(?:\s+(.*)|\s*$)|(s(.)(?:.*?)\3(.*?)\3[gpiImM0-9]*e)", re.MULTILINE)
+_SED_COMMAND = re.compile(r"(?:^|[;{}\n0-9$/,])[ \t]*+e(?:[ \t]++([^\n]*)|[ \t]*+$)", re.MULTILINE)
+_SED_SUBSTITUTION = re.compile(r"s(?=([^\n\\]))")
+_SED_RUN_FLAG = re.compile(r"[gpiImM0-9]*+e")
 _RUNNING_OPTIONS = {
     "tar": (
         "--checkpoint-action", "--to-command", "-I", "--use-compress-program", "--rsh-command", "-F", "--info-script",
@@ -79,8 +81,17 @@ def _sed(command: SimpleCommand) -> Iterator[Embedded]:
     for text in scripts or plain[:1]:
         if len(text) > _LONGEST_SCRIPT:
             yield Embedded(UNKNOWN, "has sed run a long script")
-        elif found := _SED_RUNS.search(text):
-            yield Embedded(found[1] or found[4] or UNKNOWN, "has sed run a command")
+        else:
+            yield from (Embedded(code or UNKNOWN, "has sed run a command") for code in _sed_commands(text))
+
+
+def _sed_commands(script: str) -> Iterator[str]:
+    """Yield what a script of sed may run: after the command ``e``, or as the result of a substitution."""
+    yield from (found[1] or "" for found in _SED_COMMAND.finditer(script))
+    for found in _SED_SUBSTITUTION.finditer(script):
+        _, *pieces = script[found.end() + 1 :].split(found[1])
+        if any(_SED_RUN_FLAG.match(piece) for piece in pieces[1:]):
+            yield pieces[0] if len(pieces) == 2 else ""  # an escaped delimiter: where the parts end is not known
 
 
 def _git(words: tuple[str, ...]) -> Iterator[Embedded]:
