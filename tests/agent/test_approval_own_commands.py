@@ -29,6 +29,8 @@ REFUSED = [
     "talaria tools enable terminal",
     "talaria profile use other",
     "talaria approvals revoke 1",
+    "talaria trust .",
+    "talaria trust revoke .",
     "flock f talaria config set approval.mode off",
 ]
 ASKED = [
@@ -46,6 +48,7 @@ ASKED = [
 ALLOWED = [
     "talaria sessions list",
     "talaria config show",
+    "talaria trust list",
     "talaria ps",
     "talaria --help",
     "talaria config set --help",

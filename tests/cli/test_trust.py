@@ -37,8 +37,8 @@ def test_a_folder_is_trusted_listed_and_revoked(program: Program, project: Path)
 
 def test_a_tool_cannot_trust_a_folder(program: Program, project: Path) -> None:
     done = program.run("trust", str(project), env={"TALARIA_SESSION_ID": "s1"})
-    assert done.code == 1
-    assert "Only a person can trust a folder" in done.err
+    assert done.code != 0
+    assert "changes what the agent may do" in done.err
 
 
 def test_a_folder_without_files_of_its_own_is_not_trusted(program: Program, tmp_path: Path) -> None:

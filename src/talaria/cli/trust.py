@@ -5,7 +5,6 @@ from pathlib import Path
 
 from talaria.cli.services import Services
 from talaria.core.errors import NotFound, Refused
-from talaria.core.session_context import SESSION_ID
 from talaria.settings.folder_trust import FolderTrust, project_files
 
 _EPILOG = """\
@@ -27,8 +26,6 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     known = FolderTrust(services.profile.folder)
     if arguments.action == "list":
         _list(known, arguments, services)
-    elif services.environment.get(SESSION_ID):
-        raise Refused("Only a person can trust a folder. Run `talaria trust` in your own terminal.")
     elif arguments.action == "revoke":
         if not known.revoke(Path(arguments.folder)):
             raise NotFound(f"{arguments.folder} isn't trusted. `talaria trust list` shows the folders that are.")

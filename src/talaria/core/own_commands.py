@@ -13,6 +13,7 @@ _READS: dict[str, tuple[str, ...]] = {
     "pairing": ("list", "people"),
     "api-keys": ("list",),
     "approvals": ("list",),
+    "trust": ("list",),
     "channels": ("list",),
     "webhook": ("list", "test"),
     "hooks": ("list",),
@@ -21,7 +22,7 @@ _READS: dict[str, tuple[str, ...]] = {
 _READS_WITHOUT_ACTION = frozenset(
     {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help"}
 )
-_REFUSED = frozenset({"setup", "restore", "hooks", "config", "profile", "pairing", "api-keys", "approvals", "tools"})
+_REFUSED = frozenset({"setup", "restore", "hooks", "config", "profile", "pairing", "api-keys", "approvals", "tools", "trust"})
 _REFUSED_ACTIONS = {"gateway": ("stop", "restart", "install", "uninstall")}
 _WRITING_OPTIONS = frozenset({"--fix", "--with-secrets"})
 
