@@ -22,7 +22,9 @@ _READS: dict[str, tuple[str, ...]] = {
 _READS_WITHOUT_ACTION = frozenset(
     {"sessions", "ps", "tools", "model", "models", "trace", "doctor", "completion", "help"}
 )
-_REFUSED = frozenset({"setup", "restore", "hooks", "config", "profile", "pairing", "api-keys", "approvals", "tools", "trust"})
+_REFUSED = frozenset(
+    {"setup", "restore", "hooks", "config", "profile", "pairing", "api-keys", "approvals", "tools", "trust"}
+)
 _REFUSED_ACTIONS = {"gateway": ("stop", "restart", "install", "uninstall")}
 _WRITING_OPTIONS = frozenset({"--fix", "--with-secrets"})
 
