@@ -1,5 +1,6 @@
 """Stores to test with: each on SQLite and on a real PostgreSQL, empty for every test."""
 
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -29,12 +30,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _restore_signals()
     given = getattr(config, "workerinput", None)
     if given is not None:
         config.stash[DESK_PORT] = given["postgres_desk"]
     else:
         config.stash[DESK] = PostgresDesk()
         config.stash[DESK_PORT] = config.stash[DESK].port
+
+
+def _restore_signals() -> None:
+    """Undo what a shell or ``nohup`` around this run ignores: programs that tests start and end inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ignored in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 @pytest.hookimpl(optionalhook=True)

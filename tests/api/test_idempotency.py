@@ -143,7 +143,7 @@ async def test_who_hangs_up_may_come_back_for_the_answer(host: Hosted, model: Mo
 
 
 async def test_the_turn_of_somebody_who_takes_nothing_goes_to_its_end(tmp_path: Path, model: ModelServer) -> None:
-    model.script(Say("words " * 2_000_000, chunks=100, pause=0.02))  # more than lies between two sockets
+    model.script(Say("\x01" * 900_000, chunks=100, pause=0.02))  # as JSON, more than lies between two sockets
     body = msgspec.json.encode({**HI, "stream": True})
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\nheartbeat_seconds = 0.02\n") as host:
         reader, writer = await asyncio.open_connection("127.0.0.1", host.port, limit=1024)
@@ -158,7 +158,7 @@ async def test_the_turn_of_somebody_who_takes_nothing_goes_to_its_end(tmp_path: 
 
 
 async def test_an_answer_that_is_too_long_to_be_kept_is_told_so(host: Hosted, model: ModelServer) -> None:
-    model.script(Say("words " * 800_000, chunks=10))
+    model.script(Say("\x01" * 900_000, chunks=10))  # six times as long as JSON
     first = await host.http.post(CHAT, json=HI, headers=KEY)
     again = await host.http.post(CHAT, json=HI, headers=KEY)
     assert (first.status_code, again.status_code) == (200, 500)

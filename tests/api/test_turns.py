@@ -154,7 +154,7 @@ async def test_a_silent_stream_shows_that_it_is_still_there(tmp_path: Path, mode
 
 
 async def test_a_client_that_takes_nothing_counts_as_gone(tmp_path: Path, model: ModelServer) -> None:
-    model.otherwise(Say("words " * 2_000_000, chunks=200, pause=0.01))
+    model.otherwise(Say("\x01" * 900_000, chunks=200, pause=0.01))  # six times as long as JSON
     async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.2\n") as host:
         reader, writer = await asyncio.open_connection("127.0.0.1", host.port, limit=1024)
         body = msgspec.json.encode(STREAM)

@@ -60,6 +60,7 @@ READ_AT_USE = (
         "schedule.",
         "heartbeat.",
         "gateway.busy",
+        "gateway.reply_characters",
     ),
     *("media.", "voice.", "delegation.", "access.", "platforms.", "people.", "approval.", "agent.", "budget.turn"),
 )

@@ -17,6 +17,7 @@ from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
 LIMIT = 100  # seconds
 _WAIT = """
+trap 'kill $(jobs -p) 2>/dev/null' EXIT
 until_shown() { for _ in $(seq 1000); do grep -q "$1" "$2" && return; sleep 0.1; done; echo "no $1" >&2; exit 1; }
 """
 _FILL = 'dd if=/dev/zero of="$TALARIA_HOME/filler" bs=1k 2>/dev/null\n'
@@ -90,7 +91,7 @@ def test_gateway_that_starts_on_a_full_disk_serves_when_there_is_space(disk: Dis
     disk.run(
         f'{_FILL}"$T" gateway run > "$R/out" 2>&1 & gateway=$!\n'
         'until_shown "Waiting for the store" "$R/out"; rm "$TALARIA_HOME/filler"\n'
-        'until_shown "The gateway serves" "$R/out"; kill $gateway; wait $gateway\n'
+        'until_shown "The gateway is serving" "$R/out"; kill $gateway; wait $gateway\n'
     )
     assert "no space left on its disk" in disk.result("out")
 
@@ -131,12 +132,15 @@ def test_gateway_that_starts_while_postgresql_restarts_waits_for_it(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert process.stderr is not None
-        assert "Waiting for the store" in process.stderr.readline()
-        stopped_server.start()
-        assert any("The gateway serves" in line for line in process.stderr)
-        process.terminate()
-        assert process.wait(LIMIT) == 0
+        try:
+            assert process.stderr is not None
+            assert "Waiting for the store" in process.stderr.readline()
+            stopped_server.start()
+            assert any("The gateway is serving" in line for line in process.stderr)
+            process.terminate()
+            assert process.wait(LIMIT) == 0
+        finally:
+            process.kill()
     log = (folder / "logs" / "talaria.log").read_text()
     assert "waiting for the store" in log
     assert "cannot be reached" in log

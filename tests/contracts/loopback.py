@@ -8,6 +8,7 @@ from msgspec import structs
 from talaria.contracts.platform import Attachment
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork
+from talaria.testing.loopback_platform.wire import Record
 from talaria.testing.platform_suite import Seen, Trouble
 
 _NOWHERE = (Fault("post", "refuse", 0, "nowhere"), Fault("thread", "refuse", 0, "nowhere"))
@@ -54,11 +55,15 @@ class LoopbackFarSide:
                 message_id=one.message_id,
                 text=text,
                 reply_to=one.reply_to,
-                buttons=tuple(button.label for button in one.buttons),
+                buttons=tuple(button.label for button in self._last_version(one).buttons),
                 files=one.files,
             )
             for one, text in zip(posts, shown, strict=True)
         ]
+
+    def _last_version(self, post: Record) -> Record:
+        edits = [one for one in self._network.records if (one.kind, one.message_id) == ("edit", post.message_id)]
+        return edits[-1] if edits else post
 
     async def upset(self, trouble: Trouble) -> bool:
         match trouble:

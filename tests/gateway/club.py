@@ -19,6 +19,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
+from talaria.providers.transcript import NO_ANSWER
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
@@ -30,7 +31,7 @@ _NETWORK = Abilities(text_limit=4096, edits=True, buttons=True, idempotent=True,
 
 def spoken(request: Any) -> list[str]:
     """Return the texts of people in the current turn: those after the last reply that called no tool."""
-    messages = request["messages"]
+    messages = [one for one in request["messages"] if one["content"] != NO_ANSWER]
     replies = [n for n, one in enumerate(messages) if one["role"] == "assistant" and not one.get("tool_calls")]
     return [str(one["content"]) for one in messages[max(replies, default=0) :] if one["role"] == "user"]
 

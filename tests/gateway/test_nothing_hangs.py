@@ -122,7 +122,7 @@ async def test_a_store_that_does_not_answer(tmp_path: Path, server: ModelServer,
         await network.until(lambda: "Stopped." in network.shown("ann"))
         await hold.begin()
         network.say("ann", "and now?")
-        await network.until(lambda: any("waits" in text for text in network.shown("ann")))
+        await network.until(lambda: any("can't reach my database" in text for text in network.shown("ann")))
         hold.end()
         await network.until(lambda: "re: and now?" in network.shown("ann"))
 

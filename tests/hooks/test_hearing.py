@@ -74,7 +74,7 @@ async def test_a_command_is_heard_by_its_full_name_and_only_where_it_may_be_used
 ) -> None:
     folder = write_hook(hooks_of(tmp_path), "notes", "events: command:*\n")
     async with open_desk(tmp_path, server, chat=Address("matrix", "!room")) as desk:
-        await desk.use("/tit Harbour lights", author=Author("Ann", owner=True, id="@ann"))
+        await desk.use("/title Harbour lights", author=Author("Ann", owner=True, id="@ann"))
         await desk.use("/config", author=Author("Bob", owner=False, id="@bob"))
         await desk.use("/nothing")
         await desk.use("/status", author=Author("Bob", owner=False, id="@bob"))
