@@ -31,6 +31,7 @@ SECONDS = 60.0
 LIVE = {field.key.replace("<name>", "scripted"): field for field in Model().fields() if field.live}
 CANDIDATES: tuple[Any, ...] = (
     *(True, False, 1, 2, 7, 0.5, 3.5, ["loopback:1"], ["terminal"], {"status": ["loopback:1"]}, {"chat": "be brief"}),
+    2000,
     *(
         "debug",
         "steer",

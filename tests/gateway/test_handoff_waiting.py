@@ -111,7 +111,7 @@ async def test_ctrl_c_cancels_the_handoff_and_the_message_is_answered_here(
         assert (await texts(here, session_id)).count("re: and the oars?") == 1
 
 
-@pytest.mark.parametrize("keys", [["/", "q", "u", "i", "t", "enter"], ["c-d"], ["c-c", "c-c"]], ids=" ".join)
+@pytest.mark.parametrize("keys", [["/", "q", "u", "i", "t", "enter"], ["c-d"]], ids=" ".join)
 async def test_leaving_the_terminal_withdraws_the_request(
     tmp_path: Path, server: ModelServer, sqlite_engine: Place, keys: list[str]
 ) -> None:
