@@ -182,7 +182,7 @@ def test_only_what_the_conversation_created_in_a_temporary_folder_is_its_own(mac
         finally:
             mine.rmdir()
     assert machine.judge('d=$(mktemp -d); echo x > "$d/a"; rm -rf "$d"') == Allow()
-    assert isinstance(machine.judge("rm -rf /tmp"), Ask)
+    assert machine.judge("rm -rf /tmp") != Allow()
 
 
 def test_a_home_in_a_temporary_folder_is_still_a_home() -> None:
