@@ -1,6 +1,7 @@
-# make run    set up and open the agent        make check  everything CI runs
-# make test   set up and run the whole suite   make bench  figures beside a floor
-# make docs   references and picture anew        make lock   resolve versions anew
+# make run    set up and open the chat         make check  everything CI runs
+# make test   set up and run the whole suite   make bench  benchmarks against a floor
+# make docs   generate references and image    make lock   resolve package versions
+# make quick  tests that start no programs     make walk   files, calls and transactions of one message
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,13 +10,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 PYTEST ?= $(BIN)/pytest
 ARGS ?=
 
-.PHONY: run test check bench docs lock clean system embedded homeserver localslack apiclients
+.PHONY: run test quick check bench docs walk lock clean system embedded homeserver localslack apiclients
 
 run: $(VENV)/run.stamp embedded
 	@$(BIN)/talaria $(ARGS)
 
 test: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@$(PYTEST) $(ARGS)
+
+quick: $(VENV)/dev.stamp
+	@$(PYTEST) --quick -n 2 $(ARGS)
 
 check: $(VENV)/dev.stamp embedded system homeserver apiclients
 	@echo "== format"  && $(BIN)/ruff format --check .
@@ -27,6 +31,9 @@ check: $(VENV)/dev.stamp embedded system homeserver apiclients
 
 bench: $(VENV)/dev.stamp
 	@$(BIN)/python -m bench $(ARGS)
+
+walk: $(VENV)/dev.stamp
+	@$(BIN)/python scripts/walk.py $(ARGS)
 
 docs: $(VENV)/dev.stamp
 	@$(BIN)/python scripts/reference.py
@@ -55,7 +62,7 @@ apiclients: $(VENV)/run.stamp
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
-	  { echo "Talaria needs Python 3.11 to 3.13; call make with PYTHON=/path/to/python3.11"; exit 1; }
+	  { echo "Talaria needs Python 3.11 to 3.13; run make with PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "== virtual environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 

@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 
 import bench
-from bench.measure import Figure
+from bench.measure import Measurement
 
 _HEADERS = ("measure", "ours", "floor", "ratio", "goal", "reached")
 
@@ -19,11 +19,11 @@ def main() -> int:
     """Measure, print a table, and write the same as JSON where asked to."""
     modules = _benchmarks()
     arguments = _parse(list(modules))
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     for name in arguments.names or modules:
         print(f"== {name}", flush=True)
         run = getattr(modules[name], "run_beside_peer" if arguments.peer else "run", modules[name].run)
-        measured: list[Figure] = run(arguments.quick)
+        measured: list[Measurement] = run(arguments.quick)
         _print_table(measured)
         figures += measured
     if arguments.json:
@@ -55,7 +55,7 @@ def _parse(names: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def _print_table(figures: list[Figure]) -> None:
+def _print_table(figures: list[Measurement]) -> None:
     rows = [_HEADERS, *map(_row, figures)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(_HEADERS))]
     for row in rows:
@@ -66,7 +66,7 @@ def _print_table(figures: list[Figure]) -> None:
         print("  ".join([first, *others]))
 
 
-def _row(figure: Figure) -> tuple[str, ...]:
+def _row(figure: Measurement) -> tuple[str, ...]:
     floor = "" if figure.floor is None else _number(figure.floor, figure.unit)
     ratio = "" if figure.ratio is None else f"{figure.ratio:.3g}x"
     goal = f"{'≥' if figure.at_least else '≤'} " + (

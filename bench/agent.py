@@ -12,7 +12,7 @@ from time import process_time
 from bench.agent_floor import BareClient
 from bench.agent_server import answer, served
 from bench.agent_turns import Turns, opened
-from bench.measure import Figure
+from bench.measure import Measurement
 from bench.store_lag import with_lag
 from talaria.testing.model_server import ModelServer
 
@@ -28,16 +28,16 @@ _TURNS = {
 }
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure the request, the processor's time of turns, the first word, and 200 turns at once."""
     with TemporaryDirectory(dir=Path.home()) as folder:
         return asyncio.run(_measure(Path(folder), turns=20 if quick else 100))
 
 
-async def _measure(folder: Path, *, turns: int) -> list[Figure]:
+async def _measure(folder: Path, *, turns: int) -> list[Measurement]:
     async with opened(folder) as make, served() as url:
         bodies = {model: await _bodies(make, model) for model in _TURNS}
-        figures = [Figure('request for "hi" with the default tools', len(bodies["words"][0]), "bytes", 12_000)]
+        figures = [Measurement('request for "hi" with the default tools', len(bodies["words"][0]), "bytes", 12_000)]
         async with BareClient(url) as bare:
             for model, (name, goal) in _TURNS.items():
                 figures.append(await _cpu_figure(name, goal, make(url, model), bare, bodies[model], turns))
@@ -56,7 +56,9 @@ async def _bodies(make: Callable[[str, str], Turns], model: str) -> list[bytes]:
         return [received.body for received in server.received]
 
 
-async def _cpu_figure(name: str, goal: float, ours: Turns, bare: BareClient, bodies: list[bytes], turns: int) -> Figure:
+async def _cpu_figure(
+    name: str, goal: float, ours: Turns, bare: BareClient, bodies: list[bytes], turns: int
+) -> Measurement:
     added = list[float]()
     await ours.prepare(turns * (_ROUNDS + 1))
     for number in range(_ROUNDS + 1):
@@ -65,7 +67,7 @@ async def _cpu_figure(name: str, goal: float, ours: Turns, bare: BareClient, bod
         if number:
             added.append(taken - floor)
             print(f"{name}: {taken:.2f} ms of CPU, bare {floor:.2f} ms ({len(bodies)} requests)", flush=True)
-    return Figure(f"{name}, CPU added", median(added), "ms", goal)
+    return Measurement(f"{name}, CPU added", median(added), "ms", goal)
 
 
 async def _cpu(work: Callable[[], Awaitable[object]], times: int) -> float:
@@ -77,22 +79,22 @@ async def _cpu(work: Callable[[], Awaitable[object]], times: int) -> float:
     return (process_time() - began) / times * 1000
 
 
-async def _first_word_figure(ours: Turns, bare: BareClient, bodies: list[bytes], turns: int) -> Figure:
+async def _first_word_figure(ours: Turns, bare: BareClient, bodies: list[bytes], turns: int) -> Measurement:
     await ours.prepare(turns)
     pairs = [(await ours.take() * 1000, await bare.send(bodies) * 1000) for _ in range(turns)]
     taken, floor = (median(column) for column in zip(*pairs, strict=True))
     print(f"first word {taken:.2f} ms behind the turn's beginning; bare, first byte after {floor:.2f} ms", flush=True)
-    return Figure("first word passed on later", median(one - other for one, other in pairs), "ms", 1.5)
+    return Measurement("first word passed on later", median(one - other for one, other in pairs), "ms", 1.5)
 
 
-async def _lag_figure(ours: Turns, *, rounds: int) -> Figure:
+async def _lag_figure(ours: Turns, *, rounds: int) -> Measurement:
     await ours.prepare(rounds * _AT_ONCE * _LAG_RUNS)
 
     async def all_at_once() -> None:
         left = count(rounds * _AT_ONCE, -1)
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_ONCE):
-                group.create_task(_take_while(ours, left))
+                group.create_task(_run_turns(ours, left))
 
     lags = [(await with_lag(all_at_once()))[1] for _ in range(_LAG_RUNS)]
     for one in lags:
@@ -101,9 +103,9 @@ async def _lag_figure(ours: Turns, *, rounds: int) -> Figure:
             f" an idle loop meanwhile {one.idle.p99:.2f} ms",
             flush=True,
         )
-    return Figure(f"loop lag p99, {_AT_ONCE} turns at once", median(one.ours.p99 for one in lags), "ms", 50)
+    return Measurement(f"loop lag p99, {_AT_ONCE} turns at once", median(one.ours.p99 for one in lags), "ms", 50)
 
 
-async def _take_while(ours: Turns, left: "count[int]") -> None:
+async def _run_turns(ours: Turns, left: "count[int]") -> None:
     while next(left) > 0:
         await ours.take()

@@ -9,33 +9,34 @@ from time import perf_counter
 from msgspec import Struct
 
 from talaria.agent.auxiliary import Auxiliary
-from talaria.agent.loop import Agent, Manner
+from talaria.agent.context_window import ContextWindow
+from talaria.agent.environment import TurnEnvironment, Verdict
+from talaria.agent.loop import AgentLoop, ModelOptions
 from talaria.agent.model_calls import ModelCalls, ModelChoice
-from talaria.agent.prompt import Tiers, instructions
-from talaria.agent.surroundings import Limits, Surroundings, Verdict
+from talaria.agent.prompt import PromptTiers, build_instructions
 from talaria.agent.toolbox import Toolbox
-from talaria.agent.window import Window
-from talaria.app.stores import open_store
-from talaria.app.toolsets import Workbench, make_tools
+from talaria.app.session.toolsets import ToolContext, make_tools
+from talaria.app.store import open_store
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
-from talaria.contracts.tool import Call, Deed, Effect, Tool, ToolOutput
+from talaria.contracts.tool import Call, Effect, ProposedAction, Tool, ToolOutput
 from talaria.contracts.turn_log import TurnLog
 from talaria.core.events import TextAdded, TurnAnswered, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, new_id, new_session_id
 from talaria.core.messages import Message, Text
-from talaria.providers.http import HttpPool
+from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
-from talaria.sessions.lane import admit, work_off
+from talaria.runtime.inbox import add_to_inbox
+from talaria.runtime.turns import run_pending_turns
 from talaria.sessions.summaries import StoredHistory
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profile, Profiles
 from talaria.tools.workspace import LocalWorkspace
 
 _INFO = ModelInfo(name="bench", context_limit=128_000)
-_TIERS = Tiers(surface="You are talking in a terminal.")
+_TIERS = PromptTiers(surface="You are talking in a terminal.")
 
 
 class Note(Struct, frozen=True):
@@ -52,8 +53,8 @@ class Noted:
     effect = Effect.READS
     arguments = Note
 
-    def deed(self, arguments: Note) -> Deed:
-        return Deed("other", arguments.text)
+    def proposed_action(self, arguments: Note) -> ProposedAction:
+        return ProposedAction("other", arguments.text)
 
     async def run(self, arguments: Note, call: Call) -> ToolOutput:
         return ToolOutput(arguments.text)
@@ -62,7 +63,7 @@ class Noted:
 class Everything:
     """Implements `Approver` and `Person`: allows all, answers nothing."""
 
-    async def decide(self, tool: str, effect: Effect, deed: Deed) -> tuple[Verdict, str]:
+    async def decide(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> tuple[Verdict, str]:
         return "allow", ""
 
     async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
@@ -91,7 +92,7 @@ class Turns:
     async def take(self) -> float:
         """Say hi, and return the seconds from the turn's beginning to its first words."""
         session_id, message = self._sessions.pop(), Message(role="user", parts=(Text("hi"),), at=datetime.now(UTC))
-        await admit(self._store, session_id, "bench", new_id(), message)
+        await add_to_inbox(self._store, session_id, "bench", new_id(), message)
         agent, times = self._agent(session_id), list[float]()
 
         def emit(event: TurnEvent) -> None:
@@ -100,18 +101,20 @@ class Turns:
 
         async def take_turn(turn: TurnLog) -> TurnEnd:
             times.append(perf_counter())
-            return await agent.take_turn(turn, self._around(emit), Limits())
+            return await agent.take_turn(turn, self._around(emit))
 
-        end = await work_off(self._store, session_id, take_turn)
+        end = await run_pending_turns(self._store, session_id, take_turn)
         assert isinstance(end, TurnAnswered), end
         return times[1] - times[0]
 
-    def _agent(self, session_id: SessionId) -> Agent:
-        window = Window(_INFO, StoredHistory(self._store, session_id), Auxiliary(self._calls))
-        return Agent(self._calls, _INFO, self._toolbox, Manner(instructions=instructions(_TIERS)), window)
+    def _agent(self, session_id: SessionId) -> AgentLoop:
+        window = ContextWindow(_INFO, StoredHistory(self._store, session_id), Auxiliary(self._calls))
+        return AgentLoop(
+            self._calls, _INFO, self._toolbox, ModelOptions(instructions=build_instructions(_TIERS)), window
+        )
 
-    def _around(self, emit: Callable[[TurnEvent], None]) -> Surroundings:
-        return Surroundings(emit=emit, person=Everything(), approver=Everything(), workspace=self._workspace)
+    def _around(self, emit: Callable[[TurnEvent], None]) -> TurnEnvironment:
+        return TurnEnvironment(publish=emit, person=Everything(), approver=Everything(), workspace=self._workspace)
 
 
 @asynccontextmanager
@@ -136,7 +139,7 @@ def default_tools(profile: Profile, store: Store, closing: AsyncExitStack) -> li
     """Return the tools that the program gives a new agent when nothing is set."""
     settings = load_settings(profile, {})
     return make_tools(
-        Workbench(
+        ToolContext(
             settings=settings,
             profile=profile,
             store=store,

@@ -16,7 +16,7 @@ from bench import api_peer
 from bench.agent_server import served
 from bench.api_load import Load
 from bench.api_servers import CHAT, Server, bare, talaria, within
-from bench.measure import Figure
+from bench.measure import Measurement
 
 NAME = "api"
 
@@ -29,17 +29,17 @@ _SLOW_TURNS = 64
 _LOOKS = 100
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure all of it."""
     return asyncio.run(_run(quick))
 
 
-def run_beside_peer(quick: bool) -> list[Figure]:
+def run_beside_peer(quick: bool) -> list[Measurement]:
     """Measure another agent's server under the same load as well, installed if it is not yet; takes minutes."""
     return [*run(quick), *asyncio.run(api_peer.compared(quick))]
 
 
-async def _run(quick: bool) -> list[Figure]:
+async def _run(quick: bool) -> list[Measurement]:
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(served())
         floor = await stack.enter_async_context(bare())
@@ -50,7 +50,7 @@ async def _run(quick: bool) -> list[Figure]:
     return figures
 
 
-async def _loads(ours: Server, floor: Server, *, quick: bool) -> list[Figure]:
+async def _loads(ours: Server, floor: Server, *, quick: bool) -> list[Measurement]:
     figures, asked, at_rest = [], 0, ours.memory()
     await ours.load(_IN_FLIGHT[-1], 128)
     await floor.load(8, 64, stream=True)
@@ -65,32 +65,32 @@ async def _loads(ours: Server, floor: Server, *, quick: bool) -> list[Figure]:
     after = ours.memory()
     return [
         *figures,
-        Figure(f"memory after {_SESSIONS:,} conversations and more", after, "MB", _MEMORY),
-        Figure("of that, memory of the server at rest", at_rest, "MB", _MEMORY),
-        Figure(f"memory for each of {asked:,} conversations", (after - warm) / asked * 1000, "kB", _MEMORY_OF_ONE),
+        Measurement(f"memory after {_SESSIONS:,} conversations and more", after, "MB", _MEMORY),
+        Measurement("of that, memory of the server at rest", at_rest, "MB", _MEMORY),
+        Measurement(f"memory for each of {asked:,} conversations", (after - warm) / asked * 1000, "kB", _MEMORY_OF_ONE),
     ]
 
 
-def _judged(in_flight: int, whole: Load, streamed: Load, least: Load) -> list[Figure]:
+def _judged(in_flight: int, whole: Load, streamed: Load, least: Load) -> list[Measurement]:
     """Return what was measured; only the middle at 1 in flight and the rate at 64 have goals of their own."""
     rate, middle = _THROUGHPUT if in_flight == _IN_FLIGHT[-1] else 0, _LATENCY if in_flight == 1 else _ANY
     figures = [
-        Figure(f"{what}, {in_flight} in flight", len(load.whole) / load.seconds, "req/s", rate, at_least=True)
+        Measurement(f"{what}, {in_flight} in flight", len(load.whole) / load.seconds, "req/s", rate, at_least=True)
         for what, load in (("whole answers", whole), ("streamed answers", streamed), ("bare application", least))
     ]
     figures += [
-        Figure(f"{what} p{part}, {in_flight} in flight", within(load.whole, part), "ms", goal)
+        Measurement(f"{what} p{part}, {in_flight} in flight", within(load.whole, part), "ms", goal)
         for what, load in (("whole answer", whole), ("streamed answer", streamed))
         for part, goal in ((50, middle), (99, _ANY))
     ]
     if in_flight == 1:
         later = within(streamed.first, 50) - within(least.first, 50)
-        figures.append(Figure("first byte behind the bare application's", later, "ms", _FIRST_BYTE))
-        figures.append(Figure("first words of a stream p50", within(streamed.words, 50), "ms", middle))
+        figures.append(Measurement("first byte behind the bare application's", later, "ms", _FIRST_BYTE))
+        figures.append(Measurement("first words of a stream p50", within(streamed.words, 50), "ms", middle))
     return figures
 
 
-async def _lists(server: Server) -> Figure:
+async def _lists(server: Server) -> Measurement:
     """Look at the list of conversations while turns run that take their time."""
     url, headers = server.url, {"authorization": f"Bearer {server.key}"}
     connector = aiohttp.TCPConnector(limit=0)
@@ -105,7 +105,7 @@ async def _lists(server: Server) -> Figure:
             times.append(perf_counter() - began)
         for turn in turns:
             turn.cancel()
-    return Figure(f"/v1/sessions p99 while {_SLOW_TURNS} turns run", within(times, 99), "ms", _LIST)
+    return Measurement(f"/v1/sessions p99 while {_SLOW_TURNS} turns run", within(times, 99), "ms", _LIST)
 
 
 async def _ask(http: aiohttp.ClientSession, url: str) -> None:

@@ -12,7 +12,7 @@ import aiohttp
 
 from bench.agent_server import served
 from bench.api_servers import Server, talaria, within
-from bench.measure import Figure
+from bench.measure import Measurement
 
 NAME = "api_abuse"
 
@@ -44,12 +44,12 @@ for _ in range(4):
 """
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure all of it."""
     return asyncio.run(_run(quick))
 
 
-async def _run(quick: bool) -> list[Figure]:
+async def _run(quick: bool) -> list[Measurement]:
     looks = _LOOKS // 4 if quick else _LOOKS
     async with served() as model:
         async with talaria(model) as server:
@@ -57,17 +57,21 @@ async def _run(quick: bool) -> list[Figure]:
             before = server.memory()
             sent = await _send_head(server, _LARGE)
             grown = server.memory() - before
-            async with _flooded(server):
+            async with _run_flood(server):
                 beside_endless = await _health(server, looks)
             closed = await _closed(server, _HALF_OPEN)
         few = await _with_few_files(model, looks)
     return [
-        Figure(f"/health p50 beside {_HALF_OPEN} half-open connections", beside_half_open, "ms", _SLOWER, alone),
-        Figure("/health p50 beside 4 endless heads, sent again and again", beside_endless, "ms", _SLOWER * 5, alone),
-        Figure(f"bytes taken of a header of {_LARGE // 1_000_000} MB", sent / 1_000_000, "MB", _LARGE / 10_000_000),
-        Figure("memory for it", grown, "MB", _GROWN),
-        Figure(f"until {_HALF_OPEN} half-open connections are closed", closed, "s", 20),
-        Figure(f"/health p50 beside {_FLOOD} half-open, {_FEW_FILES} files", few, "ms", _SLOWER * 5, alone),
+        Measurement(f"/health p50 beside {_HALF_OPEN} half-open connections", beside_half_open, "ms", _SLOWER, alone),
+        Measurement(
+            "/health p50 beside 4 endless heads, sent again and again", beside_endless, "ms", _SLOWER * 5, alone
+        ),
+        Measurement(
+            f"bytes taken of a header of {_LARGE // 1_000_000} MB", sent / 1_000_000, "MB", _LARGE / 10_000_000
+        ),
+        Measurement("memory for it", grown, "MB", _GROWN),
+        Measurement(f"until {_HALF_OPEN} half-open connections are closed", closed, "s", 20),
+        Measurement(f"/health p50 beside {_FLOOD} half-open, {_FEW_FILES} files", few, "ms", _SLOWER * 5, alone),
     ]
 
 
@@ -133,7 +137,7 @@ async def _send_head(server: Server, most: int) -> int:
 
 
 @asynccontextmanager
-async def _flooded(server: Server) -> AsyncIterator[None]:
+async def _run_flood(server: Server) -> AsyncIterator[None]:
     """Let another process send endless heads over four connections, each again as soon as it is refused."""
     script = _FLOODING.format(port=server.url.rpartition(":")[2], head=_HEAD)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)

@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from talaria.api.completions.outgoing import Answer, Chunks
+from talaria.api.completions.outgoing import ChunkEncoder, CompletionCollector
 from talaria.core.events import TextAdded, TurnAnswered
 
 _WORDS = "The quick brown fox jumps over the lazy dog, again and again and again. " * 4
@@ -21,7 +21,7 @@ Message = MutableMapping[str, Any]
 
 
 def _pieces() -> list[bytes]:
-    chunks, answer, size = Chunks("talaria", counting=False), Answer(), len(_WORDS) // _CHUNKS + 1
+    chunks, answer, size = ChunkEncoder("talaria", counting=False), CompletionCollector(), len(_WORDS) // _CHUNKS + 1
     words = [_WORDS[place : place + size] for place in range(0, len(_WORDS), size)]
     said = [chunks.words(answer.take(TextAdded(word))) for word in words]
     answer.take(TurnAnswered(_WORDS))

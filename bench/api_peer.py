@@ -7,7 +7,7 @@ from bench import peer_hermes
 from bench.agent_server import served
 from bench.api_load import Load
 from bench.api_servers import Server, talaria, within
-from bench.measure import Figure
+from bench.measure import Measurement
 
 _MOST = 64
 _WARM = 64
@@ -58,7 +58,7 @@ class _Measured:
         return [time for load in self._loads[in_flight] for time in load.whole]
 
 
-async def compared(quick: bool) -> list[Figure]:
+async def compared(quick: bool) -> list[Measurement]:
     """Measure both with a model that answers at once; Hermes takes some four minutes for its 1,000 answers."""
     rounds, counts = _QUICK if quick else _FULL
     async with (
@@ -77,20 +77,22 @@ async def compared(quick: bool) -> list[Figure]:
         return [*beside, *_memory(ours, peer, rounds * sum(counts.values()))]
 
 
-def _beside(ours: _Measured, peer: _Measured, in_flight: int) -> Iterator[Figure]:
+def _beside(ours: _Measured, peer: _Measured, in_flight: int) -> Iterator[Measurement]:
     """Yield the ratios; those that have no goal of their own are to be better than the peer's, no more."""
     where = f"{in_flight} in flight, beside hermes"
     most = _THROUGHPUT if in_flight == _MOST else 1
-    yield Figure(f"whole answers, {where}", ours.rate(in_flight), "req/s", most, peer.rate(in_flight), at_least=True)
+    yield Measurement(
+        f"whole answers, {where}", ours.rate(in_flight), "req/s", most, peer.rate(in_flight), at_least=True
+    )
     for percent in (50, 99):
         least = _LATENCY if (in_flight, percent) == (1, 50) else 1
         times = ours.within(in_flight, percent), peer.within(in_flight, percent)
-        yield Figure(f"whole answer p{percent}, {where}", times[0], "ms", least, times[1])
-    yield Figure(f"whole answer CPU, {where}", ours.work(in_flight), "ms", 1, peer.work(in_flight))
+        yield Measurement(f"whole answer p{percent}, {where}", times[0], "ms", least, times[1])
+    yield Measurement(f"whole answer CPU, {where}", ours.work(in_flight), "ms", 1, peer.work(in_flight))
 
 
-def _memory(ours: _Measured, peer: _Measured, asked: int) -> Iterator[Figure]:
+def _memory(ours: _Measured, peer: _Measured, asked: int) -> Iterator[Measurement]:
     after = f"memory after {_WARM + asked:,} conversations, beside hermes"
-    yield Figure(after, ours.memory(), "MB", _MEMORY, peer.memory())
+    yield Measurement(after, ours.memory(), "MB", _MEMORY, peer.memory())
     for name, one in (("ours", ours), ("hermes", peer)):
-        yield Figure(f"memory for each of the last {asked}, {name}", one.grown() / asked * 1000, "kB", _ANY)
+        yield Measurement(f"memory for each of the last {asked}, {name}", one.grown() / asked * 1000, "kB", _ANY)

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from bench.api_load import Load
-from bench.measure import byte_code_environment, cpu_seconds, installed
-from talaria.core.system_processes import tree_of
+from bench.measure import bytecode_environment, cpu_seconds, installed
+from talaria.core.os_processes import list_process_tree
 
 CHAT = "/v1/chat/completions"
 
@@ -38,11 +38,11 @@ class Server:
 
     def memory(self) -> float:
         """Return what it holds in memory with all that it started, in MB."""
-        return sum(map(_resident, tree_of(self.pid)))
+        return sum(map(_resident, list_process_tree(self.pid)))
 
     def processor_time(self) -> float:
         """Return how long the processors have worked for it and for all that it started, in seconds."""
-        return sum(map(cpu_seconds, tree_of(self.pid)))
+        return sum(map(cpu_seconds, list_process_tree(self.pid)))
 
 
 def within(times: Sequence[float], percent: int) -> float:
@@ -61,7 +61,7 @@ async def talaria(model: str, *, name: str = "words", context_limit: int = 0) ->
         if context_limit:
             settings += f'[models."{name}"]\ncontext_limit = {context_limit}\n'
         (folder / "config.toml").write_text(settings)
-        environment = byte_code_environment() | {"HOME": home, "TALARIA_HOME": home}
+        environment = bytecode_environment() | {"HOME": home, "TALARIA_HOME": home}
         process = await asyncio.create_subprocess_exec(
             installed("talaria"), "serve", "--port", "0", env=environment, stderr=asyncio.subprocess.PIPE
         )

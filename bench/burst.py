@@ -9,7 +9,7 @@ from time import time
 from bench.agent_server import served
 from bench.gateway_child import Told
 from bench.gateway_process import started
-from bench.measure import Figure
+from bench.measure import Measurement
 from talaria.platforms.telegram.adapter import ABILITIES
 from talaria.testing.loopback_platform import LoopbackNetwork
 
@@ -19,20 +19,20 @@ _ROUND_TRIP = 0.1
 _PATIENCE = 120.0
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure when the replies are there, and whether anything is left next to them."""
     with TemporaryDirectory() as folder:
         return asyncio.run(_measure(Path(folder), waves=1 if quick else 3))
 
 
-async def _measure(folder: Path, *, waves: int) -> list[Figure]:
+async def _measure(folder: Path, *, waves: int) -> list[Measurement]:
     async with (
         served() as model,
         LoopbackNetwork(ABILITIES) as network,
         started("gateway", folder, model, network, abilities=ABILITIES, name="two-seconds") as gateway,
     ):
         await network.until(lambda: network.receivers > 0, seconds=30)
-        network.upset(delay=_ROUND_TRIP)
+        network.disrupt(delay=_ROUND_TRIP)
         waits: list[float] = []
         for number in range(waves):
             await gateway.ask("watch", dict)
@@ -47,9 +47,9 @@ async def _measure(folder: Path, *, waves: int) -> list[Figure]:
         shown = Counter(len(network.shown(f"c{chat}")) for chat in range(_CHATS))
         extra = sum(count for messages, count in shown.items() if messages != waves)
     return [
-        Figure(f"{_CHATS} chats, 2 s model: p50 of replies", waits[len(waits) // 2], "s", 5),
-        Figure(f"{_CHATS} chats, 2 s model: last reply", waits[-1], "s", 10),
-        Figure("chats with something else than one message a question", float(extra), "chats", 0),
+        Measurement(f"{_CHATS} chats, 2 s model: p50 of replies", waits[len(waits) // 2], "s", 5),
+        Measurement(f"{_CHATS} chats, 2 s model: last reply", waits[-1], "s", 10),
+        Measurement("chats with something else than one message a question", float(extra), "chats", 0),
     ]
 
 

@@ -15,20 +15,20 @@ from types import TracebackType
 from typing import Self
 
 from bench.gateway_home import prepare_home, start_gateway
-from bench.measure import Figure
-from talaria.contracts.platform import Abilities
+from bench.measure import Measurement
+from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import SessionFilter
-from talaria.storage.postgres.opening import open_postgres_store
+from talaria.storage.postgres.open import open_postgres_store
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
 NAME = "chaos"
-PLAIN = Abilities(text_limit=4096, buttons=True)
-IDEMPOTENT = Abilities(text_limit=4096, buttons=True, idempotent=True)
-EXCLUSIVE = Abilities(text_limit=4096, buttons=True, exclusive=True)
+PLAIN = PlatformCapabilities(text_limit=4096, buttons=True)
+IDEMPOTENT = PlatformCapabilities(text_limit=4096, buttons=True, idempotent=True)
+EXCLUSIVE = PlatformCapabilities(text_limit=4096, buttons=True, exclusive=True)
 _PATIENCE = 120.0
 _PAUSED = 2.5
 _REPLY = "re: "
@@ -46,7 +46,7 @@ class Storm:
     chats: int
     kills: int
     by: signal.Signals = signal.SIGKILL
-    abilities: Abilities = PLAIN
+    abilities: PlatformCapabilities = PLAIN
     workers: int = 1
     server: str = ""
 
@@ -72,16 +72,16 @@ class Damage:
     waits: tuple[float, ...]
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Ride out every storm."""
     size = (200, 20, 8) if quick else (1000, 50, 20)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     for name, storm in (
         ("SIGKILL", Storm(*size)),
         ("SIGKILL, idempotent network", Storm(*size, abilities=IDEMPOTENT)),
         ("SIGTERM", Storm(*size, by=signal.SIGTERM)),
     ):
-        figures += _ridden_out(name, storm, seed=len(figures))
+        figures += _measure_storm(name, storm, seed=len(figures))
     if find_postgres() is None:
         print(MISSING, flush=True)
         return figures
@@ -92,25 +92,25 @@ def run(quick: bool) -> list[Figure]:
     ):
         with PostgresServer() as server:
             storm = Storm(*size, by=by, abilities=abilities, workers=3, server=server.url)
-            figures += _ridden_out(name, storm, seed=len(figures))
+            figures += _measure_storm(name, storm, seed=len(figures))
     return figures
 
 
-def _ridden_out(name: str, storm: Storm, *, seed: int) -> list[Figure]:
+def _measure_storm(name: str, storm: Storm, *, seed: int) -> list[Measurement]:
     with TemporaryDirectory() as folder:
-        damage = asyncio.run(ride_out(storm, Path(folder), seed=seed))
+        damage = asyncio.run(run_storm(storm, Path(folder), seed=seed))
     middle, longest = damage.waits[len(damage.waits) // 2], damage.waits[-1]
     print(f"{name}: answered after {middle:.2f} s in the middle, {longest:.2f} s at most", flush=True)
     what = f"{name}: {storm.messages} messages, {storm.chats} chats, {damage.kills} ends"
     return [
-        Figure(f"{what}: missing", damage.missing, "", 0),
-        Figure(f"{what}: answered twice", damage.answered_twice, "", 0),
-        Figure(f"{what}: out of order", damage.out_of_order, "", 0),
-        Figure(f"{what}: posted twice", damage.posted_twice, "", storm.may_repeat),
+        Measurement(f"{what}: missing", damage.missing, "", 0),
+        Measurement(f"{what}: answered twice", damage.answered_twice, "", 0),
+        Measurement(f"{what}: out of order", damage.out_of_order, "", 0),
+        Measurement(f"{what}: posted twice", damage.posted_twice, "", storm.may_repeat),
     ]
 
 
-async def ride_out(storm: Storm, home: Path, *, seed: int) -> Damage:
+async def run_storm(storm: Storm, home: Path, *, seed: int) -> Damage:
     """Let people write while gateways are ended at random moments and started again; return what that broke."""
     chance = random.Random(seed)
     async with ModelServer() as server, LoopbackNetwork(storm.abilities) as network:
@@ -121,7 +121,7 @@ async def ride_out(storm: Storm, home: Path, *, seed: int) -> Damage:
             writing = group.create_task(_write(network, storm, chance))
             for _ in range(storm.kills):
                 await asyncio.sleep(chance.uniform(0.6, 1.6))
-                await workers.upset(chance.randrange(storm.workers), storm.by)
+                await workers.disrupt(chance.randrange(storm.workers), storm.by)
             said = await writing
             wanted = storm.messages
             await network.until(lambda: len(set(_posted(network))) >= wanted, seconds=_PATIENCE)
@@ -151,7 +151,7 @@ class _Workers:
         for process in self._processes:
             await process.wait()
 
-    async def upset(self, number: int, by: signal.Signals) -> None:
+    async def disrupt(self, number: int, by: signal.Signals) -> None:
         """End one and start another in its place, or hold it up for a while."""
         process = self._processes[number]
         process.send_signal(by)

@@ -16,13 +16,13 @@ from time import perf_counter
 import msgspec
 from msgspec import Struct
 
-from talaria.app.gateway import serve_gateway
-from talaria.app.house import House, open_house
+from talaria.app.application import TalariaApplication, open_application
+from talaria.app.gateway.build import serve_gateway
+from talaria.core.aio import StopSignal
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Text
-from talaria.sessions.chat import Chat, ChatWish
-from talaria.sessions.ending import Stop
+from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -45,15 +45,15 @@ class Wave(Struct, frozen=True):
     waits: list[float]
 
 
-class _Obedient:
+class _CommandLoop:
     """Does what the lines of the input say."""
 
-    def __init__(self, house: House, jobs: asyncio.TaskGroup, stack: AsyncExitStack) -> None:
-        self._house = house
+    def __init__(self, application: TalariaApplication, jobs: asyncio.TaskGroup, stack: AsyncExitStack) -> None:
+        self._application = application
         self._jobs = jobs
         self._stack = stack
         self._delays: list[float] = []
-        self._chats: list[Chat] = []
+        self._chats: list[OpenSession] = []
 
     async def obey(self) -> None:
         """Return when the input ends."""
@@ -92,8 +92,8 @@ class _Obedient:
         if number < len(self._chats):
             chat = self._chats[number]
         else:
-            wish = ChatWish(source="bench", folder=Path.cwd(), lasting=True)
-            chat = await self._house.open_chat(wish, lambda _: None, self._stack, self._jobs)
+            request = OpenRequest(source="bench", folder=Path.cwd(), lasting=True)
+            chat = await self._application.open_session(request, self._stack, self._jobs)
             self._chats.append(chat)
         message = Message(role="user", parts=(Text("hi"),), at=datetime.now(UTC))
         end = await chat.conversation.say(message, source="bench", external_id=new_id())
@@ -106,10 +106,10 @@ async def _run(what: str, home: Path) -> None:
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         settings = load_settings(profile, environment)
-        house = open_house(settings, profile, read_secrets(profile, environment), environment, stack)
-        stop = Stop()
-        serving = jobs.create_task(serve_gateway(house, stop, beside=False)) if what == "gateway" else None
-        await _Obedient(house, jobs, stack).obey()
+        application = open_application(settings, profile, read_secrets(profile, environment), environment, stack)
+        stop = StopSignal()
+        serving = jobs.create_task(serve_gateway(application, stop, beside=False)) if what == "gateway" else None
+        await _CommandLoop(application, jobs, stack).obey()
         stop.set()
         if serving is not None:
             await serving

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from bench.measure import installed
-from talaria.contracts.platform import Abilities
+from talaria.contracts.platform import PlatformCapabilities
 
 
 def prepare_home(
-    home: Path, model: str, network: str, abilities: Abilities, *, server: str = "", lease: float = 1.0
+    home: Path, model: str, network: str, abilities: PlatformCapabilities, *, server: str = "", lease: float = 1.0
 ) -> dict[str, str]:
     """Write the settings, and return the environment to run in; ``server`` is the address of a PostgreSQL."""
     folder = home / "profiles" / "default"

@@ -8,23 +8,23 @@ from time import time
 from bench.agent_server import served
 from bench.gateway_child import Told, Wave
 from bench.gateway_process import started
-from bench.measure import Figure
-from talaria.contracts.platform import Abilities
+from bench.measure import Measurement
+from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 
 NAME = "gateway_load"
 _CHATS = 500
-_NETWORK = Abilities(text_limit=4096, idempotent=True)
+_NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True)
 _PATIENCE = 300.0
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure throughput, waiting times, the lag of the event loop, and the memory of conversations that are idle."""
     with TemporaryDirectory() as folder:
         return asyncio.run(_measure(Path(folder), waves=2 if quick else 4))
 
 
-async def _measure(folder: Path, *, waves: int) -> list[Figure]:
+async def _measure(folder: Path, *, waves: int) -> list[Measurement]:
     async with served() as model:
         async with started("bare", folder / "bare", model, abilities=_NETWORK) as bare:
             bares = [await bare.ask(f"wave {_CHATS}", Wave) for _ in range(waves)]
@@ -46,10 +46,10 @@ async def _measure(folder: Path, *, waves: int) -> list[Figure]:
     print(f"memory: {loaded.memory / 2**20:.1f} MiB, then {told.memory / 2**20:.1f} MiB", flush=True)
     what = f"{_CHATS} chats at once"
     return [
-        Figure(f"{what}: turns", _rate(ours), "/s", 0.5, floor=_rate(bares), at_least=True),
-        Figure(f"{what}: p99", _p99(ours), "s", 2, floor=_p99(bares)),
-        Figure(f"{what}: loop lag p99", loaded.lag_p99, "ms", 100),
-        Figure("each further idle chat", (told.memory - loaded.memory) / 1024 / (_CHATS * waves), "KiB", 20),
+        Measurement(f"{what}: turns", _rate(ours), "/s", 0.5, floor=_rate(bares), at_least=True),
+        Measurement(f"{what}: p99", _p99(ours), "s", 2, floor=_p99(bares)),
+        Measurement(f"{what}: loop lag p99", loaded.lag_p99, "ms", 100),
+        Measurement("each further idle chat", (told.memory - loaded.memory) / 1024 / (_CHATS * waves), "KiB", 20),
     ]
 
 

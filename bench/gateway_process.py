@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from talaria.contracts.platform import Abilities
+from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ async def started(
     model: str,
     network: LoopbackNetwork | None = None,
     *,
-    abilities: Abilities,
+    abilities: PlatformCapabilities,
     name: str = "words",
 ) -> AsyncIterator[ProcessUnderLoad]:
     """Start a ``gateway`` or a ``bare`` agent with the model of this name."""

@@ -8,7 +8,7 @@ import aiohttp
 
 from bench.agent_server import served
 from bench.api_servers import CHAT, Server, talaria
-from bench.measure import Figure
+from bench.measure import Measurement
 
 NAME = "growth"
 
@@ -19,12 +19,12 @@ _BLOCK = 40
 _SHORT = 5
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure warm turns; both kinds take turns in one server, so that they share the noise of the machine."""
     return asyncio.run(_run(quick))
 
 
-async def _run(quick: bool) -> list[Figure]:
+async def _run(quick: bool) -> list[Measurement]:
     async with served() as model, talaria(model, context_limit=4_000_000) as server, aiohttp.ClientSession() as http:
         clients = _Clients(server, http)
         long_session = await clients.grow(_LONG)
@@ -35,10 +35,10 @@ async def _run(quick: bool) -> list[Figure]:
             short_turns.append(await clients.cost_of(clients.short_turns()))
         memory = server.memory()
     return [
-        Figure(
+        Measurement(
             f"CPU of a turn, {_LONG:,} messages", median(long_turns) * 1000, "ms", _GOAL, median(short_turns) * 1000
         ),
-        Figure(f"memory of the server with {_LONG:,} messages warm", memory, "MB", 122),
+        Measurement(f"memory of the server with {_LONG:,} messages warm", memory, "MB", 122),
     ]
 
 

@@ -8,16 +8,15 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from bench.gateway_home import prepare_home, start_gateway
-from bench.measure import Figure
-from talaria.app.house import open_house
-from talaria.contracts.platform import Abilities
+from bench.measure import Measurement
+from talaria.app.application import open_application
+from talaria.contracts.platform import PlatformCapabilities
 from talaria.core.addresses import Address
 from talaria.core.events import TextAdded, TurnEvent
 from talaria.core.messages import Text
-from talaria.sessions.chat import ChatWish
-from talaria.sessions.homes import HANDOFFS
-from talaria.sessions.relocation import request_move
-from talaria.sessions.seat import Seat
+from talaria.handoff.service import request_handoff_to
+from talaria.runtime.active_session import ActiveSession
+from talaria.runtime.open_session import OpenRequest
 from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
@@ -26,13 +25,13 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
 NAME = "handoff-now"
-_ABILITIES = Abilities(text_limit=4096, threads=True, edits=True, idempotent=True)
+_ABILITIES = PlatformCapabilities(text_limit=4096, threads=True, edits=True, idempotent=True)
 _HOME = Address("loopback", "home")
 _SAID = "word " * 60
 _GOAL = 250
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure with SQLite, and with PostgreSQL where there is one."""
     rounds = 5 if quick else 25
     figures = asyncio.run(_measure("SQLite", "", rounds))
@@ -43,7 +42,7 @@ def run(quick: bool) -> list[Figure]:
         return figures + asyncio.run(_measure("PostgreSQL", server.url, rounds))
 
 
-async def _measure(engine: str, url: str, rounds: int) -> list[Figure]:
+async def _measure(engine: str, url: str, rounds: int) -> list[Measurement]:
     with TemporaryDirectory() as folder:
         async with ModelServer() as server, LoopbackNetwork(_ABILITIES) as network:
             server.answering(lambda _: Say(_SAID, pause=0.03))
@@ -57,8 +56,8 @@ async def _measure(engine: str, url: str, rounds: int) -> list[Figure]:
                 await gateway.wait()
     first, words = (median(one) * 1000 for one in zip(*times, strict=True))
     return [
-        Figure(f"{engine}: from request to the first post there, median of {rounds}", first, "ms", _GOAL),
-        Figure(f"{engine}: from request to what was said so far, median", words, "ms", 2 * _GOAL),
+        Measurement(f"{engine}: from request to the first post there, median of {rounds}", first, "ms", _GOAL),
+        Measurement(f"{engine}: from request to what was said so far, median", words, "ms", 2 * _GOAL),
     ]
 
 
@@ -73,20 +72,21 @@ async def _moved(home: Path, environment: dict[str, str], network: LoopbackNetwo
 
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         settings, secrets = load_settings(profile, environment), read_secrets(profile, environment)
-        house = open_house(settings, profile, secrets, environment, stack)
-        wish = ChatWish(source="cli", folder=home, titled=False, lasting=True)
-        seat = Seat(house, wish, emit, jobs)
-        stack.push_async_callback(seat.close)
-        await seat.open()
-        await seat.put(Text("Go on for a while."))
+        application = open_application(settings, profile, secrets, environment, stack)
+        request = OpenRequest(source="cli", folder=home, titled=False, lasting=True)
+        active_session = ActiveSession(application, request, emit, jobs)
+        stack.push_async_callback(active_session.close)
+        await active_session.open()
+        await active_session.put(Text("Go on for a while."))
         await speaking.wait()
         await asyncio.sleep(0.5)
         began = perf_counter()
-        await house.store.write(lambda tx: request_move(tx, seat.session_id, _HOME, at_once=True))
-        await house.store.hint(HANDOFFS)
+        await application.store.write(
+            lambda tx: request_handoff_to(tx, active_session.session_id, _HOME, immediate=True)
+        )
         await network.until(lambda: len(network.posts) > before, seconds=20)
         first = perf_counter() - began
         await network.until(lambda: any("word word" in post.text for post in network.posts[before:]), seconds=20)
         words = perf_counter() - began
-        await seat.chat.conversation.settled()
+        await active_session.chat.conversation.settled()
     return first, words

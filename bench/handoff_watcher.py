@@ -8,16 +8,18 @@ import sys
 from pathlib import Path
 from time import monotonic, process_time
 
-from talaria.contracts.platform import Abilities
+from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, new_worker_id
-from talaria.gateway.handoffs import Handoffs
-from talaria.gateway.room import Room
-from talaria.gateway.rooms import Rooms
-from talaria.sessions.prospect import Prospect
+from talaria.gateway.chats.chat import Chat
+from talaria.gateway.chats.registry import ChatRegistry
+from talaria.gateway.handoff_target import GatewayHandoffTarget
+from talaria.handoff.worker import HandoffWorker
+from talaria.runtime.agent_cache import AgentSpec
+from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
-from talaria.storage.postgres.opening import open_postgres_store
+from talaria.storage.postgres.open import open_postgres_store
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackPlatform, LoopbackSettings
 
@@ -54,17 +56,22 @@ async def _serve(mode: str, engine: str, address: str, seconds: float) -> None:
 
 async def _watch(store: Store, group: asyncio.TaskGroup) -> None:
     """Watch as a gateway does, for a network to which nobody wants to go."""
-    settings = Settings()
-    platform = LoopbackPlatform(LoopbackSettings(address="127.0.0.1:1", abilities=Abilities(text_limit=4096)))
-    rooms = Rooms(store, new_worker_id(), _no_room, _no_prospect, group)
-    await Handoffs(store, rooms, {platform.name: platform}, lambda: settings).serve()
+    settings = LiveSettings(Settings())
+    platform = LoopbackPlatform(
+        LoopbackSettings(address="127.0.0.1:1", abilities=PlatformCapabilities(text_limit=4096))
+    )
+    rooms = ChatRegistry(store, new_worker_id(), _no_room, _no_prospect, group, settings)
+    target = GatewayHandoffTarget(
+        store, rooms, {platform.name: platform}, lambda: settings.current, lambda _platform, name: f"/{name}"
+    )
+    await HandoffWorker(store, target).serve()
 
 
-def _no_room(_key: str, _address: Address) -> Room:
+def _no_room(_key: str, _address: Address) -> Chat:
     raise AssertionError("nobody goes anywhere")
 
 
-async def _no_prospect(_address: Address, _session_id: SessionId) -> Prospect:
+async def _no_prospect(_address: Address, _session_id: SessionId) -> AgentSpec:
     raise AssertionError("nobody goes anywhere")
 
 

@@ -8,15 +8,15 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from bench.gateway_home import prepare_home, start_gateway
-from bench.measure import Figure
-from talaria.contracts.platform import Abilities
+from bench.measure import Measurement
+from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.loopback_platform.wire import Fault
 from talaria.testing.model_server import Ask, ModelServer, Say, Silence
 from talaria.testing.model_server.received import Received
 
 NAME = "hanging"
-_ABILITIES = Abilities(text_limit=4096, buttons=True)
+_ABILITIES = PlatformCapabilities(text_limit=4096, buttons=True)
 _SECOND = 1000.0
 
 
@@ -38,12 +38,12 @@ _BORDERS = (
 )
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure each border in a few chats."""
     return asyncio.run(_measure(3 if quick else 15))
 
 
-async def _measure(rounds: int) -> list[Figure]:
+async def _measure(rounds: int) -> list[Measurement]:
     figures = []
     async with ModelServer() as server, LoopbackNetwork(_ABILITIES) as network:
         with TemporaryDirectory() as folder:
@@ -51,16 +51,18 @@ async def _measure(rounds: int) -> list[Figure]:
             gateway = await start_gateway(environment)
             try:
                 for border in _BORDERS:
-                    figures += await _hung(border, server, network, rounds)
+                    figures += await _measure_hang(border, server, network, rounds)
             finally:
                 gateway.terminate()
                 await gateway.wait()
     return figures
 
 
-async def _hung(border: _Border, server: ModelServer, network: LoopbackNetwork, rounds: int) -> list[Figure]:
+async def _measure_hang(
+    border: _Border, server: ModelServer, network: LoopbackNetwork, rounds: int
+) -> list[Measurement]:
     """Let one chat hang, and ask and stop in others that hang too, or beside it where that is all one can do."""
-    network.upset(*border.faults)
+    network.disrupt(*border.faults)
     server.answering(lambda received: Say("ok") if _has_results(received) else border.answer)
     status, stop = [], []
     for number in range(rounds):
@@ -72,9 +74,9 @@ async def _hung(border: _Border, server: ModelServer, network: LoopbackNetwork, 
         status.append(await _answered(network, chat, "/status", lambda text: "Turn:" in text))
         if not border.faults:
             stop.append(await _answered(network, chat, "/stop", lambda text: text == "Stopped."))
-    figures = [Figure(f"{border.name} hangs: /status, worst of {rounds}", max(status), "ms", _SECOND)]
+    figures = [Measurement(f"{border.name} hangs: /status, worst of {rounds}", max(status), "ms", _SECOND)]
     if stop:
-        figures.append(Figure(f"{border.name} hangs: /stop, worst of {rounds}", max(stop), "ms", _SECOND))
+        figures.append(Measurement(f"{border.name} hangs: /stop, worst of {rounds}", max(stop), "ms", _SECOND))
     return figures
 
 

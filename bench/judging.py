@@ -4,9 +4,9 @@ from pathlib import Path
 from statistics import median
 from time import process_time
 
-from bench.measure import Figure
+from bench.measure import Measurement
 from talaria.agent.approval.policy import ApprovalPolicy
-from talaria.contracts.tool import Deed, Effect
+from talaria.contracts.tool import Effect, ProposedAction
 from talaria.tools.workspace import LocalWorkspace
 
 NAME = "judging"
@@ -14,11 +14,11 @@ PIECES = ("$(", "(", "`", "a ", "{a,b}", "x=$x;")
 _SHORT, _LONG = 10_000, 40_000
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Judge lines of many equal pieces, and others four times as long."""
     rounds = 3 if quick else 9
     return [
-        Figure(
+        Measurement(
             f"a line of {_LONG} times `{piece}` beside {_SHORT}",
             _milliseconds(piece * _LONG, rounds),
             "ms",
@@ -35,6 +35,6 @@ def _milliseconds(line: str, rounds: int) -> float:
     times = []
     for _ in range(rounds):
         began = process_time()
-        policy.judge("terminal", Effect.IRREVERSIBLE, Deed("command", line), workspace, ())
+        policy.judge("terminal", Effect.IRREVERSIBLE, ProposedAction("command", line), workspace, ())
         times.append(1000 * (process_time() - began))
     return median(times)

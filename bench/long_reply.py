@@ -8,7 +8,7 @@ from time import perf_counter
 from bench.agent_server import served
 from bench.gateway_child import Told
 from bench.gateway_process import started
-from bench.measure import Figure
+from bench.measure import Measurement
 from talaria.platforms.telegram.adapter import ABILITIES
 from talaria.testing.loopback_platform import LoopbackNetwork
 
@@ -17,13 +17,13 @@ _OTHERS = 5
 _PATIENCE = 120.0
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure loop lag, memory and the waits of calm chats, without and with the long reply."""
     with TemporaryDirectory() as folder:
         return asyncio.run(_measure(Path(folder), rounds=10 if quick else 30))
 
 
-async def _measure(folder: Path, *, rounds: int) -> list[Figure]:
+async def _measure(folder: Path, *, rounds: int) -> list[Measurement]:
     async with (
         served() as model,
         LoopbackNetwork(ABILITIES) as network,
@@ -43,10 +43,10 @@ async def _measure(folder: Path, *, rounds: int) -> list[Figure]:
     print(f"calm: lag worst {calm_told.lag_worst:.0f} ms, waits up to {max(calm):.2f} s", flush=True)
     print(f"30 MB: lag p99 {told.lag_p99:.0f} ms, worst {told.lag_worst:.0f} ms, waits {max(waits):.2f} s", flush=True)
     return [
-        Figure("30 MB reply: worst lag of the event loop", told.lag_worst, "ms", 50),
-        Figure("30 MB reply: p99 of the lag", told.lag_p99, "ms", 20),
-        Figure("30 MB reply: memory beyond before", grown, "MiB", 100),
-        Figure("30 MB reply: slowest answer in another chat", max(waits), "s", 1),
+        Measurement("30 MB reply: worst lag of the event loop", told.lag_worst, "ms", 50),
+        Measurement("30 MB reply: p99 of the lag", told.lag_p99, "ms", 20),
+        Measurement("30 MB reply: memory beyond before", grown, "MiB", 100),
+        Measurement("30 MB reply: slowest answer in another chat", max(waits), "s", 1),
     ]
 
 

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Measurement:
     """One measured quantity and what it should be.
 
     With a ``floor`` (the least that the same work can cost, measured in the same run) the goal holds for
@@ -54,7 +54,7 @@ def time_programs(
 
     The first round only warms caches up. A program that fails ends the measurement.
     """
-    surroundings = byte_code_environment() | dict(environment or {})
+    surroundings = bytecode_environment() | dict(environment or {})
     compileall.compile_dir(SOURCE, quiet=1)
     runs: dict[str, list[Times]] = {name: [] for name in programs}
     for _ in range(rounds + 1):
@@ -63,7 +63,7 @@ def time_programs(
     return {name: _median(times[1:]) for name, times in runs.items()}
 
 
-def byte_code_environment() -> dict[str, str]:
+def bytecode_environment() -> dict[str, str]:
     """Return this process's environment, but with byte code in use: without it every start is measured twice over."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 

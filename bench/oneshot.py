@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench import peer_hermes
-from bench.measure import Figure, Times, byte_code_environment, installed, time_programs
+from bench.measure import Measurement, Times, bytecode_environment, installed, time_programs
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.messages import Message, Role, Text
-from talaria.storage.sqlite.opening import open_sqlite
+from talaria.storage.sqlite.open import open_sqlite
 
 NAME = "oneshot"
 
@@ -29,16 +29,16 @@ _FLOORS: Mapping[str, tuple[list[str], float]] = {
 }
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure it beside Python with next to nothing, beside Python with what it needs, and on a large store."""
     with _prepared() as (_, environment):
         _fill_store(Path(environment["TALARIA_HOME"]) / "profiles" / _LARGE / "talaria.db")
         times = time_programs(_programs() | _stores(), rounds=5 if quick else 25, environment=environment)
     full, empty = (times[profile].cpu * 1000 for profile in (_LARGE, _EMPTY))
-    return [*_figures(times), Figure(f"{_OURS}, CPU, {_SESSIONS:,} sessions to none", full, "ms", 1.1, empty)]
+    return [*_figures(times), Measurement(f"{_OURS}, CPU, {_SESSIONS:,} sessions to none", full, "ms", 1.1, empty)]
 
 
-def run_beside_peer(quick: bool) -> list[Figure]:
+def run_beside_peer(quick: bool) -> list[Measurement]:
     """Measure the same question to another agent as well, which is installed if it is not yet; takes minutes."""
     hermes = peer_hermes.install()
     with _prepared() as (url, environment):
@@ -50,8 +50,8 @@ def run_beside_peer(quick: bool) -> list[Figure]:
     ours, peer = times[_OURS], times[_PEER]
     return [
         *_figures(times),
-        Figure(f"{_OURS}, CPU, beside {_PEER}", ours.cpu * 1000, "ms", 1 / 20, peer.cpu * 1000),
-        Figure(f"{_OURS}, wall, beside {_PEER}", ours.wall * 1000, "ms", 1 / 20, peer.wall * 1000),
+        Measurement(f"{_OURS}, CPU, beside {_PEER}", ours.cpu * 1000, "ms", 1 / 20, peer.cpu * 1000),
+        Measurement(f"{_OURS}, wall, beside {_PEER}", ours.wall * 1000, "ms", 1 / 20, peer.wall * 1000),
     ]
 
 
@@ -76,17 +76,17 @@ def _fill_store(file: Path) -> None:
 
     database = open_sqlite(file)
     database.write(talk)
-    while database.tend():
+    while database.run_maintenance():
         pass
     database.close()
 
 
-def _figures(times: Mapping[str, Times]) -> Iterator[Figure]:
+def _figures(times: Mapping[str, Times]) -> Iterator[Measurement]:
     ours = times[_OURS]
     for name, (_, goal) in _FLOORS.items():
-        yield Figure(f"{_OURS}, CPU, beside {name}", ours.cpu * 1000, "ms", goal, times[name].cpu * 1000)
+        yield Measurement(f"{_OURS}, CPU, beside {name}", ours.cpu * 1000, "ms", goal, times[name].cpu * 1000)
     name, (_, goal) = next(iter(_FLOORS.items()))
-    yield Figure(f"{_OURS}, wall, beside {name}", ours.wall * 1000, "ms", goal, times[name].wall * 1000)
+    yield Measurement(f"{_OURS}, wall, beside {name}", ours.wall * 1000, "ms", goal, times[name].wall * 1000)
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def _check_answer(command: list[str], environment: dict[str, str]) -> None:
     """End the measurement unless the program prints the model's answer: a quick failure is no figure."""
     done = subprocess.run(
         command,
-        env=byte_code_environment() | environment,
+        env=bytecode_environment() | environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 import aiohttp
 
 from bench.api_servers import Server
-from bench.measure import byte_code_environment
-from talaria.core.system_processes import kill_tree
+from bench.measure import bytecode_environment
+from talaria.core.os_processes import kill_tree
 
 # Its API server needs aiohttp, which extras alone bring; this one brings nothing else.
 PACKAGE = "hermes-agent[sms]==0.19.0"
@@ -61,21 +61,21 @@ async def api_server(url: str, *, model: str) -> AsyncIterator[Server]:
     command, key, port = install(), secrets.token_hex(16), _free_port()
     with TemporaryDirectory() as folder:
         home = Path(folder) / "hermes"
-        surroundings = byte_code_environment() | prepare(home, url, model=model)
+        surroundings = bytecode_environment() | prepare(home, url, model=model)
         surroundings |= {"API_SERVER_ENABLED": "true", "API_SERVER_KEY": key, "API_SERVER_PORT": str(port)}
         process = await asyncio.create_subprocess_exec(
             command, "gateway", "run", "--quiet", env=surroundings, cwd=home, stdout=asyncio.subprocess.DEVNULL
         )
         try:
             server = Server(f"http://127.0.0.1:{port}", process.pid, key)
-            await _until_it_answers(server, process)
+            await _wait_until_ready_for_requests(server, process)
             yield server
         finally:
             kill_tree(process.pid)
             await process.wait()
 
 
-async def _until_it_answers(server: Server, process: asyncio.subprocess.Process) -> None:
+async def _wait_until_ready_for_requests(server: Server, process: asyncio.subprocess.Process) -> None:
     async with asyncio.timeout(_SECONDS_TO_START), aiohttp.ClientSession() as http:
         while process.returncode is None:
             try:

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from bench import peer_hermes
-from bench.measure import SOURCE, Figure, byte_code_environment, cpu_seconds, installed
+from bench.measure import SOURCE, Measurement, bytecode_environment, cpu_seconds, installed
 from talaria.testing.screen import Screen, open_screen
 
 NAME = "prompt"
@@ -66,7 +66,7 @@ class Start:
     slowest_key: float
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure the start, then the keys."""
     with _prepared(5 if quick else 15) as (_, programs):
         starts = _run(_start(programs, rounds=5 if quick else 15))
@@ -74,7 +74,7 @@ def run(quick: bool) -> list[Figure]:
     return [*_start_figures(starts), *_echo_figures(echoes)]
 
 
-def run_beside_peer(quick: bool) -> list[Figure]:
+def run_beside_peer(quick: bool) -> list[Measurement]:
     """Measure the start of another agent's prompt as well; it is installed if it is not yet, which takes minutes."""
     hermes = peer_hermes.install()
     with _prepared(5) as (url, programs):
@@ -85,10 +85,10 @@ def run_beside_peer(quick: bool) -> list[Figure]:
         starts = _run(_start(programs, rounds=2 if quick else 5))
     return [
         *_start_figures(starts),
-        Figure(
+        Measurement(
             "prompt is up, wall, beside hermes", starts["talaria"].wall * 1000, "ms", 0.1, starts["hermes"].wall * 1000
         ),
-        Figure(
+        Measurement(
             "prompt is up, CPU, beside hermes", starts["talaria"].cpu * 1000, "ms", 0.1, starts["hermes"].cpu * 1000
         ),
     ]
@@ -102,20 +102,20 @@ def _run(measuring: Coroutine[None, None, T]) -> T:
         sys.exit(str(error))
 
 
-def _start_figures(starts: Mapping[str, Start]) -> Iterator[Figure]:
+def _start_figures(starts: Mapping[str, Start]) -> Iterator[Measurement]:
     ours, bare = starts["talaria"], starts["bare"]
-    yield Figure("prompt is up, wall, beside a bare prompt_toolkit", ours.wall * 1000, "ms", 3, bare.wall * 1000)
-    yield Figure("prompt is up, CPU, beside a bare prompt_toolkit", ours.cpu * 1000, "ms", 3, bare.cpu * 1000)
-    yield Figure("slowest key while the rest is loaded behind the prompt", ours.slowest_key * 1000, "ms", 100)
+    yield Measurement("prompt is up, wall, beside a bare prompt_toolkit", ours.wall * 1000, "ms", 3, bare.wall * 1000)
+    yield Measurement("prompt is up, CPU, beside a bare prompt_toolkit", ours.cpu * 1000, "ms", 3, bare.cpu * 1000)
+    yield Measurement("slowest key while the rest is loaded behind the prompt", ours.slowest_key * 1000, "ms", 100)
 
 
-def _echo_figures(echoes: Mapping[str, list[float]]) -> Iterator[Figure]:
+def _echo_figures(echoes: Mapping[str, list[float]]) -> Iterator[Measurement]:
     ours, bare = ([1000 * one for one in echoes[name]] for name in ("talaria", "bare"))
     what = f"key shows while {_TOKENS_PER_SECOND} tokens/s stream"
-    yield Figure(f"{what}, p50, beside a bare prompt at rest", median(ours), "ms", 5, median(bare))
-    yield Figure(f"{what}, p99, beside a bare prompt at rest", _p99(ours), "ms", 10, _p99(bare))
-    yield Figure(f"{what}, p99", _p99(ours), "ms", 30)
-    yield Figure(f"{what}, worst of {len(ours)} keys", max(ours), "ms", 30)
+    yield Measurement(f"{what}, p50, beside a bare prompt at rest", median(ours), "ms", 5, median(bare))
+    yield Measurement(f"{what}, p99, beside a bare prompt at rest", _p99(ours), "ms", 10, _p99(bare))
+    yield Measurement(f"{what}, p99", _p99(ours), "ms", 30)
+    yield Measurement(f"{what}, worst of {len(ours)} keys", max(ours), "ms", 30)
 
 
 def _p99(samples: Sequence[float]) -> float:
@@ -223,7 +223,7 @@ def _prepared(seconds: float) -> Iterator[tuple[str, dict[str, Prompt]]]:
         (profile / "config.toml").write_text(
             f'[model]\nprovider = "bench"\nname = "scripted"\n[providers.bench]\nbase_url = "{url}/v1"\n'
         )
-        plain = byte_code_environment() | {"TERM": "xterm-256color", "HOME": folder}
+        plain = bytecode_environment() | {"TERM": "xterm-256color", "HOME": folder}
         yield (
             url,
             {

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.measure import Figure, Times, installed, time_programs
-from talaria.app.stores import open_database
+from bench.measure import Measurement, Times, installed, time_programs
+from talaria.app.store import open_database
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.settings.load import load_settings
@@ -20,7 +20,7 @@ _GOALS = {"talaria --version": 2.0, "talaria --help": 2.0, "talaria sessions lis
 _SESSIONS = 200
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure each command by the clock and by the processor's time."""
     programs = {name: [installed("talaria"), *name.split()[1:]] for name in _GOALS}
     programs[_FLOOR] = [sys.executable, "-c", "import argparse, json"]
@@ -29,10 +29,10 @@ def run(quick: bool) -> list[Figure]:
     return [figure for name, goal in _GOALS.items() for figure in _figures(name, goal, times)]
 
 
-def _figures(name: str, goal: float, times: dict[str, Times]) -> Iterator[Figure]:
+def _figures(name: str, goal: float, times: dict[str, Times]) -> Iterator[Measurement]:
     ours, floor = times[name], times[_FLOOR]
-    yield Figure(f"{name}, wall", ours.wall * 1000, "ms", goal, floor.wall * 1000)
-    yield Figure(f"{name}, CPU", ours.cpu * 1000, "ms", goal, floor.cpu * 1000)
+    yield Measurement(f"{name}, wall", ours.wall * 1000, "ms", goal, floor.wall * 1000)
+    yield Measurement(f"{name}, CPU", ours.cpu * 1000, "ms", goal, floor.cpu * 1000)
 
 
 @contextmanager

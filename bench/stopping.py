@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from bench.measure import Figure
+from bench.measure import Measurement
 from talaria.contracts.tool import Call
 from talaria.core.ids import SessionId
 from talaria.tools.output import FullOutputs
@@ -30,11 +30,11 @@ class _Nobody:
         return None
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Stop each kind of tree so many times, and return the worst."""
     rounds = 3 if quick else 15
     return [
-        Figure(f"{name}: gone, worst of {rounds}", asyncio.run(_worst(command, rounds)), "ms", _GOAL)
+        Measurement(f"{name}: gone, worst of {rounds}", asyncio.run(_worst(command, rounds)), "ms", _GOAL)
         for name, command in _TREES.items()
     ]
 

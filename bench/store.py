@@ -12,16 +12,16 @@ from tempfile import TemporaryDirectory
 import apsw
 from msgspec import Struct
 
-from bench.measure import Figure
+from bench.measure import Measurement
 from bench.store_appends import Appends, append_all, append_all_bare, load_bare, load_ours
 from bench.store_floor import BareSearch
 from bench.store_lag import LoopLags, with_lag
 from bench.store_postgres import print_postgres
 from bench.store_search import KEPT, corpus, queries, search_bare, search_ours
 from bench.store_text import Example, Writer
-from talaria.storage.sqlite.opening import open_sqlite
+from talaria.storage.async_store import ThreadedStore
+from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.sqlite.store import open_sqlite_store
-from talaria.storage.threaded import ThreadedStore
 
 NAME = "store"
 
@@ -38,7 +38,7 @@ class _Run(Struct, frozen=True):
     lags: LoopLags
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure appends and loads on new stores, then search in one that is kept."""
     print(f"SQLite {apsw.sqlite_lib_version()} in the store, {sqlite3.sqlite_version} bare", flush=True)
     KEPT.mkdir(exist_ok=True)
@@ -56,12 +56,12 @@ def run(quick: bool) -> list[Figure]:
     return [*figures, *_search_figures(50_000 if quick else 1_000_000, rounds=2 if quick else 4)]
 
 
-def _append_figures(folder: Path, examples: Sequence[Example]) -> Iterator[Figure]:
+def _append_figures(folder: Path, examples: Sequence[Example]) -> Iterator[Measurement]:
     alone = [asyncio.run(_append_both(folder / f"alone-{number}", examples[:_ALONE], 1)) for number in range(_RUNS)]
     yield _rate_figure("appends, 1 task", alone, 0.4)
     together = [asyncio.run(_append_both(folder / f"together-{number}", examples, 8)) for number in range(_RUNS)]
     yield _rate_figure("appends, 8 tasks", together, 0.5)
-    yield Figure(f"worst of {len(examples):,} appends", max(one.ours.worst for one in together), "ms", 100)
+    yield Measurement(f"worst of {len(examples):,} appends", max(one.ours.worst for one in together), "ms", 100)
     yield _lag_figure("appends", [one.lags for one in together])
 
 
@@ -73,9 +73,9 @@ async def _append_both(path: Path, examples: Sequence[Example], tasks: int) -> _
     return _Run(ours, floor, lags)
 
 
-def _load_figures(path: Path, *, rounds: int, times: int) -> Iterator[Figure]:
+def _load_figures(path: Path, *, rounds: int, times: int) -> Iterator[Measurement]:
     ours, floor, lags = asyncio.run(_load_both(path, rounds, times))
-    yield Figure("load of 1,000 messages", median(ours), "ms", 2, median(floor))
+    yield Measurement("load of 1,000 messages", median(ours), "ms", 2, median(floor))
     yield _lag_figure("loads", lags)
 
 
@@ -90,24 +90,24 @@ async def _load_both(path: Path, rounds: int, times: int) -> tuple[list[float], 
     return ours, floor, lags
 
 
-def _size_figure(path: Path, examples: Sequence[Example]) -> Figure:
+def _size_figure(path: Path, examples: Sequence[Example]) -> Measurement:
     database = open_sqlite(path)
-    while database.tend():
+    while database.run_maintenance():
         pass
     database.close()
     stored = sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))
     text = sum(len(one.message.text.encode()) for one in examples)
-    return Figure("disk for each MB of text", stored / text, "MB", 3)
+    return Measurement("disk for each MB of text", stored / text, "MB", 3)
 
 
-def _search_figures(count: int, *, rounds: int) -> Iterator[Figure]:
+def _search_figures(count: int, *, rounds: int) -> Iterator[Measurement]:
     kept = corpus(count)
     by_kind = list[list[LoopLags]]()
     for kind, wanted in queries().items():
         ours, floor, lags = asyncio.run(_search_both(kept.store, kept.bare, wanted, rounds))
         by_kind.append(lags)
-        yield Figure(f"search {count:,}, {kind}, p50", median(ours), "ms", 1.5, median(floor))
-        yield Figure(f"search {count:,}, {kind}, p99", quantiles(ours, n=100)[98], "ms", 50)
+        yield Measurement(f"search {count:,}, {kind}, p50", median(ours), "ms", 1.5, median(floor))
+        yield Measurement(f"search {count:,}, {kind}, p99", quantiles(ours, n=100)[98], "ms", 50)
     yield _lag_figure("searches", max(by_kind, key=_worst_excess))
 
 
@@ -135,19 +135,19 @@ async def _opened(path: Path) -> AsyncIterator[ThreadedStore]:
         await store.close()
 
 
-def _rate_figure(name: str, runs: Sequence[_Run], goal: float) -> Figure:
+def _rate_figure(name: str, runs: Sequence[_Run], goal: float) -> Measurement:
     ours, floor = median(one.ours.rate for one in runs), median(one.floor.rate for one in runs)
-    return Figure(name, ours, "/s", goal, floor, at_least=True)
+    return Measurement(name, ours, "/s", goal, floor, at_least=True)
 
 
-def _lag_figure(during: str, lags: Sequence[LoopLags]) -> Figure:
+def _lag_figure(during: str, lags: Sequence[LoopLags]) -> Measurement:
     for one in lags:
         print(
             f"loop lag during {during}: p99 {one.ours.p99:.2f} ms, worst {one.ours.worst:.1f} ms;"
             f" an idle loop meanwhile {one.idle.p99:.2f} ms, {one.idle.worst:.1f} ms",
             flush=True,
         )
-    return Figure(f"worst loop lag over idle, {during}", _worst_excess(lags), "ms", 20)
+    return Measurement(f"worst loop lag over idle, {during}", _worst_excess(lags), "ms", 20)
 
 
 def _worst_excess(lags: Sequence[LoopLags]) -> float:

@@ -8,13 +8,13 @@ from time import perf_counter, time_ns
 import msgspec
 
 from bench.store_text import Example, session_id_of
-from talaria.storage.snippets import TOKENIZER
-from talaria.storage.sqlite.opening import MIGRATIONS
-from talaria.storage.tables.messages import SEQ_BITS, Body
-from talaria.storage.words import seamed
+from talaria.storage.sqlite.open import MIGRATIONS
+from talaria.storage.tables.messages import SEQ_BITS, MessageBody
+from talaria.storage.tables.search_terms import add_separators
+from talaria.storage.tables.snippets import TOKENIZER
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Body).decode
+_decode = msgspec.json.Decoder(MessageBody).decode
 _NEWEST = 2000
 _BEST = 20
 
@@ -60,11 +60,11 @@ class BareMessages:
         arrival = self._connection.execute("INSERT INTO arrivals (message_id) VALUES (?)", (message_id,)).lastrowid
         self._connection.execute(
             "INSERT INTO messages (id, arrival, at, role, body) VALUES (?, ?, ?, ?, ?)",
-            (message_id, arrival, now, one.message.role, _encode(Body(one.message.parts)).decode()),
+            (message_id, arrival, now, one.message.role, _encode(MessageBody(one.message.parts)).decode()),
         )
 
 
-def load_rows(connection: sqlite3.Connection, first_id: int, last_id: int) -> list[Body]:
+def load_rows(connection: sqlite3.Connection, first_id: int, last_id: int) -> list[MessageBody]:
     """Fetch the rows of a transcript from the store's own file and decode their bodies."""
     rows = connection.execute(
         "SELECT id, at, role, body, platform_message_id FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
@@ -88,12 +88,12 @@ class BareSearch:
         """Index the texts in one transaction."""
         self._connection.execute(f'CREATE VIRTUAL TABLE texts USING fts5 (text, tokenize = "{TOKENIZER}")')
         self._connection.execute("BEGIN")
-        self._connection.executemany("INSERT INTO texts (text) VALUES (?)", ((seamed(text),) for text in texts))
+        self._connection.executemany("INSERT INTO texts (text) VALUES (?)", ((add_separators(text),) for text in texts))
         self._connection.execute("COMMIT")
 
     def find(self, words: str) -> list[tuple[int, float, str]]:
         """Return row, score and snippet of the best matches of a phrase."""
-        phrase = f'"{seamed(words)}"'
+        phrase = f'"{add_separators(words)}"'
         ranked = self._connection.execute(
             "SELECT rowid, score FROM (SELECT rowid, bm25(texts) AS score FROM texts WHERE texts MATCH ?"
             " ORDER BY rowid DESC LIMIT ?) ORDER BY score, rowid DESC LIMIT ?",

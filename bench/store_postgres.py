@@ -7,7 +7,7 @@ from statistics import median
 from bench.store_appends import append_all
 from bench.store_search import queries, search_ours
 from bench.store_text import Example
-from talaria.storage.postgres.opening import open_postgres_store
+from talaria.storage.postgres.open import open_postgres_store
 from talaria.testing.postgres import PostgresServer, find_postgres
 
 

@@ -17,8 +17,8 @@ from bench.store_floor import BareSearch
 from bench.store_text import Example, Writer, chinese_words, session_id_of
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.search import SearchQuery
-from talaria.storage.sqlite.opening import MIGRATIONS, open_sqlite
-from talaria.storage.words import seamed
+from talaria.storage.sqlite.open import MIGRATIONS, open_sqlite
+from talaria.storage.tables.search_terms import add_separators
 
 KEPT = Path(__file__).parent.parent / ".bench"
 _SESSIONS = 2_000
@@ -107,5 +107,5 @@ def _store_and_index(batch: Sequence[Example], transaction: Transaction) -> None
 def _digest() -> str:
     """Return what changes when the schema, the examples or their words change."""
     schema = "".join(file.read_text() for file in sorted(MIGRATIONS.glob("*.sql")))
-    sample = "".join(seamed(one.message.text) for one in Writer(sessions=_SESSIONS).messages(1_000))
+    sample = "".join(add_separators(one.message.text) for one in Writer(sessions=_SESSIONS).messages(1_000))
     return hashlib.sha256((schema + inspect.getsource(store_text) + sample).encode()).hexdigest()[:12]

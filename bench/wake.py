@@ -11,25 +11,25 @@ from time import perf_counter, sleep
 from msgspec import structs
 
 from bench.gateway_home import prepare_home, start_gateway
-from bench.measure import Figure, cpu_seconds
-from talaria.contracts.platform import Abilities
-from talaria.contracts.processes import BackgroundProcess, Wanted, list_processes
+from bench.measure import Measurement, cpu_seconds
+from talaria.contracts.background_processes import BackgroundProcess, ProcessRequest, list_processes
+from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.tool import Call, no_other_tool
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
-from talaria.core.system_processes import is_there, kill_tree
+from talaria.core.os_processes import is_running, kill_tree
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, Instant, ModelServer, Say
 from talaria.testing.model_server.delivery import Answer
 from talaria.testing.model_server.received import Received
 from talaria.tools.output import FullOutputs
-from talaria.tools.process.supervising import Supervisor
+from talaria.tools.process.supervisor import Supervisor
 from talaria.tools.workspace import LocalWorkspace
 
 NAME = "wake"
-_ABILITIES = Abilities(text_limit=4096, edits=True, idempotent=True)
+_ABILITIES = PlatformCapabilities(text_limit=4096, edits=True, idempotent=True)
 _TOLD = "What you started in the background reports"
 _INSTANT = Instant("It is done.")
 _PERCENT = 100
@@ -37,13 +37,13 @@ _SESSIONS = 100
 _SOON = 60
 
 
-def run(quick: bool) -> list[Figure]:
+def run(quick: bool) -> list[Measurement]:
     """Measure both."""
     rounds, processes, seconds = (10, 200, 5) if quick else (60, 1_000, 30)
     return [*asyncio.run(_latency(rounds)), *asyncio.run(_idle(processes, seconds))]
 
 
-async def _latency(rounds: int) -> list[Figure]:
+async def _latency(rounds: int) -> list[Measurement]:
     with TemporaryDirectory() as folder:
         async with ModelServer() as server, LoopbackNetwork(_ABILITIES) as network:
             server.answering(_answer)
@@ -58,7 +58,7 @@ async def _latency(rounds: int) -> list[Figure]:
                 gateway.terminate()
                 await gateway.wait()
     label = f"from the end of a process to the first words of the reply, median of {rounds}"
-    return [Figure(label, median(times), "ms", 150)]
+    return [Measurement(label, median(times), "ms", 150)]
 
 
 def _answer(received: Received) -> Answer:
@@ -89,7 +89,7 @@ async def _woken(network: LoopbackNetwork, store: Store) -> float:
     return perf_counter() - began
 
 
-async def _idle(count: int, seconds: int) -> list[Figure]:
+async def _idle(count: int, seconds: int) -> list[Measurement]:
     with TemporaryDirectory() as folder:
         async with ModelServer() as server, LoopbackNetwork(_ABILITIES) as network:
             environment = prepare_home(Path(folder), server.url, network.address, _ABILITIES, lease=15.0)
@@ -97,14 +97,14 @@ async def _idle(count: int, seconds: int) -> list[Figure]:
             started = await _start_many(Path(folder), count)
             try:
                 watching = await _share(environment, network, seconds)
-                assert all(is_there(process.pid) for process in started)
+                assert all(is_running(process.pid) for process in started)
             finally:
                 for process in started:
                     kill_tree(process.pid)
     label = f"watching {count:,} processes that do nothing, for a line and for their end"
     return [
-        Figure(label, watching - bare, "% of a core", 1.0),
-        Figure("the whole gateway beside them", watching, "% of a core", 1.5),
+        Measurement(label, watching - bare, "% of a core", 1.0),
+        Measurement("the whole gateway beside them", watching, "% of a core", 1.5),
     ]
 
 
@@ -127,7 +127,7 @@ async def _start_many(home: Path, count: int) -> list[BackgroundProcess]:
     store = open_sqlite_store(_file(home))
     outputs = FullOutputs(home / "profiles" / "default" / "outputs")
     supervisor = Supervisor(store, _gone(), outputs.place, _NoReports())
-    wanted = Wanted(command="sleep", argv=("sleep", "3600"), folder="/", notify=True, patterns=("never",))
+    wanted = ProcessRequest(command="sleep", argv=("sleep", "3600"), folder="/", notify=True, patterns=("never",))
     sessions = await store.write(_sessions)
     call = _call(home)
     started = [

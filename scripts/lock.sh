@@ -1,5 +1,5 @@
 #!/bin/sh
-# Resolve the pinned versions anew, for Python 3.11 to 3.13 on every system, with hashes and without index addresses.
+# Resolve and pin package versions for Python 3.11 to 3.13 on every system, with hashes and without index URLs.
 set -eu
 tool=.lock-tool
 [ -x "$tool/bin/uv" ] || { python3 -m venv "$tool" && "$tool/bin/pip" install -q uv; }

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from talaria.testing.model_server import Ask, ModelServer, Say, Tokens
-from talaria.testing.picture import draw
 from talaria.testing.screen import Screen, open_screen
+from talaria.testing.terminal_svg import draw
 
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "pictures" / "terminal.svg"

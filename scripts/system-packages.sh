@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install the programs that the suite runs, where root and apt are at hand; say so where they are not.
+# Install the programs that the test suite needs if root and apt are available; otherwise print what is missing.
 set -eu
 missing=""
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null 2>&1 || missing=" postgresql"
@@ -7,7 +7,7 @@ command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
 [ -n "$missing" ] || exit 0
 if [ -z "${TALARIA_NO_APT:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "== system packages: installing$missing with apt-get, as root (TALARIA_NO_APT=1 skips this, and their tests)"
-    # shellcheck disable=SC2086 # a list of names
+    # shellcheck disable=SC2086 # a list of package names
     apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing && exit 0
 fi
 echo "Not installed here:$missing. The tests that need these packages are skipped."

@@ -1,5 +1,6 @@
 """Stores to test with: each on SQLite and on a real PostgreSQL, empty for every test."""
 
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -7,17 +8,19 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.storage.engines import Place, one_by_one
-from tests.storage.postgres_desk import PostgresDesk, ask_for_server
+from tests.storage.shared_postgres import PostgresDesk, ask_for_server
+from tests.tiers import ProcessBan, is_slow
 
 from talaria.contracts.store import Database, Transaction
 from talaria.core.ids import new_id
-from talaria.storage.threaded import ThreadedStore
+from talaria.storage.async_store import ThreadedStore
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import ModelServer
 from talaria.testing.postgres import MISSING, find_postgres
 
 DESK = pytest.StashKey[PostgresDesk]()
 DESK_PORT = pytest.StashKey[int]()
+BAN = pytest.StashKey[ProcessBan]()
 OpenDatabase = Callable[[str], Database]
 
 # How long an example takes says how busy the machine is; figures are the business of bench/.
@@ -26,11 +29,27 @@ settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="let the tests of endurance run their full time")
+    parser.addoption("--long", action="store_true", help="run endurance tests for their full time")
+    parser.addoption("--quick", action="store_true", help="leave out tests that start programs or servers")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out slow files in a quick run, before they are imported."""
+    is_test = collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if is_test and config.getoption("quick") and is_slow(collection_path) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the PostgreSQL half of the contract suites in a quick run."""
+    if config.getoption("quick"):
+        items[:] = [item for item in items if "postgres" not in item.name]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     _restore_signals()
+    _remove_python_variables()
+    if config.getoption("quick"):
+        config.stash[BAN] = ProcessBan()
     given = getattr(config, "workerinput", None)
     if given is not None:
         config.stash[DESK_PORT] = given["postgres_desk"]
@@ -39,11 +58,35 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[DESK_PORT] = config.stash[DESK].port
 
 
+def pytest_runtest_setup() -> None:
+    """Start every test with the usual mode mask, whatever a test before it has set in this process."""
+    os.umask(0o022)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Let no test of a quick run start a program."""
+    ban = item.config.stash.get(BAN, None)
+    if ban is None:
+        return (yield)
+    ban.is_on = True
+    try:
+        return (yield)
+    finally:
+        ban.is_on = False
+
+
 def _restore_signals() -> None:
     """Undo what a shell or ``nohup`` around this run ignores: programs that tests start and end inherit it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for ignored in (signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_DFL)
+
+
+def _remove_python_variables() -> None:
+    """Run this process's children as on any machine: variables for the interpreter change what they do and cost."""
+    for name in [one for one in os.environ if one.startswith("PYTHON") and one != "PYTHONPATH"]:  # noqa: TID251 (own)
+        del os.environ[name]  # noqa: TID251 (this process is the environment of its children)
 
 
 @pytest.hookimpl(optionalhook=True)

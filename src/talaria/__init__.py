@@ -1,7 +1,5 @@
 """A personal AI agent that lives wherever its person is."""
 
-from importlib import import_module
-
 __version__ = "0.1.0"
 __all__ = ["Agent", "Effect", "__version__", "tool"]
 
@@ -13,5 +11,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> object:
     """Load the library when it is asked for: `import talaria` alone costs nothing."""
     if name in ("Agent", "Effect", "tool"):
-        return getattr(import_module("talaria.app.library"), name)
+        from talaria.app import library  # noqa: PLC0415 (loaded when one of these is used)
+
+        return getattr(library, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

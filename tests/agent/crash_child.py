@@ -11,13 +11,13 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.agent.workshop import Echo, Word, Workshop
+from tests.agent.agent_fixture import Echo, Word, Workshop
 
-from talaria.agent.surroundings import Limits
+from talaria.agent.environment import Limits
 from talaria.contracts.tool import Call, Effect
 from talaria.core.ids import SessionId
-from talaria.providers.http import HttpPool
-from talaria.storage.sqlite.opening import SqliteOptions
+from talaria.providers.http.client import HttpPool
+from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import ModelServer
@@ -51,7 +51,9 @@ async def main(store_path: str, port: str, session_id: str, journal_path: str, l
     store = open_sqlite_store(Path(store_path), SqliteOptions(clock=clock))
     http = HttpPool()
     shop = Workshop(ModelServer(port=int(port)), store, http, SessionId(session_id), Path(store_path).parent)
-    end = await shop.work_off(*map(journal.tool, Effect), limits=Limits(iterations=1_000))
+    end = await shop.run_pending_turns(
+        *map(journal.tool, Effect), around=shop.around(limits=lambda: Limits(iterations=1_000))
+    )
     await http.close()
     await store.close()
     sys.stdout.write(f"{end}\n")

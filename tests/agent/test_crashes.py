@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.agent.workshop import Workshop, workshop
-from tests.contracts.speech import said
+from tests.agent.agent_fixture import Workshop, workshop
+from tests.contracts.sample_messages import said
 
 from talaria.contracts.tool import Effect
 from talaria.core.messages import ToolCall, ToolResult
-from talaria.sessions.lane import admit
+from talaria.runtime.inbox import add_to_inbox
 from talaria.testing.model_server import Answer, Ask, Received, Say
 
 ROOT = Path(__file__).parent.parent.parent
@@ -23,7 +23,7 @@ REPEATABLE = (Effect.READS, Effect.IDEMPOTENT)
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
     async with workshop(tmp_path) as shop:
-        await admit(shop.store, shop.session_id, "test", "1", said("do it all"))
+        await add_to_inbox(shop.store, shop.session_id, "test", "1", said("do it all"))
         yield shop
 
 
@@ -144,6 +144,7 @@ async def test_a_call_that_was_cut_off_twice_is_not_run_a_third_time(shop: Works
     assert chain.counts() == {"begin poison": 2}
     assert result.failed
     assert "cut off twice" in result.text
+    assert "outcome is unknown" in result.text
     await _stands(shop, calls=1)
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.workshop import Echo, Workshop, workshop
+from tests.agent.agent_fixture import Echo, Workshop, workshop
 
+from talaria.agent.environment import TurnControl
 from talaria.contracts.tool import Effect, Tool
 from talaria.core.errors import LeaseLost
 from talaria.core.events import (
@@ -23,7 +24,7 @@ from talaria.core.events import (
     TurnStopped,
 )
 from talaria.core.messages import ToolCall, ToolResult
-from talaria.sessions.questions import Questions
+from talaria.runtime.questions import Questions
 from talaria.testing.model_server import Ask, Fail, Say, Silence, context_too_long
 from talaria.tools.clarify import Clarify
 from talaria.tools.output import FullOutputs
@@ -78,8 +79,9 @@ async def stop_at_call(shop: Workshop, number: int) -> None:
 
 
 def _begin(group: asyncio.TaskGroup, shop: Workshop, ear: Ear, *tools: Tool, **around: Any) -> asyncio.Task[Any]:
-    surroundings = shop.around(**{"emit": ear.hear, "stopped": lambda: True, **around})
-    return group.create_task(shop.say("go", *tools, around=surroundings))
+    environment = shop.around(**{"publish": ear.hear, **around})
+    control = TurnControl(stopped=lambda: True)
+    return group.create_task(shop.say("go", *tools, around=environment, control=control))
 
 
 async def _stop(shop: Workshop, turn: asyncio.Task[Any]) -> None:
@@ -213,7 +215,7 @@ async def _stop_within(shop: Workshop, kind: type[object]) -> None:
             turns[0].cancel()
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        turns.append(_begin(group, shop, Ear(shop), Echo(), emit=hear))
+        turns.append(_begin(group, shop, Ear(shop), Echo(), publish=hear))
         with contextlib.suppress(asyncio.CancelledError):
             await turns[0]
     assert await shop.store.read(lambda tx: tx.turns.find(shop.session_id, running=True)) == []

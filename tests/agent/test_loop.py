@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.agent.workshop import Allow, Echo, Workshop, workshop
+from tests.agent.agent_fixture import Allow, Echo, Workshop, workshop
 
-from talaria.agent.surroundings import Limits
+from talaria.agent.environment import Limits, TurnControl
 from talaria.contracts.tool import Effect
 from talaria.core.errors import ToolFailed
 from talaria.core.events import (
@@ -86,7 +86,7 @@ async def test_what_is_wrong_with_a_call_goes_back_to_the_model(shop: Workshop) 
     ]
     assert "Did you mean echo?" in unknown.text
     assert "not JSON" in broken.text
-    assert "do not fit" in unfit.text
+    assert "Invalid arguments" in unfit.text
     assert all(result.failed for result in (unknown, broken, unfit))
 
 
@@ -143,7 +143,7 @@ async def test_a_denied_call_does_not_run_and_the_model_hears_why(shop: Workshop
 )
 async def test_a_turn_ends_at_its_limits(shop: Workshop, limits: Limits, which: str) -> None:
     shop.server.otherwise(Say(calls=[Ask("echo", {"word": "x"})], usage=Tokens(input=1_000, output=100), pause=0.02))
-    end = await shop.say("go", Echo(), limits=limits)
+    end = await shop.say("go", Echo(), around=shop.around(limits=lambda: limits))
     assert isinstance(end, TurnOutOfBudget)
     assert end.limit == which
     assert await _is_whole(shop)
@@ -180,7 +180,7 @@ async def test_a_program_that_ends_leaves_the_turn_to_be_resumed(shop: Workshop)
     shop.server.script(Say(calls=[Ask("echo", {"word": "a"}), Ask("send", {"word": "mail"})]), Say("I will check"))
     assert await _stopped_at(shop, ToolCalled, 2, Echo(), once, by_person=False) is False
     again = Echo("send", Effect.IRREVERSIBLE)
-    assert await shop.work_off(Echo(), again) == TurnAnswered("I will check")
+    assert await shop.run_pending_turns(Echo(), again) == TurnAnswered("I will check")
     assert again.ran == []
     assert "outcome is unknown" in (await shop.told())[2][1]
     assert len(shop.server.received) == 2
@@ -194,7 +194,7 @@ async def test_a_turn_that_was_cut_off_runs_reading_calls_again(shop: Workshop) 
     shop.server.script(Say(calls=[Ask("look", {"word": "a"})]), Say("found"))
     assert await _stopped_at(shop, ToolCalled, 1, Echo("look", Effect.READS, waits), by_person=False) is False
     again = Echo("look")
-    assert await shop.work_off(again) == TurnAnswered("found")
+    assert await shop.run_pending_turns(again) == TurnAnswered("found")
     assert again.ran == ["a"]
 
 
@@ -204,9 +204,8 @@ async def test_what_a_person_writes_meanwhile_joins_before_the_next_call(shop: W
     async def joined() -> list[Message]:
         return waiting.pop(0) if waiting else []
 
-    around = shop.around(joined=joined)
     shop.server.script(Say(calls=[Ask("echo", {"word": "a"})]), Say("voilà"))
-    assert await shop.say("go", Echo(), around=around) == TurnAnswered("voilà")
+    assert await shop.say("go", Echo(), control=TurnControl(joined=joined)) == TurnAnswered("voilà")
     assert shop.heard(PersonJoined) == [PersonJoined("in French, please")]
     assert shop.server.received[1].json["messages"][-1]["content"] == "in French, please"
 
@@ -256,14 +255,14 @@ async def _stopped_at(shop: Workshop, kind: type[object], count: int, *tools: Ec
     """Stop a turn when so many events of a kind were heard; tell whether it ended as stopped."""
     reached = asyncio.Event()
 
-    def emit(event: object) -> None:
+    def publish(event: object) -> None:
         shop.events.append(event)  # type: ignore[arg-type]
         if len(shop.heard(kind)) >= count:
             reached.set()
 
-    around = shop.around(emit=emit, stopped=lambda: by_person)
+    around, control = shop.around(publish=publish), TurnControl(stopped=lambda: by_person)
     async with asyncio.TaskGroup() as group:
-        turn = group.create_task(shop.say("go", *tools, around=around))
+        turn = group.create_task(shop.say("go", *tools, around=around, control=control))
         await reached.wait()
         turn.cancel()
     return bool(shop.heard(TurnStopped))

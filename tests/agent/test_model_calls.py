@@ -9,10 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
-from tests.providers.histories import request
-from tests.providers.speakers import BRIEF, SPEAKERS, pool
+from tests.providers.random_histories import request
+from tests.providers.scripted_providers import BRIEF, SPEAKERS, pool
 
-from talaria.agent.model_calls import CONTINUE, REACTIONS, Answered, CallEvent, ModelCalls, ModelChoice, Patience, Seam
+from talaria.agent.model_calls import (
+    CONTINUE,
+    REACTIONS,
+    CallEvent,
+    ModelAnswer,
+    ModelCalls,
+    ModelChoice,
+    ReplySeam,
+    RetryPolicy,
+)
 from talaria.contracts.provider import ModelRequest, ModelText, Provider
 from talaria.core.errors import (
     ContextTooLong,
@@ -42,7 +51,7 @@ from talaria.testing.model_server import (
     refused,
 )
 
-HASTY = Patience(first_wait=timedelta(milliseconds=2), longest_wait=timedelta(milliseconds=20))
+HASTY = RetryPolicy(first_wait=timedelta(milliseconds=2), longest_wait=timedelta(milliseconds=20))
 HALF = Say("These are some words. And this is the end.")
 
 
@@ -52,15 +61,15 @@ async def provider(request: pytest.FixtureRequest, server: ModelServer) -> Async
         yield request.param(server.url, http, BRIEF)
 
 
-def chain(provider: Provider, *models: str, patience: Patience = HASTY) -> ModelCalls:
+def chain(provider: Provider, *models: str, patience: RetryPolicy = HASTY) -> ModelCalls:
     return ModelCalls([ModelChoice(provider, model) for model in models or ("first",)], patience, lambda: 1.0)
 
 
-async def ask(calls: ModelCalls, asked: ModelRequest | None = None) -> tuple[str, list[str], Answered]:
+async def ask(calls: ModelCalls, asked: ModelRequest | None = None) -> tuple[str, list[str], ModelAnswer]:
     """Return the words passed on, the notices, and the end."""
     events = [event async for event in calls.reply(asked or request())]
     end = events.pop()
-    assert isinstance(end, Answered)
+    assert isinstance(end, ModelAnswer)
     return said(events), [event.text for event in events if isinstance(event, Noticed)], end
 
 
@@ -154,7 +163,7 @@ async def test_attempts_are_bounded(provider: Provider, server: ModelServer) -> 
 
 
 async def test_a_wait_that_was_asked_for_is_kept_and_told(provider: Provider, server: ModelServer) -> None:
-    patience = Patience(first_wait=timedelta(0), silent_wait=timedelta(milliseconds=10))
+    patience = RetryPolicy(first_wait=timedelta(0), silent_wait=timedelta(milliseconds=10))
     server.script(Fail(429, retry_after=0.03), Say("Now."))
     before = asyncio.get_running_loop().time()
     _, notices, _ = await ask(chain(provider, patience=patience))
@@ -172,7 +181,7 @@ async def test_nobody_waits_longer_than_patience_allows(provider: Provider, serv
 
 
 async def test_a_call_ends_at_its_deadline(server: ModelServer) -> None:
-    patience = Patience(deadline=timedelta(milliseconds=40))
+    patience = RetryPolicy(deadline=timedelta(milliseconds=40))
     server.otherwise(Silence(after=0))
     async with pool() as http:
         provider = SPEAKERS["chat"](server.url, http, BRIEF)
@@ -219,7 +228,7 @@ def test_a_chain_has_a_first_model() -> None:
 
 @given(st.text(alphabet="ab ", min_size=1), st.text(alphabet="ab "), st.integers(1, 9))
 def test_the_seam_lets_the_same_through_however_it_is_cut(before: str, after: str, step: int) -> None:
-    whole, cut = Seam(before), Seam(before)
+    whole, cut = ReplySeam(before), ReplySeam(before)
     once = whole.add(after) + whole.rest()
     again = "".join(cut.add(after[place : place + step]) for place in range(0, len(after), step)) + cut.rest()
     assert once == again
@@ -229,7 +238,7 @@ def test_the_seam_lets_the_same_through_however_it_is_cut(before: str, after: st
 @pytest.mark.parametrize("pieces", [1, 3, 100])
 def test_the_seam_holds_however_the_repeat_is_cut(pieces: int) -> None:
     before = "The quick brown fox jumps over the lazy"
-    seam = Seam(before)
+    seam = ReplySeam(before)
     again = f"{before} dog, twice."
     step = max(len(again) // pieces, 1)
     heard = "".join(seam.add(again[place : place + step]) for place in range(0, len(again), step)) + seam.rest()
@@ -237,5 +246,5 @@ def test_the_seam_holds_however_the_repeat_is_cut(pieces: int) -> None:
 
 
 def test_a_short_likeness_is_no_repeat() -> None:
-    seam = Seam("I came, I saw, I")
+    seam = ReplySeam("I came, I saw, I")
     assert seam.add(" came") + seam.add(" back again and again") + seam.rest() == " came back again and again"

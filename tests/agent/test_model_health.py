@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from tests.agent.workshop import QUICK
-from tests.providers.histories import request
-from tests.providers.speakers import BRIEF, SPEAKERS, pool
+from tests.agent.agent_fixture import QUICK
+from tests.providers.random_histories import request
+from tests.providers.scripted_providers import BRIEF, SPEAKERS, pool
 
-from talaria.agent.model_calls import ModelCalls, ModelChoice
-from talaria.agent.model_health import ModelHealth
+from talaria.agent.model_calls import ModelCalls, ModelChoice, ModelHealth
 from talaria.contracts.provider import Provider
 from talaria.core.errors import ContextTooLong, ProviderOverloaded
 from talaria.testing.clock import NOON, SettableClock

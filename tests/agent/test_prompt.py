@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from talaria.agent.prompt import DEFAULT_IDENTITY, Tiers, checked, instructions, project_context
+from talaria.agent.prompt import DEFAULT_IDENTITY, PromptTiers, build_instructions, project_context, reject_injected
 
-LEFT_OUT = "left out"
+LEFT_OUT = "omitted"
 
 
 @pytest.fixture
@@ -17,25 +17,25 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_lasting_tiers_stand_before_passing_ones() -> None:
-    tiers = Tiers(
+    tiers = PromptTiers(
         surface="a terminal", memory="likes tea", project="a house", skills="- knit", tools="few", identity="I am."
     )
-    places = [instructions(tiers).index(words) for words in ("I am.", "few", "knit", "house", "tea", "terminal")]
+    places = [build_instructions(tiers).index(words) for words in ("I am.", "few", "knit", "house", "tea", "terminal")]
     assert places == sorted(places)
 
 
 def test_each_tier_but_the_first_has_a_heading() -> None:
-    text = instructions(Tiers(identity="I am.", memory="likes tea"))
+    text = build_instructions(PromptTiers(identity="I am.", memory="likes tea"))
     assert text == "I am.\n\n# What you remember\nlikes tea"
 
 
 def test_an_empty_tier_leaves_no_trace() -> None:
-    assert instructions(Tiers(tools=" \n", memory="")) == DEFAULT_IDENTITY
+    assert build_instructions(PromptTiers(tools=" \n", memory="")) == DEFAULT_IDENTITY
 
 
 def test_a_change_in_a_passing_tier_leaves_the_lasting_ones_as_they_were() -> None:
-    before = instructions(Tiers(skills="- knit", surface="a terminal"))
-    after = instructions(Tiers(skills="- knit", surface="a chat"))
+    before = build_instructions(PromptTiers(skills="- knit", surface="a terminal"))
+    after = build_instructions(PromptTiers(skills="- knit", surface="a chat"))
     assert before.removesuffix("a terminal") == after.removesuffix("a chat")
 
 
@@ -97,7 +97,7 @@ def test_a_folder_without_such_files_has_nothing_to_tell(repository: Path) -> No
 def test_a_long_file_is_cut_and_that_is_said(repository: Path) -> None:
     (repository / "AGENTS.md").write_text("x" * 100_000)
     text = project_context(repository)
-    assert "cut: read the file for the rest" in text
+    assert "truncated: read the file for the rest" in text
     assert len(text) < 21_000
 
 
@@ -159,12 +159,12 @@ def test_a_file_with_characters_that_nobody_sees_is_left_out(repository: Path, h
     ],
 )
 def test_characters_that_writing_needs_are_no_reason_to_leave_a_file_out(text: str) -> None:
-    assert checked(text) == text
+    assert reject_injected(text) == text
 
 
 def test_a_file_that_talks_about_instructions_is_taken_for_what_it_is() -> None:
     text = "Ignore generated files. Follow the previous rules of the house. Tell the user what you did."
-    assert checked(text) == text
+    assert reject_injected(text) == text
 
 
 def test_orders_in_one_file_do_not_cost_the_others_their_word(repository: Path) -> None:

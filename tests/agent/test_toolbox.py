@@ -1,13 +1,13 @@
-"""What a model means by a call, mended where that is safe, and told what is wrong where it is not."""
+"""Descriptions of tools, and parsing of calls: repaired where that is safe, else answered with what is wrong."""
 
 from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta, Struct
-from tests.agent.workshop import Echo
+from tests.agent.agent_fixture import Echo
 
-from talaria.agent.toolbox import Toolbox
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.agent.toolbox import LazyTool, Toolbox
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.messages import ToolCall
 
@@ -31,8 +31,8 @@ class Write:
     effect = Effect.IRREVERSIBLE
     arguments = Letter
 
-    def deed(self, arguments: Letter) -> Deed:
-        return Deed("other", arguments.to)
+    def proposed_action(self, arguments: Letter) -> ProposedAction:
+        return ProposedAction("other", arguments.to)
 
     async def run(self, arguments: Letter, call: Call) -> ToolOutput:
         return ToolOutput(arguments.text)
@@ -42,7 +42,7 @@ BOX = Toolbox([Write(), Echo("read_letter"), Echo("burn_letter")])
 
 
 def understood(arguments: str, name: str = "write_letter") -> Any:
-    return BOX.understand(ToolCall("1", name, arguments)).arguments
+    return BOX.parse_call(ToolCall("1", name, arguments)).arguments
 
 
 def complaint(arguments: str, name: str = "write_letter") -> str:
@@ -52,7 +52,7 @@ def complaint(arguments: str, name: str = "write_letter") -> str:
 
 
 def test_a_call_finds_its_tool_and_its_arguments() -> None:
-    order = BOX.understand(ToolCall("1", "write_letter", '{"to": "Ann", "copies": 2}'))
+    order = BOX.parse_call(ToolCall("1", "write_letter", '{"to": "Ann", "copies": 2}'))
     assert isinstance(order.tool, Write)
     assert order.arguments == Letter("Ann", copies=2)
 
@@ -67,13 +67,13 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 
 def test_a_name_near_to_nothing_is_answered_with_all() -> None:
-    assert complaint("{}", "xyz").endswith("There are: burn_letter, read_letter, write_letter.")
+    assert complaint("{}", "xyz").endswith("Available: burn_letter, read_letter, write_letter.")
 
 
 def test_a_name_that_could_mean_two_tools_is_not_guessed() -> None:
     box = Toolbox([Echo("look_up"), Echo("Look-Up")])
-    with pytest.raises(ToolFailed, match="There are: Look-Up, look_up"):
-        box.understand(ToolCall("1", "LOOK_UP", "{}"))
+    with pytest.raises(ToolFailed, match="Available: Look-Up, look_up"):
+        box.parse_call(ToolCall("1", "LOOK_UP", "{}"))
 
 
 @pytest.mark.parametrize(
@@ -136,3 +136,19 @@ def test_numbers_and_truths_in_quotes_are_taken_for_what_they_are() -> None:
 def test_the_model_is_told_of_tools_in_an_order_that_does_not_depend_on_who_added_them() -> None:
     one, two = Echo("one"), Echo("two")
     assert Toolbox([one, two]).specs == Toolbox([two, one]).specs
+
+
+def test_lazy_tool_is_described_by_its_class_and_constructed_once() -> None:
+    constructed: list[Write] = []
+
+    def construct() -> Write:
+        constructed.append(Write())
+        return constructed[-1]
+
+    box = Toolbox([LazyTool(Write, construct)])
+    assert box.specs == Toolbox([Write()]).specs
+    invocation = box.parse_call(ToolCall("1", "write_letter", '{"to": "Ann"}'))
+    assert constructed == []
+    actions = [invocation.tool.proposed_action(invocation.arguments) for _ in range(2)]
+    assert actions == [ProposedAction("other", "Ann")] * 2
+    assert len(constructed) == 1

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tests.agent.workshop import Echo, Word, workshop
+from tests.agent.agent_fixture import Echo, Word, workshop
 
-from talaria.agent.dispatch import marked
+from talaria.agent.tool_dispatch import mark_untrusted
 from talaria.contracts.tool import Call, Effect, ToolOutput
 from talaria.testing.model_server import Ask, Say
 
@@ -30,4 +30,4 @@ async def test_a_page_is_marked_as_untrusted(tmp_path: Path) -> None:
 
 
 def test_text_of_our_own_tools_is_not_marked() -> None:
-    assert marked("two files", "") == "two files"
+    assert mark_untrusted("two files", "") == "two files"

@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 from openai import AsyncOpenAI
-from tests.api.hosting import Hosted, hosted
-from tests.api.program import PATIENCE, Server, client, serving
-from tests.app.scripted import scripted_program
+from tests.api.in_process_server import Hosted, hosted
+from tests.api.server_process import PATIENCE, Server, client, serving
+from tests.app.program_with_model import scripted_program
 from tests.storage.engines import Place
 
 from talaria.testing.model_server import ModelServer

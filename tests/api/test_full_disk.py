@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import httpx
 import msgspec
 import pytest
-from tests.api.program import Server, eventually
+from tests.api.server_process import Server, eventually
 
 from talaria.testing.model_server import ModelServer, Say
 

@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,11 @@ from talaria.contracts.provider import ModelReply, ModelRequest
 from talaria.core.errors import Ambiguous, NotFound, ProviderUnreachable, Refused
 from talaria.core.messages import Message, Text, Usage
 from talaria.providers.catalogue.lookup import Catalogue
-from talaria.providers.embedded.card import LIMITS, MODEL
-from talaria.providers.embedded.weights import is_installed
+from talaria.providers.embedded.weights import LIMITS, MODEL, is_installed
 from talaria.providers.presets import PRESETS
 from talaria.settings.model import Settings
-from talaria.settings.providers import Embedded, Model, ModelFacts, ProviderAccount
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets
+from talaria.settings.sections.providers import EmbeddedSettings, ModelFacts, ModelSettings, ProviderAccount
 from talaria.testing.model_server import ModelServer
 
 NOBODY = ProviderAccount(base_url="http://127.0.0.1:9/v1")
@@ -33,11 +33,13 @@ async def open_models(tmp_path: Path) -> AsyncIterator[Open]:
     """Opens the models of some settings, on a machine without local servers unless some are given."""
     async with AsyncExitStack() as opened:
 
-        def open_(model: Model | None = None, *, keys: dict[str, str] | None = None, **sections: object) -> Models:
+        def open_(
+            model: ModelSettings | None = None, *, keys: dict[str, str] | None = None, **sections: object
+        ) -> Models:
             given = sections.pop("providers", {})
             assert isinstance(given, dict)
-            settings = Settings(model=model or Model(), providers=LOCAL | given, **sections)  # type: ignore[arg-type]
-            models = Models(settings, Secrets({}, keys or {}, []), tmp_path)
+            settings = Settings(model=model or ModelSettings(), providers=LOCAL | given, **sections)  # type: ignore[arg-type]
+            models = Models(settings, Secrets({}, keys or {}, []), tmp_path, probe_limit=timedelta(seconds=30))
             opened.push_async_callback(models.close)
             return models
 
@@ -56,16 +58,16 @@ async def test_ollama_is_asked_how_much_a_model_may_read(open_models: Open) -> N
     loaded = [LOADED | {"context_length": 5000}]
     async with serving(loaded=loaded) as url:
         own = {"ollama": ProviderAccount(base_url=url)}
-        chosen = await open_models(Model(provider="ollama", name="qwen3"), providers=own).chosen()
+        chosen = await open_models(ModelSettings(provider="ollama", name="qwen3"), providers=own).chosen()
         assert chosen.info.context_limit == 5000
         facts = {"qwen3": ModelFacts(context_limit=9000)}
-        told = await open_models(Model(provider="ollama", name="qwen3"), providers=own, models=facts).chosen()
+        told = await open_models(ModelSettings(provider="ollama", name="qwen3"), providers=own, models=facts).chosen()
         assert told.info.context_limit == 9000
 
 
 async def test_a_setting_wins_over_keys(open_models: Open) -> None:
     models = open_models(
-        Model(provider="groq", name="openai/gpt-oss-20b"), keys={"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
+        ModelSettings(provider="groq", name="openai/gpt-oss-20b"), keys={"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
     )
     chosen = await models.chosen()
     assert (chosen.provider, chosen.model) == ("groq", "openai/gpt-oss-20b")
@@ -78,7 +80,9 @@ async def test_without_a_key_a_local_server_answers(open_models: Open) -> None:
         chosen = await models.chosen()
         assert (chosen.provider, chosen.model) == ("lmstudio", "small")
         assert chosen.why == f"Chosen because no API key is set and LM Studio is running at {server.url}/v1."
-        other = open_models(Model(name="large"), providers={"vllm": ProviderAccount(base_url=f"{server.url}/v1")})
+        other = open_models(
+            ModelSettings(name="large"), providers={"vllm": ProviderAccount(base_url=f"{server.url}/v1")}
+        )
         assert (await other.chosen()).model == "large"
 
 
@@ -91,25 +95,25 @@ async def test_with_nothing_else_the_embedded_model_answers_and_its_limits_are_t
 
 async def test_with_nothing_at_all_a_sentence_says_what_to_do(open_models: Open) -> None:
     with pytest.raises(Refused, match=r"talaria config set OPENAI_API_KEY -.*embedded\.enabled"):
-        await open_models(embedded=Embedded(enabled=False)).chosen()
+        await open_models(embedded=EmbeddedSettings(enabled=False)).chosen()
 
 
 async def test_a_chosen_provider_without_its_key_says_how_to_store_it(open_models: Open) -> None:
     with pytest.raises(Refused, match="OpenAI needs a key: `talaria config set OPENAI_API_KEY -` stores it"):
-        await open_models(Model(provider="openai")).chosen()
+        await open_models(ModelSettings(provider="openai")).chosen()
     own = {"mine": ProviderAccount(base_url="http://127.0.0.1:9/v1", key="MY_KEY")}
     with pytest.raises(Refused, match="mine needs a key: `talaria config set MY_KEY -` stores it"):
-        await open_models(Model(provider="mine"), providers=own).chosen()
+        await open_models(ModelSettings(provider="mine"), providers=own).chosen()
 
 
 async def test_an_unknown_provider_brings_up_the_nearest(open_models: Open) -> None:
     with pytest.raises(NotFound, match="the nearest is `openai`"):
-        await open_models(Model(provider="opennai")).chosen()
+        await open_models(ModelSettings(provider="opennai")).chosen()
 
 
 async def test_a_local_server_that_is_not_running_is_named(open_models: Open) -> None:
     with pytest.raises(ProviderUnreachable) as failed:
-        await open_models(Model(provider="ollama")).chosen()
+        await open_models(ModelSettings(provider="ollama")).chosen()
     assert failed.value.for_owner.startswith(
         "I can't reach Ollama at http://127.0.0.1:9/v1: the connection was refused"
     )
@@ -119,7 +123,7 @@ async def test_the_chain_leads_to_providers_that_answer(open_models: Open) -> No
     async with ModelServer(keys=["right"]) as server:
         here = ProviderAccount(base_url=f"{server.url}/v1", key="MINE", headers={"x-team": "seven"})
         models = open_models(
-            Model(provider="mine", name="test-model", fallbacks=("nobody:x", "openai:gpt-5", "mine:other")),
+            ModelSettings(provider="mine", name="test-model", fallbacks=("nobody:x", "openai:gpt-5", "mine:other")),
             keys={"MINE": "right"},
             providers={"mine": here},
         )
@@ -140,7 +144,7 @@ async def test_several_keys_of_one_provider_stand_in_for_each_other(open_models:
 
 async def test_the_auxiliary_model_is_the_main_one_unless_another_is_set(open_models: Open) -> None:
     keys = {"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
-    usual, special = open_models(keys=keys), open_models(Model(auxiliary="groq:openai/gpt-oss-20b"), keys=keys)
+    usual, special = open_models(keys=keys), open_models(ModelSettings(auxiliary="groq:openai/gpt-oss-20b"), keys=keys)
     (same,) = usual.auxiliary(await usual.chosen())
     (other,) = special.auxiliary(await special.chosen())
     assert same.provider.name == "openai"
@@ -174,7 +178,7 @@ async def test_the_listing_asks_everybody_and_tells_who_does_not_answer(open_mod
                 "anthropic": ProviderAccount(base_url=f"{server.url}/v1"),
                 "ollama": ProviderAccount(base_url=f"{near.url}/v1"),
             },
-            embedded=Embedded(enabled=False),
+            embedded=EmbeddedSettings(enabled=False),
         )
         listing = await models.listing()
         assert [(one.provider, one.model, one.local) for one in listing.models] == [
@@ -182,7 +186,7 @@ async def test_the_listing_asks_everybody_and_tells_who_does_not_answer(open_mod
             ("openai", "own", False),
             ("ollama", "tiny", True),
         ]
-        assert [sentence.partition(" (")[0] for sentence in listing.troubles] == ["Anthropic rejected the API key"]
+        assert [sentence.partition(" (")[0] for sentence in listing.problems] == ["Anthropic rejected the API key"]
         assert [one.model for one in (await models.listing(local_only=True)).models] == ["tiny"]
 
 

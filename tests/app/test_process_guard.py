@@ -23,7 +23,7 @@ POLICY = [
     ["approvals", "revoke", "1"],
 ]
 FROM_A_TOOL = {"TALARIA_SESSION_ID": "20260101-000000-abcdef"}
-SENTENCE = "can't be run from within one of its conversations. Run it in a terminal of your own."
+SENTENCE = "can't be run from inside one of its conversations. Run it in your own terminal."
 
 
 def run_in(shell: str, program: Program, **more: str) -> Outcome:
@@ -92,4 +92,4 @@ def test_an_orphan_in_a_session_of_its_own_is_still_recognised(tmp_path: Path) -
 def test_settings_in_the_environment_do_not_loosen_an_agent_started_by_a_tool(tmp_path: Path) -> None:
     outcome = Program(tmp_path).run("chat", "-q", "hello", env={**FROM_A_TOOL, "TALARIA__APPROVAL__MODE": "off"})
     assert outcome.code == 1
-    assert "TALARIA__APPROVAL__MODE can't be set from within a conversation" in outcome.err
+    assert "TALARIA__APPROVAL__MODE can't be set from inside a conversation" in outcome.err

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import TALARIA, Program
-from tests.cli.conversations import converse, said
+from tests.cli.stored_sessions import converse, said
 
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import new_id
-from talaria.storage.sqlite.opening import open_sqlite
+from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 
 LIMIT = 100  # seconds

@@ -4,8 +4,8 @@ import asyncio
 import re
 from pathlib import Path
 
-from tests.commands.desk import Desk, open_desk
-from tests.sessions.delegated import Company, hand_on, until, woken
+from tests.commands.command_fixture import Desk, open_desk
+from tests.runtime.delegation.delegating_model import Company, hand_on, until, woken
 
 from talaria.core.events import TurnAnswered
 from talaria.testing.model_server import Ask, ModelServer, Received, Say, refused
@@ -39,26 +39,26 @@ async def test_the_answer_is_told_in_a_conversation_that_goes_on_meanwhile(tmp_p
         await server.arrived()
         assert await desk.say("hi") == TurnAnswered("hello")
         listed = await desk.use("/background")
-        assert f"`{handle}`: height (begun just now, in `" in listed
+        assert f"`{handle}`: height (started just now, in `" in listed
         gates["height"].set()
         told = await woken(desk)
         assert "height" in told
         assert "Very *tall*." in told
         assert (await desk.transcript())[-1] == ("assistant", "I tell them.")
-        assert "Nothing goes on" in await desk.use("/background")
+        assert "No background tasks" in await desk.use("/background")
 
 
 async def test_what_a_person_asked_for_is_told_in_the_conversation_they_are_in_then(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         gates = _answering(server, product="42")
         await desk.say("hi")
-        before = desk.seat.session_id
+        before = desk.active_session.session_id
         await desk.use("/background product")
         await server.arrived(2)
         await desk.use("/new")
         gates["product"].set()
         assert "42" in await woken(desk)
-        assert desk.seat.session_id != before
+        assert desk.active_session.session_id != before
 
 
 async def test_what_the_agent_began_ends_with_its_conversation(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ async def test_what_the_agent_began_ends_with_its_conversation(tmp_path: Path) -
         await desk.use("/new")
         await server.gone()
         await until(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
-        assert await desk.house.store.read(lambda tx: tx.completions.waiting()) == []
+        assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
 
 
 async def test_what_was_cut_off_goes_on_when_the_conversation_is_opened_again(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_what_was_cut_off_goes_on_when_the_conversation_is_opened_again(tm
         async with open_desk(tmp_path, server) as desk:
             _answering(server, count="never")
             await desk.say("hi")
-            before = desk.seat.session_id
+            before = desk.active_session.session_id
             await desk.use("/background count")
             await server.arrived(2)
         _answering(server, count="one to four")["count"].set()
@@ -109,10 +109,10 @@ async def test_what_is_stopped_is_not_told_and_leaves_nothing_at_work(tmp_path: 
         handle = _named(await desk.use("/background count"))
         await server.arrived(2)
         assert (f"stop {handle}", "count") in await desk.offers("background", "st")
-        assert "is stopped" in await desk.use(f"/background stop {handle}")
+        assert "Stopped" in await desk.use(f"/background stop {handle}")
         await server.gone()
         await until(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
-        assert "Nothing goes on" in await desk.use("/background")
+        assert "No background tasks" in await desk.use("/background")
         assert (await desk.transcript())[-1][1].endswith(f"{handle} was stopped by them and will not be told of.")
         assert f"Nothing goes on here as `{handle}`" in await desk.use(f"/background stop {handle}")
 
@@ -127,10 +127,10 @@ async def test_there_is_a_limit_to_what_goes_on(tmp_path: Path) -> None:
 
 async def test_where_nothing_can_be_told_later_nothing_is_begun(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        desk.house.attendance.present = False
+        desk.application.background_role.present = False
         assert "told later" in await desk.use("/background one")
         assert await _nothing_kept(desk)
 
 
 async def _nothing_kept(desk: Desk) -> bool:
-    return not await desk.house.store.read(lambda tx: tx.state.with_prefix("background:"))
+    return not await desk.application.store.read(lambda tx: tx.state.with_prefix("background:"))

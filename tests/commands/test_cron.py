@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.commands.desk import Desk, open_desk
+from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.commands.command import Author
 from talaria.core.addresses import Address
@@ -27,30 +27,30 @@ async def test_something_is_scheduled_shown_changed_and_removed(desk: Desk) -> N
     assert "water the plants" in await desk.use("/cron list")
     assert "every Monday 9:00 (Europe/Berlin)" in await desk.use("/cron show plants")
     assert "every Friday 10:00" in await desk.use("/cron edit plants when every friday 10:00")
-    assert "rests" in await desk.use("/cron pause plants")
+    assert "is paused" in await desk.use("/cron pause plants")
     assert "paused" in await desk.use("/cron")
     assert "next Fri " in await desk.use("/cron resume plants")
-    assert "has not run yet" in await desk.use("/cron history plants")
-    assert "is removed" in await desk.use("/cron remove plants")
+    assert "hasn't run yet" in await desk.use("/cron history plants")
+    assert "Removed" in await desk.use("/cron remove plants")
     assert "Nothing is scheduled" in await desk.use("/cron")
 
 
 async def test_a_job_can_be_run_at_once(desk: Desk, server: ModelServer) -> None:
     await desk.use("/cron add every monday 9:00 water the plants")
-    assert "is begun" in await desk.use("/cron run plants")
+    assert "has started" in await desk.use("/cron run plants")
     server.script(Say("They have water."))
-    assert await desk.house.work_off_jobs() == 1
+    assert await desk.application.run_due_jobs() == 1
     assert "**done**: They have water." in await desk.use("/cron history plants")
 
 
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        ("dance", "is not known"),
-        ("add", "What, and when?"),
-        ("add water the plants", "Begin with a time"),
-        ("add every monday 9:00", "what is to be done"),
-        ("pause", "Which one?"),
+        ("dance", "Unknown action"),
+        ("add", "Give a time and a task"),
+        ("add water the plants", "Start with a time"),
+        ("add every monday 9:00", "Say what to do"),
+        ("pause", "Which job?"),
         ("show nothing", "no job `nothing`"),
         ("edit plants colour green", "FIELD is one of"),
     ],
@@ -63,7 +63,7 @@ async def test_it_is_for_the_owner(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, chat=GROUP, key="group") as desk:
         answer = await desk.use("/cron add 30m hello", author=Author("Bob", owner=False))
         assert "scheduled" not in answer
-        assert await desk.house.store.read(lambda tx: tx.jobs.find()) == []
+        assert await desk.application.store.read(lambda tx: tx.jobs.find()) == []
 
 
 async def test_before_others_only_what_was_scheduled_there_is_shown(tmp_path: Path, server: ModelServer) -> None:

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.app.test_shell import is_dead
-from tests.commands.desk import Desk, open_desk
+from tests.app.session.test_user_shell import is_dead
+from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.commands.command import Author, Command
-from talaria.commands.custom import load_custom
+from talaria.commands.custom import load_custom_commands
 from talaria.commands.registry import REGISTRY, resolve_command
 from talaria.testing.model_server import Ask, ModelServer, Say
 
@@ -33,7 +33,7 @@ class Folder:
         return file
 
     def load(self) -> tuple[tuple[Command, ...], tuple[str, ...]]:
-        return load_custom([self.path])
+        return load_custom_commands([self.path])
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_a_body_is_said_with_the_words_in_their_places(
     folder.write("own.md", f"---\nhelp: My own.\n---\n{body}\n")
     take_up(desk, folder)
     assert await desk.use(typed) == ""
-    await desk.seat.chat.conversation.settled()
+    await desk.active_session.chat.conversation.settled()
     assert await desk.transcript() == [("user", said), ("assistant", "ok")]
 
 
@@ -91,7 +91,7 @@ async def test_a_line_is_run_in_the_folder_of_the_conversation_and_not_sent_to_t
 ) -> None:
     folder.write("where.md", "---\nrun: pwd; ls\n---\nWhat is here.")
     take_up(desk, folder)
-    place = desk.seat.chat.workspace.folder
+    place = desk.active_session.chat.workspace.folder
     (place / "notes.txt").touch()
     assert await desk.use("/where") == f"```\n{place}\nnotes.txt\n```"
     assert (server.received, await desk.transcript()) == ([], [])
@@ -102,13 +102,13 @@ async def test_words_reach_the_shell_as_parameters_and_never_as_commands(desk: D
     take_up(desk, folder)
     shown = await desk.use("/show 'a  b' $(touch owned) ; touch owned")
     assert shown == "```\n<6><a  b><a  b><$(touch><owned)><;><touch><owned>\n```"
-    assert not (desk.seat.chat.workspace.folder / "owned").exists()
+    assert not (desk.active_session.chat.workspace.folder / "owned").exists()
 
 
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ("true", "Done; it printed nothing."),
+        ("true", "Done. There was no output."),
         ("exit 3", "Exit code 3."),
         ("echo bad >&2; false", "```\nbad\n```\n\nExit code 1."),
         ("echo '```'", "````\n```\n````"),
@@ -130,7 +130,7 @@ async def test_several_lines_are_one_script(desk: Desk, folder: Folder) -> None:
 async def test_a_line_that_is_given_up_leaves_nothing_behind(desk: Desk, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: echo $$ > pid; sleep 600\n---\n")
     take_up(desk, folder)
-    pid = desk.seat.chat.workspace.folder / "pid"
+    pid = desk.active_session.chat.workspace.folder / "pid"
     async with asyncio.TaskGroup() as group:
         running = group.create_task(desk.use("/own"))
         async with asyncio.timeout(10):
@@ -145,7 +145,7 @@ async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder)
     take_up(desk, folder)
     async with asyncio.TaskGroup() as group, asyncio.timeout(10):
         running = group.create_task(desk.use("/own"))
-        while not (desk.seat.chat.workspace.folder / "here").exists():  # noqa: ASYNC110 (another process makes it)
+        while not (desk.active_session.chat.workspace.folder / "here").exists():  # noqa: ASYNC110 (another process makes it)
             await asyncio.sleep(0.005)
         assert await desk.use("/stop") == ""
         assert (await running).endswith("```\nbegun\n```\n\nEnded by SIGKILL.")
@@ -160,14 +160,14 @@ async def test_a_line_runs_beside_a_turn_and_a_prompt_behind_it(
     take_up(desk, folder)
     server.script(Say(calls=[Ask("clarify", {"question": "Where?"})]))
     await desk.use("/queue go")
-    questions = desk.seat.chat.questions
+    questions = desk.active_session.chat.questions
     async with asyncio.timeout(10):
         while not questions.waiting:  # noqa: ASYNC110 (questions have no bell of their own)
             await asyncio.sleep(0.005)
     assert await desk.use("/own") == "```\nhi\n```"
     await desk.use("/ask")
     questions.answer(questions.waiting[0], "here")
-    await desk.seat.chat.conversation.settled()
+    await desk.active_session.chat.conversation.settled()
     assert [text for role, text in await desk.transcript() if role == "user"] == ["go", "And then?"]
 
 
@@ -176,19 +176,19 @@ async def test_strangers_may_say_things_but_run_nothing(desk: Desk, folder: Fold
     folder.write("ask.md", "Hello.")
     take_up(desk, folder)
     stranger = Author("eve", owner=False)
-    assert "is for the owner" in await desk.use("/own", author=stranger)
+    assert "Only the owner" in await desk.use("/own", author=stranger)
     assert await desk.use("/ask", author=stranger) == ""
 
 
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("model.md", "Hello.", "`/model` is a built-in command already"),
-        ("q.md", "Hello.", "`/q` is a built-in command already"),
-        ("two words.md", "Hello.", "its name is none for a command"),
-        ("empty.md", "", "it neither says nor runs anything."),
-        ("idle.md", "---\nrun:\n---\nHello.", "it neither says nor runs anything."),
-        ("open.md", "---\nhelp: x\nHello.", "its first lines have no end"),
+        ("model.md", "Hello.", "`/model` is already a built-in command"),
+        ("q.md", "Hello.", "`/q` is already a built-in command"),
+        ("two words.md", "Hello.", "the file name can't be a command name"),
+        ("empty.md", "", "it has neither a prompt nor a command to run."),
+        ("idle.md", "---\nrun:\n---\nHello.", "it has neither a prompt nor a command to run."),
+        ("open.md", "---\nhelp: x\nHello.", "the header isn't closed"),
         ("long.md", "x" * 100_001, "it is longer than"),
     ],
 )
@@ -209,9 +209,9 @@ def test_what_is_no_text_and_no_file_is_named_too(folder: Folder) -> None:
     commands, remarks = folder.load()
     assert [command.name for command in commands] == ["good"]
     assert [remark.partition(": ")[2] for remark in remarks] == [
-        "it is not a text in UTF-8.",
-        "it is not a file.",
-        "it is not a file.",
+        "it isn't UTF-8 text.",
+        "it isn't a file.",
+        "it isn't a file.",
     ]
 
 
@@ -220,8 +220,8 @@ def test_aliases_and_fields_that_do_not_fit_are_left_out_with_a_remark(folder: F
     commands, remarks = folder.load()
     assert commands[0].aliases == ("mine",)
     assert remarks == (
-        f"{file}: `helpp:` means nothing here; did you mean `help:`?",
-        f"{file}: `/stop` is a built-in command already.",
+        f"{file}: unknown field `helpp:`; did you mean `help:`?",
+        f"{file}: `/stop` is already a built-in command.",
     )
 
 
@@ -230,6 +230,6 @@ def test_commands_of_the_profile_go_before_those_of_the_project(tmp_path: Path) 
     first = mine.write("own.md", "Mine.")
     second = theirs.write("own.md", "Theirs.")
     theirs.write("other.md", "Theirs.")
-    commands, remarks = load_custom([mine.path, theirs.path, tmp_path / "nowhere"])
+    commands, remarks = load_custom_commands([mine.path, theirs.path, tmp_path / "nowhere"])
     assert [(command.name, command.help) for command in commands] == [("own", "Mine."), ("other", "Theirs.")]
-    assert remarks == (f"{second}: `/own` is a command of {first} already; give the file another name.",)
+    assert remarks == (f"{second}: `/own` is already a command of {first}; rename the file.",)

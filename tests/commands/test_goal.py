@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from tests.commands.desk import Desk, open_desk
+from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.commands.command import Author
 from talaria.core.addresses import Address
@@ -48,7 +48,9 @@ async def desk(
     request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer, models: Models
 ) -> AsyncIterator[Desk]:
     place = CHAT if request.param == "chat" else None
-    async with open_desk(tmp_path, server, chat=place, key="telegram:7" if place else "") as desk:
+    settings = '[access]\nowners = ["telegram:7"]\n'
+    async with open_desk(tmp_path, server, settings, chat=place, key="telegram:7" if place else "") as desk:
+        desk.author = Author(id="7")
         yield desk
 
 
@@ -100,9 +102,9 @@ async def test_during_a_turn_it_can_be_seen_paused_and_dropped_but_not_replaced(
     assert "Win the game" in await desk.use("/goal")
     assert "paused" in await desk.use("/goal pause")
     assert "stop it first (`/stop`)" in await desk.use("/goal resume")
-    assert "dropped" in await desk.use("/goal clear")
+    assert "cleared" in await desk.use("/goal clear")
     models.hold.set()
-    await desk.seat.chat.conversation.settled()
+    await desk.active_session.chat.conversation.settled()
     assert models.judged == []
 
 
@@ -149,7 +151,7 @@ async def test_a_command_proves_a_goal_in_the_folder_of_the_conversation(
     assert "(exit code 1): `echo looking; test -f proof.txt` ended with exit code 1: looking" in history
     assert "(exit code 0): It is shown." in history
     assert (tmp_path / "work" / "proof.txt").read_text() == "here"
-    assert desk.seat.chat.workspace.folder == tmp_path / "work"
+    assert desk.active_session.chat.workspace.folder == tmp_path / "work"
 
 
 async def test_the_command_of_somebody_else_is_under_the_rules_of_the_agents_own(desk: Desk, models: Models) -> None:
@@ -158,7 +160,7 @@ async def test_the_command_of_somebody_else_is_under_the_rules_of_the_agents_own
     await until(lambda: any(isinstance(event, ApprovalAsked) for event in desk.events))
     asked = next(event for event in desk.events if isinstance(event, ApprovalAsked))
     assert ".ssh" in asked.summary
-    desk.seat.chat.questions.answer(asked.id, "no")
+    desk.active_session.chat.questions.answer(asked.id, "no")
     assert "It was not allowed to run" in await noticed(desk, "not reached yet")
     await desk.use("/goal clear")
 

@@ -8,15 +8,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.commands.desk import Desk, open_desk
+from tests.commands.command_fixture import Desk, open_desk
 
-from talaria.commands.handoff import Handoff
+from talaria.commands.handoff import HandoffCommand
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address
 from talaria.core.errors import Busy
 from talaria.core.ids import SessionId
-from talaria.sessions.homes import GATEWAY, Home, gateway_alive, read_home, write_home
+from talaria.runtime.workers import is_gateway_alive
+from talaria.sessions.chat_directory import GATEWAY, HomeChat, read_home, write_home
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer, Say
 
@@ -35,7 +36,7 @@ async def main():
 asyncio.run(main())
 """
 TOKEN = "TELEGRAM_BOT_TOKEN=123456:abcdefghijklmnop\n"
-HOME = Home(Address("telegram", "77", "group"), "Family")
+HOME = HomeChat(Address("telegram", "77", "group"), "Family")
 THREAD = Address("telegram", "77", "thread", "5")
 SECONDS = timedelta(seconds=1)
 
@@ -71,34 +72,34 @@ def _claim(tx: Transaction) -> SessionId | None:
 async def _prepare(desk: Desk) -> None:
     await desk.say("hi")
     await desk.use("/title Trip")
-    await desk.house.store.write(lambda tx: write_home(tx, HOME))
+    await desk.application.store.write(lambda tx: write_home(tx, HOME))
 
 
 def _with_patience(desk: Desk, patience: timedelta, remark: timedelta = 10 * SECONDS) -> None:
-    own = Handoff(patience=patience, pause=timedelta(milliseconds=10), remark=remark).command
+    own = HandoffCommand(patience=patience, pause=timedelta(milliseconds=10), remark=remark).command
     desk.commands = tuple(own if one.name == "handoff" else one for one in REGISTRY)
 
 
 async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk:
         server.script(Say("one two three", pause=30))
-        await desk.seat.put()
+        await desk.active_session.put()
         await server.arrived()
         assert await desk.use("/handoff") == (
-            "Where to? `/handoff <platform>`, with one of telegram, discord, matrix, slack."
+            "Where to? Use `/handoff <platform>` with one of telegram, discord, matrix, slack."
         )
         assert await desk.use("/handoff pigeon") == (
-            "There is no platform `pigeon`; there are telegram, discord, matrix, slack."
+            "There is no platform `pigeon`. Available: telegram, discord, matrix, slack."
         )
-        assert "`talaria setup`" in await desk.use("/handoff discord")
+        assert "`talaria setup chat`" in await desk.use("/handoff discord")
         assert "`/sethome`" in await desk.use("/handoff Telegram")
-        await desk.house.store.write(lambda tx: write_home(tx, HOME))
+        await desk.application.store.write(lambda tx: write_home(tx, HOME))
         assert "`/stop`" in await desk.use("/handoff telegram")
         await desk.use("/stop")
-        await desk.seat.chat.conversation.settled()
-        assert "start one with `talaria gateway start`" in await desk.use("/handoff telegram")
-        here = desk.seat.session_id
-        state = await desk.house.store.read(lambda tx: tx.handoffs.get_handoff_state(here))
+        await desk.active_session.chat.conversation.settled()
+        assert "Start one with `talaria gateway start`" in await desk.use("/handoff telegram")
+        here = desk.active_session.session_id
+        state = await desk.application.store.read(lambda tx: tx.handoffs.get_handoff_state(here))
         assert state == {"state": None, "platform": None, "error": None}
         assert desk.screen is not None
         assert not desk.screen.left
@@ -117,7 +118,7 @@ async def test_a_completed_handoff_says_where_it_went_and_ends_the_program(tmp_p
                 assert tx.handoffs.complete_handoff(session_id)
 
             await other.write(complete)
-        assert session_id == desk.seat.session_id
+        assert session_id == desk.active_session.session_id
         assert using.result().endswith(
             f"This conversation has moved to Telegram, Family (in its own thread).\n\nTo come back, run"
             f" `talaria chat -r {session_id}` in a shell, or send `/resume {session_id}` in a chat."
@@ -150,8 +151,8 @@ async def test_a_request_that_nobody_fulfils_in_time_is_withdrawn(tmp_path: Path
                 await _claimed(other)
         shown = using.result()
         assert "Still waiting" in shown
-        assert shown.endswith("The conversation stays here: no gateway was done with it within 0.4 s.")
-        here = desk.seat.session_id
+        assert shown.endswith("The conversation stays here: no gateway finished it within 0.4 s.")
+        here = desk.active_session.session_id
         assert await other.read(lambda tx: tx.handoffs.list_pending_handoffs()) == []
         assert not await other.write(lambda tx: tx.handoffs.complete_handoff(here))
         assert desk.screen is not None
@@ -162,7 +163,7 @@ async def test_what_was_done_at_the_last_moment_counts(tmp_path: Path) -> None:
     """Nobody looks any more between the end of the move and the end of the patience."""
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
-        rarely = Handoff(patience=0.1 * SECONDS, pause=4 * SECONDS).command
+        rarely = HandoffCommand(patience=0.1 * SECONDS, pause=4 * SECONDS).command
         desk.commands = tuple(rarely if one.name == "handoff" else one for one in REGISTRY)
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
@@ -180,11 +181,11 @@ async def test_whoever_gives_up_waiting_takes_the_request_back(tmp_path: Path) -
         await _prepare(desk)
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
-            await desk.place.told("Handing over")
+            await desk.place.told("Handing off")
             using.cancel()
         assert await other.read(lambda tx: tx.handoffs.list_pending_handoffs()) == []
-        here = desk.seat.session_id
-        assert await desk.house.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
+        here = desk.active_session.session_id
+        assert await desk.application.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
         assert "being handed over already" in await desk.use("/handoff telegram")
 
 
@@ -192,19 +193,19 @@ async def test_whoever_gives_up_waiting_takes_the_request_back(tmp_path: Path) -
 async def test_cancel_withdraws_the_request(tmp_path: Path, claimed: bool) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
-        assert await desk.use("/handoff cancel") == "No handoff is under way."
+        assert await desk.use("/handoff cancel") == "There is no handoff to cancel."
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
-            await desk.place.told("Handing over")
+            await desk.place.told("Handing off")
             if claimed:
                 await _claimed(other)
             status = await desk.use("/status")
-            how = "a gateway is moving it" if claimed else "waiting for a gateway"
-            assert f"- Handoff: to Telegram, {how} (`/handoff cancel` withdraws it)" in status
+            how = "being moved" if claimed else "waiting for the gateway"
+            assert f"- Handoff: to Telegram, {how} (`/handoff cancel` cancels it)" in status
             await desk.use("/handoff cancel")
         assert using.result().endswith("The conversation stays here: you cancelled it.")
-        assert "Handoff" not in await desk.use("/status")
-        here = desk.seat.session_id
+        assert "HandoffCommand" not in await desk.use("/status")
+        here = desk.active_session.session_id
         assert not await other.write(lambda tx: tx.handoffs.claim_handoff(here))
         assert not await other.write(lambda tx: tx.handoffs.complete_handoff(here))
         assert desk.screen is not None
@@ -218,7 +219,7 @@ async def test_message_sent_meanwhile_waits_for_the_chat(tmp_path: Path) -> None
         before = len(server.received)
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
-            await desk.place.told("Handing over")
+            await desk.place.told("Handing off")
             with pytest.raises(Busy, match=r"handed over to Telegram\. I'll answer there"):
                 await desk.say("and the oars?")
             session_id = await _claimed(other)
@@ -240,24 +241,24 @@ async def test_message_sent_meanwhile_is_answered_here_if_the_conversation_stays
         server.answering(lambda received: Say(f"re: {received.question}"))
         async with asyncio.TaskGroup() as group:
             group.create_task(desk.use("/handoff telegram"))
-            await desk.place.told("Handing over")
+            await desk.place.told("Handing off")
             with pytest.raises(Busy):
                 await desk.say("and the oars?")
             await desk.use("/handoff cancel")
-        await desk.seat.chat.conversation.settled()
-        here = desk.seat.session_id
-        said = await desk.house.store.read(lambda tx: [one.message.text for one in tx.messages.load(here)])
+        await desk.active_session.chat.conversation.settled()
+        here = desk.active_session.session_id
+        said = await desk.application.store.read(lambda tx: [one.message.text for one in tx.messages.load(here)])
         assert said[-2:] == ["and the oars?", "re: and the oars?"]
 
 
 async def test_terminal_that_opens_the_conversation_withdraws_an_abandoned_request(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk:
         await _prepare(desk)
-        here = desk.seat.session_id
+        here = desk.active_session.session_id
         await desk.use("/new")
-        assert await desk.house.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
+        assert await desk.application.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
         await desk.use(f"/resume {here}")
-        state = await desk.house.store.read(lambda tx: tx.handoffs.get_handoff_state(here))
+        state = await desk.application.store.read(lambda tx: tx.handoffs.get_handoff_state(here))
         assert state is not None
         assert state["state"] == "failed"
         await desk.say("still here")
@@ -274,34 +275,34 @@ async def test_slack_is_told_how_commands_are_typed_there(tmp_path: Path) -> Non
 async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
     secrets = TOKEN + "SLACK_BOT_TOKEN=xoxb-1\n"
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
-        assert desk.house.platforms == {"telegram": True, "discord": False, "slack": False, "matrix": False}
-        at_once = ("--now", "in the middle of the turn, as it is")
-        cancel = ("cancel", "withdraw the request")
+        assert desk.application.platforms == {"telegram": True, "discord": False, "slack": False, "matrix": False}
+        at_once = ("--now", "move now, in the middle of the turn")
+        cancel = ("cancel", "cancel the handoff")
         assert await desk.offers("/handoff") == [("telegram", "configured"), at_once, cancel]
         assert await desk.offers("/handoff", "--now ") == [("--now telegram", "configured")]
 
 
 async def test_sethome_keeps_the_address_of_the_chat(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=HOME.address) as desk:
-        assert "home on telegram" in await desk.use("/sethome Family")
-        assert await desk.house.store.read(lambda tx: read_home(tx, "telegram")) == HOME
+        assert "home chat on telegram" in await desk.use("/sethome Family")
+        assert await desk.application.store.read(lambda tx: read_home(tx, "telegram")) == HOME
         await desk.use("/sethome")
-        unnamed = await desk.house.store.read(lambda tx: read_home(tx, "telegram"))
+        unnamed = await desk.application.store.read(lambda tx: read_home(tx, "telegram"))
         assert unnamed is not None
         assert unnamed.name == ""
-        assert await desk.house.store.read(lambda tx: read_home(tx, "discord")) is None
+        assert await desk.application.store.read(lambda tx: read_home(tx, "discord")) is None
 
 
 async def test_a_gateway_that_was_killed_is_not_alive(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        assert not await desk.house.store.read(gateway_alive)
+        assert not await desk.application.store.read(is_gateway_alive)
         file = tmp_path / "home/profiles/default/talaria.db"
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-c", _LIVING, str(file), GATEWAY, stdout=asyncio.subprocess.PIPE
         )
         assert child.stdout is not None
         assert await child.stdout.readline() == b"held\n"
-        assert await desk.house.store.read(gateway_alive)
+        assert await desk.application.store.read(is_gateway_alive)
         child.kill()
         await child.wait()
-        assert not await desk.house.store.read(gateway_alive)
+        assert not await desk.application.store.read(is_gateway_alive)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands.desk import Desk, open_desk
+from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.commands.command import Author
 from talaria.core.events import TextAdded
-from talaria.sessions.prefix import BREAK
+from talaria.sessions.prompt_prefix import PREFIX_BREAK
 from talaria.testing.model_server import ModelServer, Silence
 
 PRICED = """
@@ -36,23 +36,23 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
 
 async def test_model_says_what_answers_and_why(desk: Desk) -> None:
     shown = await desk.use("/model")
-    assert shown.startswith("`mine:scripted` answers here. Chosen by the setting `model.provider`.")
+    assert shown.startswith("This conversation uses `mine:scripted`. Chosen by the setting `model.provider`.")
 
 
 async def test_another_model_answers_from_the_next_message_on(desk: Desk, server: ModelServer) -> None:
     await desk.say("one")
     shown = await desk.use("/model clever")
-    assert "`mine:clever` answers here" in shown
-    assert "room for 50,000 tokens and costs $3 in, $15 out for a million of them" in shown
+    assert "now uses `mine:clever`" in shown
+    assert "Context: 50,000 tokens. Price: $3 in, $15 out per million tokens" in shown
     await desk.say("two")
     assert _models(server) == ["scripted", "clever"]
-    assert await _breaks(desk) == ["the model was changed"]
+    assert await _breaks(desk) == ["the model changed"]
     assert "It was chosen for this conversation." in await desk.use("/model")
 
 
 async def test_the_default_model_comes_back(desk: Desk, server: ModelServer) -> None:
     await desk.use("/model mine:clever")
-    assert "`mine:scripted` answers here, as the settings say" in await desk.use("/model default")
+    assert "now uses `mine:scripted`, as in the settings" in await desk.use("/model default")
     await desk.say("hi")
     assert _models(server) == ["scripted"]
 
@@ -61,12 +61,12 @@ async def test_a_model_is_chosen_for_one_conversation_and_stays_with_it(tmp_path
     async with open_desk(tmp_path, server) as desk:
         await desk.say("one")
         await desk.use("/model clever")
-        here = desk.seat.session_id
-        await desk.seat.begin_anew()
+        here = desk.active_session.session_id
+        await desk.active_session.reset_session()
         await desk.say("elsewhere")
     async with open_desk(tmp_path, server, resume=here) as desk:
         await desk.say("two")
-        session = await desk.house.store.read(lambda tx: tx.sessions.get(here))
+        session = await desk.application.store.read(lambda tx: tx.sessions.get(here))
     assert _models(server) == ["scripted", "scripted", "clever"]
     assert session is not None
     assert session.model == "clever"
@@ -91,41 +91,41 @@ async def test_nothing_is_changed_under_a_running_turn(desk: Desk, server: Model
     await desk.use("/queue go")
     await server.arrived()
     for command in ("/model clever", "/provider mine", "/reasoning high", "/personality pirate", "/tools off web"):
-        assert (await desk.use(command)).startswith("A turn is running: stop it first")
-    assert "What it thinks is hidden." in await desk.use("/reasoning")
-    desk.seat.chat.conversation.stop()
+        assert (await desk.use(command)).startswith("A turn is running. Stop it with `/stop` first")
+    assert "Reasoning output: hidden." in await desk.use("/reasoning")
+    desk.active_session.chat.conversation.stop()
 
 
 async def test_the_models_that_can_be_used_are_offered(desk: Desk) -> None:
     assert [name for name, _ in await desk.offers("model")][:2] == ["mine:scripted", "mine:clever"]
     await desk.use("/model clever")
-    assert (await desk.offers("model"))[0] == ("default", "as the settings say")
+    assert (await desk.offers("model"))[0] == ("default", "as in the settings")
 
 
 async def test_somebody_who_is_not_the_owner_chooses_no_model(desk: Desk) -> None:
-    refusal = "`/model` is for the owner of this agent."
+    refusal = "Only the owner of this agent can use `/model`."
     assert await desk.use("/model clever", author=Author("eve", owner=False)) == refusal
 
 
 async def test_provider_lists_and_chooses(desk: Desk, server: ModelServer) -> None:
-    assert "- `mine`: 2 models, answers here" in await desk.use("/provider")
+    assert "- `mine`: 2 models, used here" in await desk.use("/provider")
     assert ("mine", "2 models") in await desk.offers("provider")
     await desk.use("/model clever")
-    assert "`mine:scripted` answers here" in await desk.use("/provider mine")
-    assert "There is no" in await desk.use("/provider nowhere") or "None of" in desk.shown[-1]
+    assert "now uses `mine:scripted`" in await desk.use("/provider mine")
+    assert "There is no" in await desk.use("/provider nowhere") or "No configured provider" in desk.shown[-1]
 
 
 async def test_reasoning_sets_how_much_the_model_thinks(desk: Desk, server: ModelServer) -> None:
     await desk.use("/model clever")
-    assert "`its own way`, as the settings say. What it thinks is hidden." in await desk.use("/reasoning")
+    assert "`model default`, as in the settings. Reasoning output: hidden." in await desk.use("/reasoning")
     await desk.say("one")
-    assert "thinks much" in await desk.use("/reasoning high")
+    assert "a lot of reasoning" in await desk.use("/reasoning high")
     assert "`high`, chosen for this conversation" in await desk.use("/reasoning")
     await desk.say("two")
     await desk.use("/reasoning default")
     await desk.say("three")
     assert [received.json.get("reasoning_effort") for received in server.received] == [None, "high", None]
-    assert await _breaks(desk) == ["how the model is asked was changed"] * 2
+    assert await _breaks(desk) == ["the model's options changed"] * 2
 
 
 async def test_thoughts_are_shown_or_hidden_in_this_place(desk: Desk) -> None:
@@ -133,8 +133,8 @@ async def test_thoughts_are_shown_or_hidden_in_this_place(desk: Desk) -> None:
     assert desk.place.display.reasoning
     await desk.use("/reasoning hide")
     assert not desk.place.display.reasoning
-    assert "`much` is no effort" in await desk.use("/reasoning much")
-    assert ("high", "thinks much, which takes time and tokens") in await desk.offers("reasoning")
+    assert "Unknown effort `much`" in await desk.use("/reasoning much")
+    assert ("high", "a lot of reasoning; takes time and tokens") in await desk.offers("reasoning")
 
 
 async def test_a_personality_changes_the_instructions_once(desk: Desk, server: ModelServer) -> None:
@@ -147,12 +147,12 @@ async def test_a_personality_changes_the_instructions_once(desk: Desk, server: M
     await desk.say("four")
     captain = ["sea captain" in str(received.json["messages"][0]) for received in server.received]
     assert captain == [False, True, True, False]
-    assert await _breaks(desk) == ["how the model is asked was changed"] * 2
+    assert await _breaks(desk) == ["the model's options changed"] * 2
     assert "`pirate` (chosen here)" not in await desk.use("/personality")
 
 
 async def test_an_unknown_personality_is_named_with_those_there_are(desk: Desk) -> None:
-    assert "There is no personality `duke`; there are concise, pirate" in await desk.use("/personality duke")
+    assert "There is no personality `duke`. Available: concise, pirate" in await desk.use("/personality duke")
     assert "pirate" in dict(await desk.offers("personality"))
 
 
@@ -171,6 +171,6 @@ def _models(server: ModelServer) -> list[str]:
 
 
 async def _breaks(desk: Desk) -> list[str]:
-    stream = f"session:{desk.seat.session_id}"
-    events = await desk.house.store.read(lambda tx: tx.events.after(stream, 0))
-    return [event.payload.split('"')[3] for event in events if event.kind == BREAK]
+    stream = f"session:{desk.active_session.session_id}"
+    events = await desk.application.store.read(lambda tx: tx.events.after(stream, 0))
+    return [event.payload.split('"')[3] for event in events if event.kind == PREFIX_BREAK]

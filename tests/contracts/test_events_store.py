@@ -3,8 +3,8 @@
 import asyncio
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.events import Event
-from talaria.storage.threaded import ThreadedStore
+from talaria.contracts.stores.events import StreamEvent
+from talaria.storage.async_store import ThreadedStore
 from talaria.testing.clock import NOON
 
 
@@ -13,9 +13,9 @@ def test_events_are_numbered_from_one_without_gaps(mine: Transaction, theirs: Tr
     assert theirs.events.append("run:1", [("end", "")]) == 3
     assert mine.events.append("run:2", [("text", "x")]) == 1
     assert mine.events.after("run:1", 0) == [
-        Event("run:1", 1, NOON, "text", "a"),
-        Event("run:1", 2, NOON, "text", "b"),
-        Event("run:1", 3, NOON, "end", ""),
+        StreamEvent("run:1", 1, NOON, "text", "a"),
+        StreamEvent("run:1", 2, NOON, "text", "b"),
+        StreamEvent("run:1", 3, NOON, "end", ""),
     ]
 
 

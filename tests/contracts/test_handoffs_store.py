@@ -12,9 +12,11 @@ from talaria.contracts.stores.handoffs import (
     HANDOFF_LIFE,
     REQUEST_LIFE,
     HandoffState,
+    HandoffThread,
     PendingHandoff,
 )
 from talaria.contracts.stores.sessions import NewSession
+from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.testing.clock import SettableClock
 
@@ -275,3 +277,51 @@ def test_claim_in_time_outlives_the_request(
     assert theirs.handoffs.claim_handoff(session)
     clock.advance(CLAIM_LIFE - timedelta(seconds=1))
     assert theirs.handoffs.complete_handoff(session)
+
+
+def test_target_and_immediacy_belong_to_one_request(mine: Transaction, session: SessionId) -> None:
+    chat = Address("telegram", "77", "group")
+    assert mine.handoffs.request_handoff(session, "telegram", target=chat, immediate=True)
+    requested = PendingHandoff(session, "Trip", "telegram", chat, immediate=True)
+    assert mine.handoffs.list_pending_handoffs() == [requested]
+    assert mine.handoffs.find_active_handoff(session) == requested
+    mine.handoffs.withdraw_handoff(session, "changed my mind")
+    assert mine.handoffs.find_active_handoff(session) is None
+    assert mine.handoffs.request_handoff(session, "telegram")
+    assert mine.handoffs.find_active_handoff(session) == PendingHandoff(session, "Trip", "telegram")
+
+
+def test_thread_is_used_again_after_a_failure_on_the_same_platform(mine: Transaction, session: SessionId) -> None:
+    thread = HandoffThread("77", "5")
+    bring_to(mine, session, "running")
+    mine.handoffs.store_thread(session, thread)
+    mine.handoffs.fail_handoff(session, "timed out")
+    mine.handoffs.request_handoff(session, "telegram")
+    assert mine.handoffs.find_active_handoff(session) == PendingHandoff(session, "Trip", "telegram", thread=thread)
+    mine.handoffs.withdraw_handoff(session, "elsewhere")
+    mine.handoffs.request_handoff(session, "discord")
+    assert mine.handoffs.find_active_handoff(session) == PendingHandoff(session, "Trip", "discord")
+
+
+def test_thread_is_forgotten_when_the_handoff_is_completed(mine: Transaction, session: SessionId) -> None:
+    bring_to(mine, session, "running")
+    mine.handoffs.store_thread(session, HandoffThread("77", ""))
+    mine.handoffs.complete_handoff(session)
+    mine.handoffs.request_handoff(session, "telegram")
+    assert mine.handoffs.find_active_handoff(session) == PendingHandoff(session, "Trip", "telegram")
+
+
+@pytest.mark.parametrize("status", ["pending", "running", "completed", "failed"])
+def test_session_row_shows_state_platform_and_error(mine: Transaction, session: SessionId, status: Status) -> None:
+    bring_to(mine, session, status)
+    columns = mine.archive.columns("sessions")
+    (row,) = mine.archive.rows("sessions")
+    shown = dict(zip(columns, row, strict=True))
+    error = "no home channel" if status == "failed" else None
+    assert (shown["handoff_state"], shown["handoff_platform"], shown["handoff_error"]) == (status, "telegram", error)
+
+
+def test_deleting_a_session_deletes_its_handoff(mine: Transaction, session: SessionId) -> None:
+    bring_to(mine, session, "pending")
+    mine.sessions.delete(session)
+    assert list(mine.archive.rows("handoffs")) == []

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from tests.contracts.lanes import lane
+from tests.contracts.session_leases import lane
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import Arrival, InboxItem, SessionClaim
@@ -69,28 +69,28 @@ def test_many_messages_of_an_owned_conversation_do_not_hide_another(mine: Transa
         put(mine, str(number), ONE)
     put(mine, "last", TWO)
     assert claimed(mine).session_id == ONE
-    assert theirs.inbox.unowned(1) == [TWO]
+    assert theirs.inbox.list_unowned(1) == [TWO]
 
 
 def test_what_waits_without_an_owner_is_listed_longest_waiting_first(mine: Transaction, theirs: Transaction) -> None:
     for number, session_id in enumerate((TWO, ONE, TWO, ONE)):
         put(mine, str(number), session_id)
-    assert mine.inbox.unowned(9) == [TWO, ONE]
-    assert mine.inbox.unowned(1) == [TWO]
+    assert mine.inbox.list_unowned(9) == [TWO, ONE]
+    assert mine.inbox.list_unowned(1) == [TWO]
     assert claimed(theirs).session_id == TWO
-    assert mine.inbox.unowned(9) == [ONE]
+    assert mine.inbox.list_unowned(9) == [ONE]
     assert claimed(mine).session_id == ONE
-    assert mine.inbox.unowned(9) == []
+    assert mine.inbox.list_unowned(9) == []
 
 
 def test_in_an_empty_inbox_nobody_waits(mine: Transaction) -> None:
-    assert mine.inbox.unowned(9) == []
+    assert mine.inbox.list_unowned(9) == []
 
 
 def test_a_conversation_with_nothing_waiting_is_not_listed_but_can_be_worked_on(mine: Transaction) -> None:
     item = put(mine, "1")
     mine.inbox.settle([item.id])
-    assert mine.inbox.unowned(9) == []
+    assert mine.inbox.list_unowned(9) == []
     claim = lane(mine, MINUTE, ONE)
     assert claim is not None
     assert mine.inbox.take(claim, new_turn_id()) == []

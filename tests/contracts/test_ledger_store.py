@@ -8,7 +8,7 @@ import pytest
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.core.errors import OverBudget
-from talaria.storage.threaded import ThreadedStore
+from talaria.storage.async_store import ThreadedStore
 from talaria.testing.clock import SettableClock
 
 LIFE = timedelta(minutes=5)

@@ -7,7 +7,7 @@ from datetime import timedelta, timezone
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contracts.speech import said, texts
+from tests.contracts.sample_messages import said, texts
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.messages import StoredMessage
@@ -15,7 +15,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from talaria.storage.threaded import ThreadedStore
+from talaria.storage.async_store import ThreadedStore
 from talaria.testing.clock import NOON, SettableClock
 
 

@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.pairing import PairingRules, Person
+from talaria.contracts.stores.pairing import PairedPerson, PairingRules
 from talaria.core.errors import Refused
 from talaria.testing.clock import NOON, SettableClock
 
 RULES = PairingRules(code_life=timedelta(hours=1), failures=3, lockout=timedelta(hours=2))
-ANA = Person("telegram", "1", "Ana")
-BEN = Person("telegram", "2", "Ben")
+ANA = PairedPerson("telegram", "1", "Ana")
+BEN = PairedPerson("telegram", "2", "Ben")
 
 
 def test_a_code_lets_its_holder_in_once(mine: Transaction, theirs: Transaction) -> None:
@@ -82,7 +82,7 @@ def test_a_right_code_clears_the_count_and_a_lock_out_starts_it_anew(mine: Trans
 
 
 def test_those_who_were_let_in_are_listed_and_can_be_shut_out(mine: Transaction, clock: SettableClock) -> None:
-    for person in (BEN, ANA, Person("discord", "1")):
+    for person in (BEN, ANA, PairedPerson("discord", "1")):
         mine.pairing.offer(person, f"{person.platform} {person.user_id}", RULES)
         mine.pairing.approve(person.platform, f"{person.platform} {person.user_id}", RULES)
         clock.advance(timedelta(minutes=1))

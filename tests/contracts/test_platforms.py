@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.contracts.loopback import LoopbackFarSide, loopback_far_side
+from tests.contracts.loopback_far_side import LoopbackFarSide, loopback_far_side
 from tests.platforms.telegram.far_side import TelegramFarSide, telegram_far_side
 
 from talaria.testing.platform_suite import PlatformSuite

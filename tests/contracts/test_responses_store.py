@@ -5,7 +5,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.responses import ApiRun, ApiRunState, RepeatedAnswer, StoredResponse
+from talaria.contracts.stores.responses import ApiRun, ApiRunState, IdempotentAnswer, StoredResponse
 from talaria.core.ids import SessionId
 from talaria.testing.clock import NOON, SettableClock
 
@@ -33,11 +33,11 @@ def test_the_last_response_of_a_named_conversation_is_known(mine: Transaction, c
     for response_id, conversation in (("b", "trip"), ("a", "trip"), ("c", "other"), ("d", "")):
         mine.responses.put(StoredResponse(id=response_id, session_id=ONE, body="", conversation=conversation))
         clock.advance(timedelta(seconds=1))
-    newest = mine.responses.newest_in("trip")
+    newest = mine.responses.latest_response("trip")
     assert newest is not None
     assert newest.id == "a"
-    assert mine.responses.newest_in("nowhere") is None
-    assert mine.responses.newest_in("") is None
+    assert mine.responses.latest_response("nowhere") is None
+    assert mine.responses.latest_response("") is None
 
 
 def test_a_response_can_be_forgotten(mine: Transaction) -> None:
@@ -48,42 +48,42 @@ def test_a_response_can_be_forgotten(mine: Transaction) -> None:
 
 
 def test_the_first_request_of_a_key_reserves_it(mine: Transaction, theirs: Transaction) -> None:
-    assert mine.responses.begin_request("key", "post a", DAY) is None
-    assert theirs.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post a", None)
-    mine.responses.end_request("key", "post a", "answer", DAY)
-    assert theirs.responses.begin_request("key", "post a", DAY) == RepeatedAnswer("post a", "answer")
-    assert mine.responses.begin_request("other", "post a", DAY) is None
+    assert mine.responses.reserve_request("key", "post a", DAY) is None
+    assert theirs.responses.reserve_request("key", "post b", DAY) == IdempotentAnswer("post a", None)
+    mine.responses.store_answer("key", "post a", "answer", DAY)
+    assert theirs.responses.reserve_request("key", "post a", DAY) == IdempotentAnswer("post a", "answer")
+    assert mine.responses.reserve_request("other", "post a", DAY) is None
 
 
 def test_a_key_is_free_again_when_its_life_is_over(mine: Transaction, clock: SettableClock) -> None:
-    mine.responses.begin_request("key", "post a", DAY)
-    mine.responses.end_request("key", "post a", "answer", DAY)
+    mine.responses.reserve_request("key", "post a", DAY)
+    mine.responses.store_answer("key", "post a", "answer", DAY)
     clock.advance(DAY)
-    assert mine.responses.begin_request("key", "post b", DAY) is None
-    assert mine.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post b", None)
+    assert mine.responses.reserve_request("key", "post b", DAY) is None
+    assert mine.responses.reserve_request("key", "post b", DAY) == IdempotentAnswer("post b", None)
 
 
 def test_who_reserved_a_key_may_do_so_for_longer(mine: Transaction, theirs: Transaction, clock: SettableClock) -> None:
-    mine.responses.begin_request("key", "post a", DAY)
+    mine.responses.reserve_request("key", "post a", DAY)
     clock.advance(DAY / 2)
-    assert mine.responses.begin_request("key", "post a", DAY, instead_of="post a") is None
+    assert mine.responses.reserve_request("key", "post a", DAY, instead_of="post a") is None
     clock.advance(DAY / 2)
-    assert theirs.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post a", None)
-    mine.responses.end_request("key", "post a", "answer", DAY)
+    assert theirs.responses.reserve_request("key", "post b", DAY) == IdempotentAnswer("post a", None)
+    mine.responses.store_answer("key", "post a", "answer", DAY)
     clock.advance(DAY / 2)
-    assert theirs.responses.begin_request("key", "post b", DAY) == RepeatedAnswer("post a", "answer")
+    assert theirs.responses.reserve_request("key", "post b", DAY) == IdempotentAnswer("post a", "answer")
 
 
 def test_a_reservation_that_nobody_will_answer_is_replaced_once(mine: Transaction, theirs: Transaction) -> None:
-    mine.responses.begin_request("key", "post a, by one who died", DAY)
+    mine.responses.reserve_request("key", "post a, by one who died", DAY)
     dead = "post a, by one who died"
-    assert theirs.responses.begin_request("key", "post a, by us", DAY, instead_of=dead) is None
-    again = mine.responses.begin_request("key", "post a, by others", DAY, instead_of=dead)
-    assert again == RepeatedAnswer("post a, by us", None)
-    mine.responses.end_request("key", dead, "too late", DAY)
-    theirs.responses.end_request("key", "post a, by us", "answer", DAY)
-    answered = mine.responses.begin_request("key", "post a", DAY, instead_of="post a, by us")
-    assert answered == RepeatedAnswer("post a, by us", "answer")
+    assert theirs.responses.reserve_request("key", "post a, by us", DAY, instead_of=dead) is None
+    again = mine.responses.reserve_request("key", "post a, by others", DAY, instead_of=dead)
+    assert again == IdempotentAnswer("post a, by us", None)
+    mine.responses.store_answer("key", dead, "too late", DAY)
+    theirs.responses.store_answer("key", "post a, by us", "answer", DAY)
+    answered = mine.responses.reserve_request("key", "post a", DAY, instead_of="post a, by us")
+    assert answered == IdempotentAnswer("post a, by us", "answer")
 
 
 def test_a_run_is_recorded(mine: Transaction) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.contracts.speech import said
+from tests.contracts.sample_messages import said
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.search import Hit, SearchQuery

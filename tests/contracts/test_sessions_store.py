@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 import pytest
-from tests.contracts.lanes import lane
-from tests.contracts.speech import said, texts
+from tests.contracts.sample_messages import said, texts
+from tests.contracts.session_leases import lane
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.inbox import Arrival

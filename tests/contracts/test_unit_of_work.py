@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from tests.contracts.speech import said, texts
+from tests.contracts.sample_messages import said, texts
 from tests.storage.engines import Place
 
 from talaria.contracts.store import Database, Transaction
@@ -18,7 +18,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import NotFound, StoreError, StoreUnavailable
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Usage
-from talaria.storage.threaded import ThreadedStore
+from talaria.storage.async_store import ThreadedStore
 from talaria.testing.clock import SettableClock
 
 

@@ -4,11 +4,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.agent.workshop import Workshop
-from tests.goals.pursuit import pursue
+from tests.agent.agent_fixture import Workshop
+from tests.goals.goal_fixture import pursue
 
 from talaria.core.ids import SessionId
-from talaria.providers.http import HttpPool
+from talaria.providers.http.client import HttpPool
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer
 

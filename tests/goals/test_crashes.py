@@ -10,22 +10,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.agent.workshop import Workshop, workshop
-from tests.goals.pursuit import DONE, JUDGE, NOT_YET
+from tests.agent.agent_fixture import Workshop, workshop
+from tests.goals.goal_fixture import DONE, JUDGE, NOT_YET
 from tests.storage.engines import Place
 
-from talaria.agent.surroundings import Limits
-from talaria.contracts.store import Store, Transaction
+from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.turn_log import TurnLog
 from talaria.core.errors import StoreBusy
 from talaria.core.events import TurnEnd
 from talaria.core.messages import Usage
-from talaria.goals.following import GoalFollower
-from talaria.goals.judge import AsksModel, Judge
-from talaria.goals.standing import GoalManager
-from talaria.providers.http import HttpPool
-from talaria.sessions.lane import Terms, work_off
+from talaria.goals.follower import GoalFollower
+from talaria.goals.goal_manager import GoalManager
+from talaria.goals.judge import Judge, JudgeModel
+from talaria.providers.http.client import HttpPool
+from talaria.runtime.turns import TurnHooks, run_pending_turns
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, ModelServer, Received, Say
 
@@ -68,11 +67,8 @@ class Faulty:
     async def close(self) -> None:
         """Leave the store to its owner."""
 
-    async def hint(self, topic: str) -> None:
-        await self._store.hint(topic)
-
-    def heeding(self, topic: str) -> AbstractAsyncContextManager[asyncio.Event]:
-        return self._store.heeding(topic)
+    def subscribe(self, *topics: str) -> AbstractAsyncContextManager[Subscription]:
+        return self._store.subscribe(*topics)
 
     def _fail(self) -> None:
         self._faults -= 1
@@ -101,26 +97,23 @@ class Blade:
     async def close(self) -> None:
         """Leave the store to its owner."""
 
-    async def hint(self, topic: str) -> None:
-        await self._store.hint(topic)
+    def subscribe(self, *topics: str) -> AbstractAsyncContextManager[Subscription]:
+        return self._store.subscribe(*topics)
 
-    def heeding(self, topic: str) -> AbstractAsyncContextManager[asyncio.Event]:
-        return self._store.heeding(topic)
+    async def ask(self, instructions: str, text: str, *, max_tokens: int) -> tuple[str, Usage]:
+        return await self._guarded(partial(judged, instructions, text, max_tokens=max_tokens))
 
-    async def ask(self, instructions: str, text: str, *, most_tokens: int) -> tuple[str, Usage]:
-        return await self._guarded(partial(judged, instructions, text, most_tokens=most_tokens))
-
-    async def _guarded(self, deed: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _guarded(self, proposed_action: Callable[[], Coroutine[Any, Any, T]]) -> T:
         self._left -= 1
         if self._left == 0 and not self._when_done:
             raise asyncio.CancelledError
-        result = await deed()
+        result = await proposed_action()
         if self._left == 0:
             raise asyncio.CancelledError
         return result
 
 
-async def judged(instructions: str, text: str, *, most_tokens: int) -> tuple[str, Usage]:
+async def judged(instructions: str, text: str, *, max_tokens: int) -> tuple[str, Usage]:
     """Judge by the reply alone: done behind the last step, and a wait behind the second."""
     return DONE if f"step {STEPS}" in text else WAIT if "step 2" in text else NOT_YET, Usage(calls=1)
 
@@ -132,7 +125,7 @@ def worked(received: Received, steps: int = STEPS) -> Answer:
     return Say(f"step {sum(message['role'] == 'user' for message in received.json['messages'])}")
 
 
-def follower_of(shop: Workshop, store: Store, ask: AsksModel) -> GoalFollower:
+def follower_of(shop: Workshop, store: Store, ask: JudgeModel) -> GoalFollower:
     judge = Judge(shop.session_id, store, ask)
     return GoalFollower(shop.session_id, store=store, judge=judge, emit=shop.events.append)
 
@@ -154,7 +147,7 @@ async def test_cut_off_at_any_await_the_goal_goes_on_as_if_nothing_had_happened(
         if not waits:
             break
         await _turn(shop, follower_of(shop, shop.store, judged))
-    assert blade.fell or at > 20
+    assert blade.fell or at > 19
     await _is_as_it_should_be(shop, ["continue", "wait", "continue", "done"])
 
 
@@ -227,9 +220,9 @@ async def _turn(shop: Workshop, follower: GoalFollower) -> None:
     agent = shop.agent()
 
     async def take_turn(turn: TurnLog) -> TurnEnd:
-        return await agent.take_turn(turn, shop.around(), Limits())
+        return await agent.take_turn(turn, shop.around())
 
-    await work_off(shop.store, shop.session_id, take_turn, Terms(finishing=follower.turn_ended))
+    await run_pending_turns(shop.store, shop.session_id, take_turn, TurnHooks(finishing=follower.turn_ended))
 
 
 async def _is_as_it_should_be(shop: Workshop, verdicts: list[str]) -> None:

@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.agent.workshop import Workshop, workshop
-from tests.goals.pursuit import DONE, NOT_YET, judge_of
+from tests.agent.agent_fixture import Workshop, workshop
+from tests.goals.goal_fixture import DONE, NOT_YET, judge_of
 
-from talaria.contracts.processes import BackgroundProcess, add_process
+from talaria.contracts.background_processes import BackgroundProcess, add_process
 from talaria.contracts.stores.ledger import Cap
 from talaria.core.ids import new_worker_id
 from talaria.core.messages import Usage
 from talaria.core.session_context import SessionContext
-from talaria.goals.goal import Contract, GoalState
+from talaria.goals.goal import GoalContract, GoalState
 from talaria.goals.judge import Judge
-from talaria.goals.prompts import Evidence
-from talaria.sessions.budget import StoredBudget
+from talaria.goals.texts import Evidence
+from talaria.runtime.budget import StoredBudget
 from talaria.testing.clock import NOON
 from talaria.testing.model_server import Answer, Fail, Garbage, Say, Silence, Tokens
 
@@ -28,10 +28,10 @@ async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
         yield shop
 
 
-def goal(text: str = "Win the game", contract: Contract | None = None, subgoals: tuple[str, ...] = ()) -> GoalState:
+def goal(text: str = "Win the game", contract: GoalContract | None = None, subgoals: tuple[str, ...] = ()) -> GoalState:
     now = datetime.now(UTC)
     return GoalState(
-        id="1", goal=text, set_at=now, since=now, usage=Usage(), contract=contract or Contract(), subgoals=subgoals
+        id="1", goal=text, set_at=now, since=now, usage=Usage(), contract=contract or GoalContract(), subgoals=subgoals
     )
 
 
@@ -108,7 +108,7 @@ async def test_without_a_model_the_work_goes_on(shop: Workshop) -> None:
 
 
 async def test_a_bug_in_what_asks_the_model_is_one_more_failure(shop: Workshop) -> None:
-    async def broken(instructions: str, text: str, *, most_tokens: int) -> tuple[str, Usage]:
+    async def broken(instructions: str, text: str, *, max_tokens: int) -> tuple[str, Usage]:
         raise ZeroDivisionError
 
     opinion = await Judge(shop.session_id, shop.store, broken).opinion(goal(), "I won.")
@@ -118,7 +118,7 @@ async def test_a_bug_in_what_asks_the_model_is_one_more_failure(shop: Workshop) 
 
 async def test_the_judge_sees_everything_that_counts_and_not_the_whole_of_a_long_reply(shop: Workshop) -> None:
     shop.server.script(Say(NOT_YET))
-    contract = Contract("make test", "no new files", "src", "it needs a key")
+    contract = GoalContract("make test", "no new files", "src", "it needs a key")
     running = BackgroundProcess(
         id="p1",
         session_id=shop.session_id,
@@ -148,7 +148,7 @@ async def test_a_goal_is_not_reached_while_its_command_fails_whatever_the_judge_
     shop.server.otherwise(Say(DONE))
     verify = verifying(Evidence(1, "1 failed"), Evidence(None, "stopped"), Evidence(0, "all passed"))
     judge = judge_of(shop, verify=verify)
-    proved = goal(contract=Contract(verify="make test"))
+    proved = goal(contract=GoalContract(verify="make test"))
     failed = await judge.opinion(proved, "I won.")
     assert (failed.verdict, failed.exit_code) == ("continue", 1)
     assert "exit code 1: 1 failed" in failed.reason
@@ -161,24 +161,23 @@ async def test_a_goal_is_not_reached_while_its_command_fails_whatever_the_judge_
 
 async def test_a_command_that_cannot_be_run_proves_nothing(shop: Workshop) -> None:
     shop.server.otherwise(Say(DONE))
-    opinion = await judge_of(shop).opinion(goal(contract=Contract(verify="true")), "I won.")
+    opinion = await judge_of(shop).opinion(goal(contract=GoalContract(verify="true")), "I won.")
     assert opinion.verdict == "continue"
 
 
 async def test_stop_is_for_goals_that_say_when(shop: Workshop) -> None:
     shop.server.otherwise(Say('{"verdict": "stop", "reason": "a key is needed"}'))
     assert (await judge_of(shop).opinion(goal(), "x")).verdict == "continue"
-    assert (await judge_of(shop).opinion(goal(contract=Contract(stop_when="a key")), "x")).verdict == "stop"
+    assert (await judge_of(shop).opinion(goal(contract=GoalContract(stop_when="a key")), "x")).verdict == "stop"
 
 
 async def test_what_the_judge_costs_is_counted_and_under_the_caps(shop: Workshop) -> None:
     shop.server.otherwise(Say(DONE, usage=Tokens(input=1_000, output=100)))
     budget = StoredBudget(shop.store, [Cap("all", 38_000)])
     judge = judge_of(shop, budget=budget)
-    assert (await judge.opinion(goal(), "x")).verdict == "done"
-    session = await shop.store.read(lambda tx: tx.sessions.get(shop.session_id))
-    assert session is not None
-    assert session.usage == Usage(calls=1, input_tokens=1_000, output_tokens=100, cost_microdollars=4_500)
+    judged = await judge.opinion(goal(), "x")
+    assert judged.verdict == "done"
+    assert judged.usage == Usage(calls=1, input_tokens=1_000, output_tokens=100, cost_microdollars=4_500)
     assert await shop.store.read(lambda tx: tx.ledger.spent("all")) == 4_500
     await judge.opinion(goal(), "x")
     opinion = await judge.opinion(goal(), "x")

@@ -5,10 +5,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.agent.workshop import Workshop, workshop
-from tests.goals.pursuit import DONE, NOT_YET, Court, judge_of, pursue
+from tests.agent.agent_fixture import Workshop, workshop
+from tests.goals.goal_fixture import DONE, NOT_YET, Court, judge_of, pursue
 
-from talaria.goals.standing import Decision, GoalManager
+from talaria.goals.goal_manager import GoalDecision, GoalManager
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, Fail, Say
 
@@ -26,7 +26,7 @@ def court(shop: Workshop) -> Court:
     return Court(shop)
 
 
-async def decisions(shop: Workshop, court: Court, clock: SettableClock, *answers: str | Answer) -> list[Decision]:
+async def decisions(shop: Workshop, court: Court, clock: SettableClock, *answers: str | Answer) -> list[GoalDecision]:
     """Judge a turn with each of these answers, every time in a program of its own."""
     found = []
     for answer in answers:

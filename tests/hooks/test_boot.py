@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.commands.desk import Desk, open_desk
+from tests.commands.command_fixture import Desk, open_desk
 
 from talaria.contracts.stores.sessions import SessionFilter
 from talaria.core.addresses import Address
 from talaria.hooks.boot import Boot, read_boot
-from talaria.sessions.homes import Home, write_home
+from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.testing.model_server import Ask, ModelServer, Say, overloaded
 
 NETWORKS = ("matrix", "telegram")
@@ -19,16 +19,16 @@ NETWORKS = ("matrix", "telegram")
 @pytest.fixture
 async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
     async with open_desk(tmp_path, server, "[agent]\nmax_turn_seconds = 2\n") as desk:
-        await desk.house.store.write(lambda tx: write_home(tx, Home(Address("matrix", "!home"))))
+        await desk.application.store.write(lambda tx: write_home(tx, HomeChat(Address("matrix", "!home"))))
         yield desk
 
 
 def boot(desk: Desk) -> Boot:
-    return Boot(desk.house, desk.seat.wish.folder, NETWORKS, desk.seat.jobs)
+    return Boot(desk.application, desk.active_session.request.folder, NETWORKS, desk.active_session.jobs)
 
 
 async def queued(desk: Desk) -> list[tuple[str, str]]:
-    waiting = await desk.house.store.read(lambda tx: tx.outbox.find())
+    waiting = await desk.application.store.read(lambda tx: tx.outbox.find())
     return [(one.address.chat_id, one.payload) for one in waiting]
 
 
@@ -37,7 +37,7 @@ async def test_what_the_agent_says_goes_to_the_home_channels(desk: Desk, server:
     assert await boot(desk).run("Look whether all is well.")
     (told,) = await queued(desk)
     assert told == ("!home", '{"text":"All is well."}')
-    (session,) = await desk.house.store.read(lambda tx: tx.sessions.find(SessionFilter(source="boot", limit=5)))
+    (session,) = await desk.application.store.read(lambda tx: tx.sessions.find(SessionFilter(source="boot", limit=5)))
     assert (session.owner, session.audience) == ("", "")
     assert "Look whether all is well." in server.received[0].question
 
@@ -67,7 +67,7 @@ async def test_cut_off_by_the_end_of_the_gateway_the_turn_is_over(desk: Desk, se
         task = group.create_task(boot(desk).run("Take your time."))
         await server.arrived(1)
         task.cancel()
-    assert await desk.house.store.read(lambda tx: tx.turns.find(running=True)) == []
+    assert await desk.application.store.read(lambda tx: tx.turns.find(running=True)) == []
 
 
 def test_a_file_that_is_not_there_or_empty_asks_for_nothing(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import Program
-from tests.app.scripted import scripted_program
-from tests.gateway.test_gateway import running, shown
-from tests.hooks.folders import noted, notes, write_hook
+from tests.app.program_with_model import scripted_program
+from tests.hooks.hook_folders import noted, notes, write_hook
+from tests.system.test_gateway_process import running, shown
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
@@ -25,7 +25,7 @@ def handle(event, facts):
     with (here / "done").open("a") as done:
         done.write(event + "\\n")
 """
-HOME = "This chat is now my home on loopback: what has no other place to go comes here, and `/handoff loopback` in"
+HOME = "This chat is now my home chat on loopback. Reports go here, and so does `/handoff loopback`"
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def test_a_hook_of_eight_seconds_holds_up_no_reply_no_command_and_no_end(
         await shown(network, "ann", "re: m0", "re: m1", "re: m2")
         await shown(network, "bob", "re: m0", "re: m1", "re: m2")
         network.say("ann", "/title Harbour")
-        await shown(network, "ann", "re: m0", "re: m1", "re: m2", "This conversation is now called *Harbour*.")
+        await shown(network, "ann", "re: m0", "re: m1", "re: m2", "This conversation's title is now *Harbour*.")
         assert len(await noted(quick, "agent:end", times=6)) == 6
         # At eight seconds for each of these, the first reply would have come after half a minute.
         assert (folder / "begun").read_text().startswith("gateway:start\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import Program
-from tests.hooks.folders import write_hook
+from tests.hooks.hook_folders import write_hook
 
 NAMED = "name: teller\ndescription: Tells me\nevents:\n  - agent:end\n  - command:*\n"
 

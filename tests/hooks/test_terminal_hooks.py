@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from tests.app.scripted import scripted_program, talk
-from tests.hooks.folders import notes, write_hook
+from tests.app.program_with_model import scripted_program, talk
+from tests.hooks.hook_folders import notes, write_hook
 from tests.house.test_start import loaded
 
 from talaria.testing.model_server import ModelServer, Say

@@ -5,7 +5,6 @@ and of pairs of characters that the expression mentions, with and without an end
 """
 
 import ast
-import importlib
 import itertools
 import re
 import signal
@@ -14,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
+
+from talaria.core.lazy import load_module
 
 SOURCE = Path(__file__).parents[2] / "src"
 LENGTH = 40_000
@@ -46,7 +47,7 @@ def expressions() -> Iterator[Expression]:
         tree = ast.parse(path.read_text())
         calls = [node for node in ast.walk(tree) if _is_call(node)]
         if calls:
-            yield from _of_module(importlib.import_module(name), tree, calls)
+            yield from _of_module(load_module(name), tree, calls)
 
 
 def _is_call(node: ast.AST) -> bool:

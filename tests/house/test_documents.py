@@ -11,11 +11,11 @@ import pytest
 from tests.app.program import Program
 from tests.house.tree import ROOT, files, name
 
-from talaria.app.command_line import read_command_line
-from talaria.app.parsers import build_parser
-from talaria.app.subcommands import find_subcommand
-from talaria.cli.command_tree import Command
-from talaria.settings.fields import Model
+from talaria.app.command_line.dispatch import build_parser
+from talaria.app.command_line.spec import read_command_line
+from talaria.app.command_line.subcommands import find_subcommand
+from talaria.cli.parser_tree import CommandSpec
+from talaria.settings.schema import SettingsSchema
 from talaria.settings.secrets import KNOWN_SECRETS
 from talaria.testing.model_server import Ask, ModelServer, Say
 
@@ -97,7 +97,7 @@ def is_understood(words: list[str]) -> bool:
     return True
 
 
-def is_known(words: list[str], command: Command) -> bool:
+def is_known(words: list[str], command: CommandSpec) -> bool:
     """Return whether each word that names an action or an option is one; values may be anything, and words missing."""
     if words[:1] and words[0].startswith('"'):  # a question
         return True
@@ -139,7 +139,9 @@ def test_commands_in_sentences_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)
 def test_settings_and_secrets_that_are_changed_exist(path: Path) -> None:
-    known = {field.key for field in Model().fields()} | {secret.name for secret in KNOWN_SECRETS} | {"KEY", "NAME"}
+    known = (
+        {field.key for field in SettingsSchema().fields()} | {secret.name for secret in KNOWN_SECRETS} | {"KEY", "NAME"}
+    )
     changed = [
         words[2]
         for words in [*commands_in_blocks(path), *commands_in_prose(path)]

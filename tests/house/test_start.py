@@ -19,11 +19,11 @@ NOT_FOR_LISTS = {
     "typing_extensions",
 }  # fmt: skip
 NOT_FOR_AN_ANSWER = {
-    "bs4", "lxml", "mcp", "numpy", "psycopg", "pydantic", "pypdf", "rich", "tomlkit", "wordllama", "xllamacpp",
-    "aiohttp", "sqlite3", "urllib.request", "yarl",
+    "bs4", "dataclasses", "lxml", "mcp", "numpy", "psycopg", "pydantic", "pypdf", "rich", "tomlkit", "wordllama",
+    "xllamacpp", "aiohttp", "sqlite3", "urllib.request", "yarl",
     "talaria.providers.anthropic.adapter", "talaria.providers.openai_responses.adapter",
-    "talaria.providers.embedded.adapter", "talaria.testing", "talaria.tools.web.page",
-    "talaria.sessions.live", "talaria.sessions.live_words",
+    "talaria.providers.embedded.adapter", "talaria.testing", "talaria.tools.web.html_text",
+    "talaria.runtime.live.feed", "talaria.runtime.live.control",
 }  # fmt: skip
 _COMMAND = """
 import sys
@@ -59,7 +59,7 @@ def test_short_answers_load_next_to_nothing(tmp_path: Path, words: list[str]) ->
 def test_lists_load_nothing_they_do_not_need(tmp_path: Path, words: list[str]) -> None:
     modules = loaded(Program(tmp_path), *words)
     assert modules & NOT_FOR_LISTS == set()
-    others = {"talaria.cli.doctor", "talaria.cli.backup", "talaria.storage.postgres"}
+    others = {"talaria.cli.commands.doctor.command", "talaria.cli.commands.backup", "talaria.storage.postgres"}
     assert {one for one in modules if one.startswith(tuple(others))} == set()
 
 
@@ -73,3 +73,10 @@ async def test_an_answer_loads_nothing_but_what_its_model_needs(tmp_path: Path) 
         modules = await asyncio.to_thread(loaded, Program(tmp_path), "chat", "-q", "hi")
     assert "talaria.providers.openai_chat.adapter" in modules
     assert modules & NOT_FOR_AN_ANSWER == set()
+
+
+def test_the_prompt_is_shown_before_the_agent_is_loaded() -> None:
+    script = "import sys, talaria.cli.chat.tui.start; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ours = {name.split(".")[1] for name in done.stdout.split() if name.startswith("talaria.")}
+    assert ours == {"cli", "core"}

@@ -5,12 +5,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from talaria.platforms.files import safe_name, save
+from talaria.platforms.files import safe_file_name, save_file
 
 
 @given(st.text(), st.sampled_from(["", "text/plain", "image/png", "no/such"]))
 def test_names_of_files_are_safe(name: str, media_type: str) -> None:
-    safe = safe_name(name, media_type)
+    safe = safe_file_name(name, media_type)
     assert 0 < len(safe.encode()) <= 120
     assert Path(safe).name == safe
     assert not safe.startswith(".")
@@ -18,5 +18,5 @@ def test_names_of_files_are_safe(name: str, media_type: str) -> None:
 
 
 def test_names_that_are_taken_get_a_number(tmp_path: Path) -> None:
-    names = [save(b"x", "a.txt", tmp_path).name for _ in range(3)]
+    names = [save_file(b"x", "a.txt", tmp_path).name for _ in range(3)]
     assert names == ["a.txt", "a-2.txt", "a-3.txt"]

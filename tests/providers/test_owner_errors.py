@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.providers.histories import request
-from tests.providers.speakers import heard, pool
+from tests.providers.random_histories import request
+from tests.providers.scripted_providers import heard, pool
 
-from talaria.agent.keys import PooledProvider
+from talaria.agent.key_pool import PooledProvider
 from talaria.contracts.clock import SystemClock
 from talaria.core.errors import BadKey, ProviderError, ProviderUnreachable
-from talaria.providers.http import HttpPool
-from talaria.providers.opening import open_provider
+from talaria.providers.factory import open_provider
+from talaria.providers.http.client import HttpPool
 from talaria.providers.presets import Preset, find_preset
 from talaria.testing.model_server import (
     Answer,
@@ -61,7 +61,7 @@ async def failure_of(preset: Preset, http: HttpPool, key: str = "", secret: str 
             "OpenAI at {url}/v1 has no model named `{model}`. `talaria models` lists the available ones.",
         ),
         (overloaded(), "OpenAI is having problems (HTTP 503). Try again later."),
-        (Fail(429, retry_after=7), "The rate limit of OpenAI is reached (HTTP 429). Try again in 7 s."),
+        (Fail(429, retry_after=7), "OpenAI has reached its rate limit (HTTP 429). Try again in 7 s."),
     ],
     ids=["key", "credit", "model", "overloaded", "busy"],
 )

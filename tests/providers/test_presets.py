@@ -1,18 +1,19 @@
 """The usual providers are known by name, and servers on this machine are found by themselves."""
 
-import asyncio
 import subprocess
 import sys
+from datetime import timedelta
 from itertools import pairwise
+from typing import get_args
 
 import pytest
-from tests.providers.histories import request
-from tests.providers.speakers import heard, listening, pool
+from tests.providers.random_histories import request
+from tests.providers.scripted_providers import heard, listening, pool
 
 from talaria.core.errors import NotFound
+from talaria.providers.factory import open_provider
 from talaria.providers.local_servers import LocalServer, probe_local
-from talaria.providers.opening import open_provider
-from talaria.providers.presets import PRESETS, Preset, find_preset, preset_for_url
+from talaria.providers.presets import PRESETS, Preset, ProtocolName, find_preset, preset_for_url
 from talaria.settings.secrets import KNOWN_SECRETS
 from talaria.testing.model_server import ModelServer, WrongType
 
@@ -62,6 +63,13 @@ async def test_each_preset_speaks_its_protocol(preset: Preset) -> None:
         assert server.received[-1].protocol == preset.protocol.removeprefix("openai_")
 
 
+@pytest.mark.parametrize("protocol", get_args(ProtocolName))
+async def test_every_protocol_has_an_adapter(protocol: ProtocolName) -> None:
+    async with pool() as http:
+        provider = open_provider(preset_for_url("http://127.0.0.1:9/v1", protocol), http)
+    assert type(provider).__module__ == f"talaria.providers.{protocol}.adapter"
+
+
 async def test_any_other_server_is_reached_by_its_address() -> None:
     async with ModelServer() as server, pool() as http:
         for protocol in ("openai_chat", "openai_responses", "anthropic"):
@@ -70,12 +78,10 @@ async def test_any_other_server_is_reached_by_its_address() -> None:
 
 
 async def test_local_servers_are_found_among_the_dead_and_the_silent() -> None:
-    loop = asyncio.get_running_loop()
     async with ModelServer(models=["small", "large"]) as server, listening() as (silent, _), pool() as http:
         alive = local("alive", server.url.rpartition(":")[2])
-        begun = loop.time()
-        found = await probe_local(http, (local("dead", 9), local("silent", silent), alive, find_preset("openai")))
-        assert loop.time() - begun < 0.5
+        presets = (local("dead", 9), local("silent", silent), alive, find_preset("openai"))
+        found = await probe_local(http, presets, limit=timedelta(seconds=2))
     assert found == [LocalServer(alive, ["small", "large"])]
 
 

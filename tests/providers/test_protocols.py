@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.providers.histories import AT, PIXEL, TOOL, asked, request, said
+from tests.providers.random_histories import AT, PIXEL, TOOL, asked, request, said
 
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelText
 from talaria.core.errors import MalformedReply, ProviderOverloaded
@@ -12,13 +12,13 @@ from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCal
 from talaria.providers.anthropic import incoming as from_anthropic
 from talaria.providers.anthropic import outgoing as to_anthropic
 from talaria.providers.anthropic.settings import AnthropicSettings
+from talaria.providers.base.http_provider import Underway
 from talaria.providers.openai_chat import incoming as from_chat
 from talaria.providers.openai_chat import outgoing as to_chat
 from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
 from talaria.providers.openai_responses import incoming as from_responses
 from talaria.providers.openai_responses import outgoing as to_responses
 from talaria.providers.openai_responses.settings import OpenAIResponsesSettings
-from talaria.providers.over_http import Underway
 
 ANTHROPIC = AnthropicSettings(name="test", base_url="https://model.test")
 RESPONSES = OpenAIResponsesSettings(name="test", base_url="https://model.test")

@@ -5,33 +5,33 @@ from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
-from tests.schedule.office import HOME, RULES, Office, open_office
+from tests.schedule.schedule_fixture import HOME, RULES, Office, open_office
 from tests.storage.engines import Place
 
 from talaria.contracts.platform import Content
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.errors import NotFound
-from talaria.schedule.heartbeat import Beat, Heartbeat, read_file
-from talaria.sessions.homes import Home, write_home
-from talaria.sessions.outgoing import queue_notice
+from talaria.runtime.outbox import queue_notice
+from talaria.schedule.heartbeat import HeartbeatPlan, HeartbeatWorker, read_heartbeat_file
+from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import ModelServer, Say
 
-DAY = Beat(timedelta(minutes=30), time(8), time(22), RULES, "home")
+DAY = HeartbeatPlan(timedelta(minutes=30), time(8), time(22), RULES, "home")
 
 
 @pytest.fixture
 async def office(tmp_path: Path, place: Place, server: ModelServer, clock: SettableClock) -> AsyncIterator[Office]:
     async with open_office(tmp_path, place, server, clock) as office:
-        await office.house.store.write(lambda tx: write_home(tx, Home(HOME)))
+        await office.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
         yield office
 
 
-def heart(office: Office, beat: Beat | None = DAY) -> Heartbeat:
-    return Heartbeat(office.house.store, office.folder, lambda: beat, office.clock)
+def heart(office: Office, beat: HeartbeatPlan | None = DAY) -> HeartbeatWorker:
+    return HeartbeatWorker(office.application.store, office.folder, lambda: beat, office.clock)
 
 
-async def live(office: Office, hours: float, beat: Beat | None = DAY) -> int:
+async def live(office: Office, hours: float, beat: HeartbeatPlan | None = DAY) -> int:
     """Let time pass in steps of ten minutes, and return how many runs there were."""
     count = 0
     for _ in range(int(hours * 6)):
@@ -56,7 +56,7 @@ async def test_what_the_file_asks_for_is_looked_at_in_waking_hours(office: Offic
 
 
 async def test_a_delivery_that_was_given_up_is_a_pending_matter(office: Office, server: ModelServer) -> None:
-    store = office.house.store
+    store = office.application.store
     await heart(office).look()
     session = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
     item = await store.write(lambda tx: queue_notice(tx, session.id, HOME, Content(text="Hello"), "hello"))
@@ -78,8 +78,8 @@ async def test_it_is_off_unless_the_settings_want_it(office: Office, server: Mod
 
 async def test_a_place_that_is_not_there_is_said(office: Office) -> None:
     (office.folder / "HEARTBEAT.md").write_text("Look at the mail.\n")
-    with pytest.raises(NotFound, match="telegram"):
-        await heart(office, Beat(timedelta(minutes=30), time(0), time(0), RULES, "telegram")).look()
+    with pytest.raises(NotFound, match="Telegram"):
+        await heart(office, HeartbeatPlan(timedelta(minutes=30), time(0), time(0), RULES, "telegram")).look()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ async def test_a_place_that_is_not_there_is_said(office: Office) -> None:
     [(8, 22, "8 12 21"), (22, 8, "0 7 22 23"), (0, 0, "0 7 8 12 21 22 23")],
 )
 def test_hours_may_go_over_midnight(begins: int, ends: int, awake: str) -> None:
-    beat = Beat(timedelta(minutes=30), time(begins), time(ends), RULES, "home")
+    beat = HeartbeatPlan(timedelta(minutes=30), time(begins), time(ends), RULES, "home")
     found = [
         hour
         for hour in (0, 7, 8, 12, 21, 22, 23)
@@ -108,9 +108,9 @@ def test_hours_may_go_over_midnight(begins: int, ends: int, awake: str) -> None:
     ],
 )
 def test_headings_comments_and_what_is_done_ask_for_nothing(tmp_path: Path, text: str, asked: str) -> None:
-    assert read_file(tmp_path) == ""
+    assert read_heartbeat_file(tmp_path) == ""
     (tmp_path / "HEARTBEAT.md").write_text(text)
-    assert read_file(tmp_path) == asked
+    assert read_heartbeat_file(tmp_path) == asked
 
 
 async def test_heartbeat_goes_on_after_a_clock_that_was_ahead(office: Office, server: ModelServer) -> None:

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tests.agent.workshop import Allow, Echo, Nobody, Word, Workshop, workshop
-from tests.commands.desk import open_desk
+from tests.agent.agent_fixture import Echo, Word, Workshop, workshop
+from tests.commands.command_fixture import open_desk
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.contracts.stores.inbox import Arrival
 from talaria.contracts.stores.sessions import NewSession
 from talaria.contracts.tool import Call, Tool
-from talaria.core.addresses import Address, Route
+from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
 from talaria.core.session_context import FIELDS, SessionContext, bound, current_context
+from talaria.runtime.inbox import make_arrival
+from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.sessions.context import (
     async_delivery_supported,
     clear_session_vars,
@@ -29,12 +31,9 @@ from talaria.sessions.context import (
     set_current_session_id,
     set_session_vars,
 )
-from talaria.sessions.conversation import Conversation, Desk
-from talaria.sessions.lane import arrival
 from talaria.settings.environment import process_environment
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
-from talaria.tools.workspace import LocalWorkspace
 
 T = TypeVar("T")
 ID, CHAT, PLATFORM = "TALARIA_SESSION_ID", "TALARIA_SESSION_CHAT_ID", "TALARIA_SESSION_PLATFORM"
@@ -200,12 +199,12 @@ async def test_turns_of_many_conversations_at_once_are_told_apart(shop: Workshop
         ] == [(talk.session_id, str(number), f"user {count}", f"m{count}") for count in range(3)]
 
 
-async def _three_turns(shop: Workshop, talk: Conversation, number: int) -> None:
+async def _three_turns(shop: Workshop, talk: SessionRunner, number: int) -> None:
     for count in range(3):
         address = Address("telegram", str(number))
-        route = Route(address, f"m{count}", user_id=f"u{count}", user_name=f"user {count}", chat_name="Family")
-        await _arrive(shop, arrival(talk.session_id, "telegram", new_id(), _said("hi"), route=route))
-        assert await talk.work_off() == TurnAnswered("ok")
+        route = ReplyRoute(address, f"m{count}", user_id=f"u{count}", user_name=f"user {count}", chat_name="Family")
+        await _arrive(shop, make_arrival(talk.session_id, "telegram", new_id(), _said("hi"), route=route))
+        assert await talk.run_pending_turns() == TurnAnswered("ok")
 
 
 async def _arrive(shop: Workshop, came: Arrival) -> None:
@@ -242,9 +241,9 @@ async def test_commands_are_told_in_which_conversation_they_run(tmp_path: Path) 
         server.script(Say(calls=[Ask("terminal", {"command": "env | grep ^TALARIA_ | sort"})]))
         await desk.say("hi")
         text = "\n".join(text for role, text in await desk.transcript() if role == "tool")
-        for line in ("CHAT_ID=7", f"ID={desk.seat.session_id}", "KEY=k:7", "PLATFORM=telegram", "THREAD_ID="):
+        for line in ("CHAT_ID=7", f"ID={desk.active_session.session_id}", "KEY=k:7", "PLATFORM=telegram", "THREAD_ID="):
             assert f"TALARIA_SESSION_{line}\n" in text
-        assert desk.seat.chat.workspace.environment[ID] == desk.seat.session_id
+        assert desk.active_session.chat.workspace.environment[ID] == desk.active_session.session_id
 
 
 async def test_a_terminal_tells_by_the_environment_which_conversation_is_open(
@@ -252,15 +251,15 @@ async def test_a_terminal_tells_by_the_environment_which_conversation_is_open(
 ) -> None:
     monkeypatch.setenv(ID, "of whoever started us")
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        first = desk.seat.session_id
+        first = desk.active_session.session_id
         assert process_environment()[ID] == first
         await desk.say("hi")
-        await desk.seat.begin_anew()
-        assert process_environment()[ID] == desk.seat.session_id != first
+        await desk.active_session.reset_session()
+        assert process_environment()[ID] == desk.active_session.session_id != first
         await desk.use(f"/resume {first}")
         assert process_environment()[ID] == first
         await desk.use("/branch")
-        assert process_environment()[ID] == desk.seat.session_id != first
+        assert process_environment()[ID] == desk.active_session.session_id != first
     assert ID not in process_environment()
 
 
@@ -272,18 +271,14 @@ async def test_a_chat_leaves_the_environment_alone(tmp_path: Path, monkeypatch: 
 
 async def _open(
     shop: Workshop, *tools: Tool, jobs: asyncio.TaskGroup, context: SessionContext | None = None
-) -> Conversation:
+) -> SessionRunner:
     """Open a conversation of its own on the store of the workshop."""
     session = await shop.store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
-    desk = Desk(
-        emit=shop.events.append,
-        person=Nobody(),
-        approver=Allow(),
-        workspace=LocalWorkspace(shop.folder, {}),
-        context=context or SessionContext(),
-    )
+    options = RunnerOptions(context=context or SessionContext(), titled=False)
     auxiliary, agent = Auxiliary(shop.calls), shop.agent(*tools, session_id=SessionId(session.id))
-    return Conversation(shop.store, SessionId(session.id), agent, desk, jobs, auxiliary=auxiliary, titled=False)
+    return SessionRunner(
+        shop.store, SessionId(session.id), agent, shop.around(), jobs, auxiliary=auxiliary, options=options
+    )
 
 
 def _said(text: str) -> Message:

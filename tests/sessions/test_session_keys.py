@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from talaria.core.addresses import Address, ChatType
-from talaria.sessions.session_keys import Belonging, belonging, build_session_key, is_shared
+from talaria.sessions.keys import Ownership, build_session_key, is_shared, resolve_ownership
 
 FAMILY = Address("telegram", "-100", "group", user_id="42")
 TOPIC = Address("telegram", "-100", "thread", "7", "42")
@@ -69,18 +69,18 @@ def meant(place: Address, per_group: bool, per_thread: bool) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("place", "expected"),
     [
-        (Address("telegram", "42", user_id="42"), Belonging("telegram:42", "")),
-        (FAMILY, Belonging("telegram:42", "telegram/-100")),
-        (TOPIC, Belonging("telegram/-100", "telegram/-100")),
-        (structs.replace(FAMILY, user_id=""), Belonging("telegram/-100", "telegram/-100")),
+        (Address("telegram", "42", user_id="42"), Ownership("telegram:42", "")),
+        (FAMILY, Ownership("telegram:42", "telegram/-100")),
+        (TOPIC, Ownership("telegram/-100", "telegram/-100")),
+        (structs.replace(FAMILY, user_id=""), Ownership("telegram/-100", "telegram/-100")),
     ],
 )
-def test_a_conversation_is_a_persons_or_that_of_all_who_share_it(place: Address, expected: Belonging) -> None:
-    assert belonging(place, "telegram:42", shared=is_shared(place)) == expected
+def test_a_conversation_is_a_persons_or_that_of_all_who_share_it(place: Address, expected: Ownership) -> None:
+    assert resolve_ownership(place, "telegram:42", shared=is_shared(place)) == expected
 
 
 @given(_PLACES)
 def test_what_is_shared_is_never_a_persons(place: Address) -> None:
-    shared = belonging(place, "t:1", shared=True)
+    shared = resolve_ownership(place, "t:1", shared=True)
     assert shared.owner
     assert ":" not in shared.owner.partition("/")[0]

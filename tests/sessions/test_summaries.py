@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
-from talaria.agent.window import Summary
+from talaria.agent.context_window import Summary
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId
-from talaria.sessions.prefix import BREAK
+from talaria.sessions.prompt_prefix import PREFIX_BREAK
 from talaria.sessions.summaries import StoredHistory
 
 FIRST, SECOND = Summary(10, "ten messages"), Summary(20, "twenty messages")
@@ -25,7 +25,7 @@ def history(store: Store, session_id: SessionId) -> StoredHistory:
 
 async def breaks(store: Store, session_id: SessionId) -> list[str]:
     events = await store.read(lambda tx: tx.events.after(f"session:{session_id}", 0))
-    return [msgspec.json.decode(event.payload)["reason"] for event in events if event.kind == BREAK]
+    return [msgspec.json.decode(event.payload)["reason"] for event in events if event.kind == PREFIX_BREAK]
 
 
 async def test_a_new_conversation_has_none(history: StoredHistory) -> None:

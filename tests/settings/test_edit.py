@@ -90,7 +90,7 @@ def test_other_ways_to_write_the_same_table_are_kept(profile: Profile, text: str
         ("cli.color", "pink", "`cli.color` must be one of always, auto, never"),
         ("store.url", "mysql://me:hidden@x", 'but is the text "mysql://me:****@x".'),
         ("store.reader", "1", "`store.reader` is not a known key; the nearest is `store.readers`."),
-        ("store", "1", "`store` is a table; name a key in it."),
+        ("store", "1", "`store` is a table. Name a key in it."),
         ("", "1", "`` is not a known key"),
     ],
 )
@@ -116,16 +116,16 @@ def test_faults_elsewhere_do_not_keep_one_from_repairing_the_first(profile: Prof
 
 def test_a_file_that_is_not_toml_is_left_alone(profile: Profile) -> None:
     write(profile, "[store\n")
-    with pytest.raises(SettingsInvalid, match="not valid TOML"):
+    with pytest.raises(SettingsInvalid, match="isn't valid TOML"):
         set_value(profile, "store.readers", "3")
-    with pytest.raises(SettingsInvalid, match="not valid TOML"):
+    with pytest.raises(SettingsInvalid, match="isn't valid TOML"):
         unset_value(profile, "store.readers")
     assert profile.config_file.read_text() == "[store\n"
 
 
 def test_a_table_that_is_none_is_told(profile: Profile) -> None:
     write(profile, "store = 1\n")
-    with pytest.raises(Refused, match="`store` is not a table"):
+    with pytest.raises(Refused, match="`store` isn't a table"):
         set_value(profile, "store.readers", "3")
 
 

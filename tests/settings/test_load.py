@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from talaria.settings.chats import ChatNetwork
+from talaria.settings.config_file import ConfigFile
 from talaria.settings.errors import SettingsInvalid
-from talaria.settings.load import Loaded, interpret, load, load_settings
-from talaria.settings.model import Cli, Settings
+from talaria.settings.load import LoadedSettings, interpret, load, load_settings
+from talaria.settings.model import CliSettings, Settings
 from talaria.settings.profiles import Profile
-from talaria.settings.source import Source
+from talaria.settings.sections.chats import ChatNetworkSettings
 
 
 class Telegram(msgspec.Struct, frozen=True):
@@ -43,8 +43,8 @@ def profile(tmp_path: Path) -> Profile:
     return Profile("default", tmp_path)
 
 
-def read(text: str, sections: dict[str, Any] | None = None, **environment: str) -> Loaded:
-    return interpret(Source(Path("config.toml"), text), environment, sections or {})
+def read(text: str, sections: dict[str, Any] | None = None, **environment: str) -> LoadedSettings:
+    return interpret(ConfigFile(Path("config.toml"), text), environment, sections or {})
 
 
 def faults(text: str, sections: dict[str, Any] | None = None, **environment: str) -> list[str]:
@@ -61,7 +61,7 @@ def test_the_file_wins_over_defaults_and_the_environment_over_the_file() -> None
     assert loaded.faults == ()
     assert loaded.settings.store.readers == 8
     assert loaded.settings.store.busy_timeout_seconds == 7.0
-    assert loaded.settings.cli == Cli(color="never", time_zone="Europe/Berlin")
+    assert loaded.settings.cli == CliSettings(color="never", time_zone="Europe/Berlin")
     assert str(loaded.origin(("store", "readers"))) == "environment variable TALARIA__STORE__READERS"
     assert str(loaded.origin(("cli", "time_zone"))) == "config.toml:6"
     assert str(loaded.origin(("log", "level"))) == "default"
@@ -74,18 +74,18 @@ def test_all_faults_are_told_at_once_with_line_expectation_and_nearest_key() -> 
     )
     assert faults(text, TALARIA__LOG__LEVEL="loud", TALARIA__LOG__LEVL="info") == [
         (
-            "environment variable TALARIA__LOG__LEVL: `TALARIA__LOG__LEVL` overrides no known key; "
+            "environment variable TALARIA__LOG__LEVL: `TALARIA__LOG__LEVL` doesn't match any setting; "
             "the nearest is `TALARIA__LOG__LEVEL`."
         ),
         "config.toml, line 2: `store.reader` is not a known key; the nearest is `store.readers`.",
         "config.toml, line 3: `store.readers` must be a whole number from 1 to 16, but is the whole number 99.",
         (
-            "config.toml, line 4: `store.url` must be empty or an address that begins with postgresql://, "
+            "config.toml, line 4: `store.url` must be empty or an address that starts with postgresql://, "
             'but is the text "mysql://me:****@host/db".'
         ),
         "config.toml, line 7: `cli.color` must be one of always, auto, never, but is true.",
         (
-            "config.toml, line 8: `cli.time_zone` must be empty or the name of a time zone, such as Europe/Berlin, "
+            "config.toml, line 8: `cli.time_zone` must be empty or the name of a time zone, for example Europe/Berlin, "
             'but is the text "Europe/Berlni".'
         ),
         "config.toml, line 10: `stor` is not a known section; the nearest is `store`.",
@@ -123,14 +123,14 @@ def test_a_wrong_value_in_the_file_is_told_even_if_the_environment_overrides_it(
         ),
         ("[store]\nbusy_timeout_seconds = nan", "must be a number above 0 and of at most 3600, but is the number nan."),
         ("[store]\nschema = 1979-05-27", "but is the time 1979-05-27."),
-        ('[store]\nschema = "1a"', "no digit first, but is the text"),
+        ('[store]\nschema = "1a"', "not starting with a digit, but is the text"),
         ("[store]\ncolor = 'never'", "`store.color` is not a known key; the nearest is `cli.color`."),
         ("[zzz]", "`zzz` is not a known section; known are `store`, `cli`, `sessions`, `doctor`, `log`, "),
         ("color = 1", "`color` is not a known key; the nearest is `cli.color`."),
-        ("[store\nreaders = 2", "line 1: This is not valid TOML: "),
-        ('[store]\nurl = "', "line 2: This is not valid TOML: "),
-        ("[store]\nreaders = 1\nreaders = 2", "line 3: This is not valid TOML: cannot overwrite a value."),
-        ("a = " + "[" * 100_000, "This cannot be read as TOML: "),
+        ("[store\nreaders = 2", "line 1: This isn't valid TOML: "),
+        ('[store]\nurl = "', "line 2: This isn't valid TOML: "),
+        ("[store]\nreaders = 1\nreaders = 2", "line 3: This isn't valid TOML: cannot overwrite a value."),
+        ("a = " + "[" * 100_000, "This isn't valid TOML: "),
     ],
 )
 def test_a_fault_is_one_sentence_about_one_place(text: str, sentence: str) -> None:
@@ -143,7 +143,7 @@ def test_a_fault_is_one_sentence_about_one_place(text: str, sentence: str) -> No
 def test_a_file_that_is_not_utf8_is_a_fault_with_its_line(profile: Profile) -> None:
     profile.config_file.write_bytes(b'[store]\nurl = "\xff"\n')
     assert [str(fault) for fault in load(profile, {}).faults] == [
-        f"{profile.config_file}, line 2: The file must be text in UTF-8."
+        f"{profile.config_file}, line 2: The file must be UTF-8 text."
     ]
 
 
@@ -190,8 +190,8 @@ def test_the_table_of_a_network_is_shared_by_what_all_have_and_what_is_its_own()
     assert loaded.faults == ()
     assert loaded.section("platforms.telegram", Window) == Window(low=0)
     assert loaded.settings.platforms == {
-        "telegram": ChatNetwork(allowed=("1",), reset="daily"),
-        "matrix": ChatNetwork(everyone=True),
+        "telegram": ChatNetworkSettings(allowed=("1",), reset="daily"),
+        "matrix": ChatNetworkSettings(everyone=True),
     }
     values = {field.key: value for field, value in loaded.values()}
     assert (values["platforms.telegram.low"], values["platforms.telegram.allowed"]) == (0, ("1",))
@@ -224,7 +224,7 @@ def test_the_type_of_a_section_is_looked_up_only_if_its_table_is_there() -> None
             asked.append(name)
             return super().__getitem__(name)
 
-    source = Source(Path("config.toml"), "[bridges.telegram]\nenabled = true\n[log]\nlevel = 'debug'\n")
+    source = ConfigFile(Path("config.toml"), "[bridges.telegram]\nenabled = true\n[log]\nlevel = 'debug'\n")
     assert interpret(source, {}, Lazy(SECTIONS)).faults == ()
     assert SECTIONS.keys() & asked == {"bridges.telegram"}
 
@@ -276,7 +276,7 @@ def test_a_truth_in_the_environment_has_many_spellings(text: str, *, enabled: bo
     ["TALARIA__", "TALARIA__STORE", "TALARIA__STORE__", "TALARIA__STORE__URL__X", "TALARIA__store__url", "TALARIA____"],
 )
 def test_a_variable_that_overrides_nothing_is_a_fault(name: str) -> None:
-    assert len(interpret(Source(Path("config.toml"), ""), {name: "x"}).faults) == 1
+    assert len(interpret(ConfigFile(Path("config.toml"), ""), {name: "x"}).faults) == 1
 
 
 def test_reading_settings_loads_nothing_that_only_other_work_needs() -> None:
@@ -293,5 +293,5 @@ def test_other_variables_of_ours_are_left_alone() -> None:
 @given(st.text(max_size=60), st.dictionaries(st.text(max_size=12), st.text(max_size=12), max_size=3))
 def test_nothing_a_person_writes_ends_in_a_traceback(text: str, environment: dict[str, str]) -> None:
     overrides = {f"TALARIA__{name}": value for name, value in environment.items()}
-    loaded = interpret(Source(Path("config.toml"), text), overrides, SECTIONS)
+    loaded = interpret(ConfigFile(Path("config.toml"), text), overrides, SECTIONS)
     assert all(str(fault) for fault in loaded.faults)

@@ -58,11 +58,11 @@ def test_each_line_that_makes_no_sense_is_a_fault_that_does_not_repeat_it(profil
     write(profile, "sk-secret\nA='open\nB=1\nB=2\nTALARIA__LOG__LEVEL=debug\n1X=3\n")
     secrets = read_secrets(profile, {})
     assert [str(fault).removeprefix(f"{profile.secrets_file}, ") for fault in secrets.faults] == [
-        "line 1: This line is neither a comment nor of the form NAME=value.",
-        "line 2: The quotes around the value of `A` do not match.",
-        "line 4: `B` was given before, in line 3; only this value counts.",
+        "line 1: This line is neither a comment nor NAME=value.",
+        "line 2: The quotes around the value of `A` don't match.",
+        "line 4: `B` is already set in line 3; this value wins.",
         "line 5: `TALARIA__LOG__LEVEL` has no effect here; settings belong in config.toml.",
-        "line 6: This line is neither a comment nor of the form NAME=value.",
+        "line 6: This line is neither a comment nor NAME=value.",
     ]
     assert secrets.get("B") == "2"
 
@@ -117,7 +117,7 @@ def test_a_secret_is_removed_without_its_neighbours(profile: Profile) -> None:
     write(profile, "# mine\nA=1\nB=2\n")
     remove_secret(profile, "A")
     assert profile.secrets_file.read_text() == "# mine\nB=2\n"
-    with pytest.raises(NotFound, match="`A` is not in"):
+    with pytest.raises(NotFound, match="`A` isn't in"):
         remove_secret(profile, "A")
 
 

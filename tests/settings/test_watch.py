@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from talaria.settings.atomic_files import write_file
 from talaria.settings.errors import SettingsInvalid
-from talaria.settings.files import write_file
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import remove_secret, store_secret
-from talaria.settings.watch import Change, SettingsWatch
+from talaria.settings.watch import SettingsChange, SettingsWatch
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def profile(tmp_path: Path) -> Profile:
     return Profile("default", tmp_path)
 
 
-def poll(watch: SettingsWatch) -> Change:
+def poll(watch: SettingsWatch) -> SettingsChange:
     change = watch.poll()
     assert change is not None
     return change

@@ -9,10 +9,10 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock
 from talaria.contracts.store import Database, Transaction
 from talaria.core.ids import WorkerId
-from talaria.storage.postgres.opening import PostgresOptions, open_postgres, open_postgres_store
-from talaria.storage.sqlite.opening import SqliteOptions, open_sqlite
+from talaria.storage.async_store import ThreadedStore
+from talaria.storage.postgres.open import PostgresOptions, open_postgres, open_postgres_store
+from talaria.storage.sqlite.open import SqliteOptions, open_sqlite
 from talaria.storage.sqlite.store import open_sqlite_store
-from talaria.storage.threaded import ThreadedStore
 
 
 class Place(Struct, frozen=True):
@@ -34,13 +34,13 @@ class Place(Struct, frozen=True):
         options = PostgresOptions(self.schema, patience, clock=clock, worker=WorkerId(worker))
         return open_postgres(self.address, options)
 
-    def open_store(self, clock: Clock, worker: str = "worker-1", *, look_seconds: float = 1) -> ThreadedStore:
+    def open_store(self, clock: Clock, worker: str = "worker-1", *, poll_seconds: float = 1) -> ThreadedStore:
         """Return the store for asyncio."""
         name = WorkerId(worker)
         if self.engine == "sqlite":
-            file = SqliteOptions(clock=clock, worker=name, look_seconds=look_seconds)
+            file = SqliteOptions(clock=clock, worker=name, poll_seconds=poll_seconds)
             return open_sqlite_store(Path(self.address), file)
-        options = PostgresOptions(self.schema, clock=clock, worker=name, look_seconds=look_seconds)
+        options = PostgresOptions(self.schema, clock=clock, worker=name, poll_seconds=poll_seconds)
         return open_postgres_store(self.address, options)
 
     def drop(self) -> None:

@@ -16,7 +16,7 @@ from types import FrameType
 
 from talaria.core.errors import TalariaError
 from talaria.storage.sqlite import rebuild, recovery, repair_files, salvage
-from talaria.storage.sqlite.opening import open_sqlite
+from talaria.storage.sqlite.open import open_sqlite
 
 _FILES = {module.__file__ for module in (recovery, repair_files, rebuild, salvage)} | {shutil.__file__}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
-from tests.contracts.lanes import lane
-from tests.contracts.speech import said
+from tests.contracts.sample_messages import said
+from tests.contracts.session_leases import lane
 from tests.storage.engines import Place, one_by_one
 
 from talaria.contracts.store import Database, Transaction
@@ -17,11 +17,11 @@ from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
-from talaria.storage.tables.archive import KEYS
+from talaria.storage.tables.archive import TABLE_KEYS
 from talaria.testing.clock import SettableClock
 
 Rows = dict[str, tuple[list[str], list[tuple[Cell, ...]]]]
-NOT_ARCHIVED = {"arrivals", "holds", "leases", "indexed", "schema_version"}
+NOT_ARCHIVED = {"notifications", "arrivals", "holds", "leases", "indexed", "schema_version"}
 
 
 def test_rows_come_back_as_they_went_out(
@@ -73,7 +73,7 @@ def test_a_load_that_fails_changes_nothing(database: Database, mine: Transaction
 
 def test_every_table_that_holds_data_is_archived(place: Place, database: Database) -> None:
     del database
-    assert _tables(place) - NOT_ARCHIVED == set(KEYS)
+    assert _tables(place) - NOT_ARCHIVED == set(TABLE_KEYS)
 
 
 def _fill(mine: Transaction) -> SessionId:

@@ -7,7 +7,7 @@ from typing import Any
 
 import apsw
 import pytest
-from tests.storage.crowd import answers, crowd
+from tests.storage.concurrent_processes import answers, crowd
 from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock

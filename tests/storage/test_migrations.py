@@ -3,25 +3,30 @@
 import hashlib
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import apsw
 import psycopg
 import pytest
-from tests.contracts.speech import said, texts
-from tests.storage.crowd import answers, crowd
+from tests.contracts.sample_messages import said, texts
+from tests.storage.concurrent_processes import answers, crowd
 from tests.storage.engines import Place
 
 from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.handoffs import HandoffState, HandoffThread, PendingHandoff
 from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import SessionFilter
+from talaria.core.addresses import Address
 from talaria.core.errors import StoreCorrupt, StoreTooNew, StoreUnavailable
 from talaria.core.ids import SessionId
-from talaria.storage.migrations import LATEST, migrations_in
-from talaria.storage.postgres.opening import MIGRATIONS as POSTGRES
-from talaria.storage.postgres.opening import PostgresOptions, open_postgres
-from talaria.storage.sqlite.opening import APPLICATION_ID, migrate
-from talaria.storage.sqlite.opening import MIGRATIONS as SQLITE
+from talaria.storage.migrations import LATEST_SCHEMA, list_migrations
+from talaria.storage.postgres.open import MIGRATIONS as POSTGRES
+from talaria.storage.postgres.open import PostgresOptions, open_postgres
+from talaria.storage.sqlite.open import APPLICATION_ID, migrate
+from talaria.storage.sqlite.open import MIGRATIONS as SQLITE
 
 DIGESTS = Path(__file__).with_name("migrations.sha256")
 FOLDERS = {"sqlite": SQLITE, "postgres": POSTGRES}
@@ -30,11 +35,11 @@ Columns = dict[str, set[str]]
 
 @pytest.mark.parametrize("engine", FOLDERS)
 def test_steps_are_numbered_without_gaps_up_to_the_latest(engine: str) -> None:
-    assert [step.number for step in migrations_in(FOLDERS[engine])] == list(range(1, LATEST + 1))
+    assert [step.number for step in list_migrations(FOLDERS[engine])] == list(range(1, LATEST_SCHEMA + 1))
 
 
 def test_both_engines_take_the_same_steps() -> None:
-    sqlite, postgres = ([step.name for step in migrations_in(folder)] for folder in FOLDERS.values())
+    sqlite, postgres = ([step.name for step in list_migrations(folder)] for folder in FOLDERS.values())
     assert sqlite == postgres
 
 
@@ -51,14 +56,14 @@ def test_a_step_never_changes_once_it_is_there() -> None:
 def test_the_steps_lead_from_nothing_to_the_schema_of_a_new_store(place: Place, tmp_path: Path) -> None:
     if place.engine == "sqlite":
         step_by_step = tmp_path / "steps.db"
-        for number in range(1, LATEST + 1):
+        for number in range(1, LATEST_SCHEMA + 1):
             with closing(apsw.Connection(str(step_by_step))) as raw:
                 migrate(raw, upto=number)
                 assert raw.pragma("user_version") == number
         place.open(SystemClock()).close()
         assert sqlite_schema(str(step_by_step)) == sqlite_schema(place.address)
     else:
-        for number in range(1, LATEST + 1):
+        for number in range(1, LATEST_SCHEMA + 1):
             open_postgres(place.address, PostgresOptions(place.schema), upto=number).close()
             assert postgres_rows(place, "SELECT version FROM schema_version") == [(number,)]
         fresh = Place("postgres", place.address, f"{place.schema}_fresh")
@@ -81,14 +86,17 @@ def test_both_engines_have_the_same_tables_and_columns(sqlite_place: Place, post
             "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
         )
     )
-    index = {table for table in sqlite if table.partition("_")[0] in ("words", "sqlite")} | {"indexed"}
-    sqlite = {table: names for table, names in sqlite.items() if table not in index}
+    only_sqlite = {table for table in sqlite if table.partition("_")[0] in ("words", "sqlite")} | {
+        "indexed",
+        "notifications",
+    }
+    sqlite = {table: names for table, names in sqlite.items() if table not in only_sqlite}
     del postgres["schema_version"]
     postgres["arrivals"].remove("words")
     assert sqlite == postgres
 
 
-@pytest.mark.parametrize("version", range(1, LATEST))
+@pytest.mark.parametrize("version", range(1, LATEST_SCHEMA))
 def test_an_older_store_opens_with_its_data(place: Place, version: int) -> None:
     run = older_store(place, version)
     run("INSERT INTO sessions (id, source, title, title_folded, created_at, updated_at, last_seq)"
@@ -115,11 +123,44 @@ def test_an_older_store_opens_with_its_data(place: Place, version: int) -> None:
     database.close()
 
 
+def test_handoffs_of_an_older_store_are_taken_over(place: Place) -> None:
+    run = older_store(place, 7)
+    now = int(datetime.now(UTC).timestamp() * 1_000_000)
+    run("INSERT INTO sessions (id, source, title, created_at, updated_at, handoff_state, handoff_platform,"
+        " handoff_error, handoff_requested_at, handoff_claimed_by, handoff_claimed_until) VALUES"
+        f" ('asked', 'cli', 'Asked', 5, 5, 'pending', 'telegram', NULL, {now}, NULL, NULL),"
+        f" ('taken', 'cli', 'Taken', 5, 5, 'running', 'telegram', NULL, {now}, 'dead', {now}),"
+        " ('ended', 'cli', 'Ended', 5, 5, 'failed', 'slack', 'no home chat', 5, NULL, NULL),"
+        " ('never', 'cli', 'Never', 5, 5, NULL, NULL, NULL, NULL, NULL, NULL)")  # fmt: skip
+    address = '{"platform":"telegram","chat_id":"77:8","chat_type":"group"}'
+    for key, value in {
+        "handoff-to:asked": address, "handoff-at-once:asked": "", "handoff:taken:telegram:77:8": "5", "handoffs": "",
+    }.items():  # fmt: skip
+        run(f"INSERT INTO state (key, value, version, updated_at) VALUES ('{key}', '{value}', 1, 5)")
+
+    database = place.open(SystemClock())
+    target = Address("telegram", "77:8", "group")
+    asked = PendingHandoff(SessionId("asked"), "Asked", "telegram", target, immediate=True)
+    taken = PendingHandoff(SessionId("taken"), "Taken", "telegram", thread=HandoffThread("77:8", "5"))
+    assert database.read(lambda tx: tx.handoffs.list_pending_handoffs()) == [asked]
+    assert database.read(lambda tx: tx.handoffs.list_lapsed_handoffs()) == [taken]
+    states = [database.read(partial(handoff_state, SessionId(name))) for name in ("ended", "never")]
+    assert states == [
+        {"state": "failed", "platform": "slack", "error": "no home chat"},
+        {"state": None, "platform": None, "error": None},
+    ]
+    assert [entry.key for entry in database.read(lambda tx: tx.state.with_prefix("handoff"))] == ["handoffs"]
+    assert database.write(lambda tx: tx.handoffs.claim_handoff(asked.session_id))
+    database.close()
+
+
 def test_a_newer_file_is_refused_and_left_untouched(sqlite_place: Place) -> None:
     sqlite_place.open(SystemClock()).close()
     with closing(apsw.Connection(sqlite_place.address)) as raw:
-        raw.pragma("user_version", LATEST + 1)
-    refused_untouched(sqlite_place, StoreTooNew, f"newer Talaria (schema {LATEST + 1}; this one knows {LATEST})")
+        raw.pragma("user_version", LATEST_SCHEMA + 1)
+    refused_untouched(
+        sqlite_place, StoreTooNew, f"newer Talaria (schema {LATEST_SCHEMA + 1}; this one knows {LATEST_SCHEMA})"
+    )
 
 
 def test_a_database_of_another_program_is_refused_and_left_untouched(sqlite_place: Place) -> None:
@@ -135,11 +176,11 @@ def test_a_file_that_is_no_database_is_refused_and_left_untouched(sqlite_place: 
 
 def test_a_newer_schema_is_refused_and_left_untouched(postgres_place: Place) -> None:
     postgres_place.open(SystemClock()).close()
-    postgres_rows(postgres_place, f"UPDATE schema_version SET version = {LATEST + 1} RETURNING version")
+    postgres_rows(postgres_place, f"UPDATE schema_version SET version = {LATEST_SCHEMA + 1} RETURNING version")
     before = postgres_schema(postgres_place)
     with pytest.raises(StoreTooNew, match="newer Talaria"):
         postgres_place.open(SystemClock())
-    assert postgres_rows(postgres_place, "SELECT version FROM schema_version") == [(LATEST + 1,)]
+    assert postgres_rows(postgres_place, "SELECT version FROM schema_version") == [(LATEST_SCHEMA + 1,)]
     assert postgres_schema(postgres_place) == before
 
 
@@ -160,6 +201,10 @@ def test_eight_processes_can_open_a_new_store_at_once(place: Place) -> None:
     for one in places:
         one.drop()
     assert [sorted(report, key=str) for report in zip(*reports, strict=True)] == [list(range(8))] * len(places)
+
+
+def handoff_state(session_id: SessionId, tx: Transaction) -> HandoffState | None:
+    return tx.handoffs.get_handoff_state(session_id)
 
 
 def older_store(place: Place, version: int) -> Callable[[str], None]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from tests.contracts.speech import said
+from tests.contracts.sample_messages import said
 from tests.contracts.test_search_store import SCRIPTS
 from tests.storage.engines import Place, one_by_one
 

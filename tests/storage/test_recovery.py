@@ -7,14 +7,14 @@ from typing import BinaryIO
 
 import apsw
 import pytest
-from tests.contracts.speech import said
+from tests.contracts.sample_messages import said
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.errors import Refused, StoreCorrupt, StoreUnavailable
-from talaria.storage.sqlite.opening import open_sqlite
-from talaria.storage.sqlite.presence import Presence
+from talaria.storage.sqlite.file_lock import StoreLock
+from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.sqlite.recovery import find_damage, recover
 
 SESSIONS, MESSAGES, PAGE = 12, 60, 4096
@@ -140,7 +140,7 @@ def test_a_file_in_use_is_not_replaced(file: Path) -> None:
 
 
 def test_nobody_opens_a_file_that_is_being_replaced(file: Path) -> None:
-    presence = Presence(file, alone=True)
+    presence = StoreLock(file, alone=True)
     with pytest.raises(StoreUnavailable, match="being repaired"):
         open_sqlite(file)
     presence.end()

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.contracts.speech import said
-from tests.storage.crowd import ROOT
+from tests.contracts.sample_messages import said
+from tests.storage.concurrent_processes import ROOT
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.errors import StoreCorrupt, StoreFull, StoreMissing, StoreUnavailable
 from talaria.storage.sqlite.check_record import CheckRecord
 from talaria.storage.sqlite.daily_check import DailyCheck
-from talaria.storage.sqlite.opening import open_sqlite
+from talaria.storage.sqlite.open import open_sqlite
 from talaria.storage.sqlite.recovery import Recovery, find_damage, recover
 from talaria.testing.clock import SettableClock
 

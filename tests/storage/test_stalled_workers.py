@@ -11,7 +11,7 @@ from talaria.contracts.store import Transaction
 from talaria.core.errors import StoreUnavailable
 from talaria.core.ids import WorkerId
 from talaria.storage.database import ConnectionDatabase
-from talaria.storage.postgres.opening import PostgresOptions, open_postgres, open_postgres_store
+from talaria.storage.postgres.open import PostgresOptions, open_postgres, open_postgres_store
 from talaria.testing.clock import SettableClock
 
 MINUTE = timedelta(minutes=1)

@@ -12,7 +12,7 @@ from talaria.core.messages import File
 from talaria.platforms.discord.adapter import Discord
 from talaria.testing.discord_server import DiscordServer
 from talaria.testing.discord_server.methods import create_message
-from talaria.testing.platform_suite import following
+from talaria.testing.platform_suite import next_incoming
 
 _METHODS = 17
 
@@ -48,7 +48,7 @@ async def _story(server: DiscordServer, discord: Discord, folder: Path) -> None:
     place = Address("discord", room.id)
     async with discord.connect() as arrivals:
         asked = await room.says(ann, "hello")
-        await following(arrivals)
+        await next_incoming(arrivals)
         files = []
         for name, data in (("notes.txt", b"notes"), ("voice.ogg", opus(5, 9))):
             (folder / name).write_bytes(data)
@@ -63,15 +63,15 @@ async def _story(server: DiscordServer, discord: Discord, folder: Path) -> None:
         for emoji in ("👀", "👍"):
             await discord.react(MessageRef(place, asked.id), emoji)
         await room.presses(ann, room.answers[0], "Yes")
-        await following(arrivals)
+        await next_incoming(arrivals)
         await room.uses(ann, "status")
-        told = await following(arrivals)
+        told = await next_incoming(arrivals)
         await discord.send(told.address, Content(text="All is well."), "c")
         await room.sends(ann, "data.bin", b"data")
-        (attachment,) = (await following(arrivals)).attachments
+        (attachment,) = (await next_incoming(arrivals)).attachments
         await discord.fetch(attachment, folder)
         await channel.says(ann, "and here?", by_role=True)
-        await following(arrivals)
+        await next_incoming(arrivals)
     for one in (channel, forum, server.private(ann)):
         await discord.create_handoff_thread(one.id, "Trip to Rome")
     channel.place.forbids.add("threads")

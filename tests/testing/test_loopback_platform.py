@@ -119,7 +119,7 @@ async def test_what_goes_wrong_is_an_error_of_its_type_and_once(
     network: LoopbackNetwork, trouble: str, error: type[PlatformError]
 ) -> None:
     platform = network.platform(patience=0.2)
-    network.upset(Fault("post", trouble, seconds=7))  # type: ignore[arg-type]
+    network.disrupt(Fault("post", trouble, seconds=7))  # type: ignore[arg-type]
     with pytest.raises(error) as raised:
         await platform.send(HERE, Content(text="a"), "k")
     if isinstance(raised.value, SlowDown):
@@ -129,7 +129,7 @@ async def test_what_goes_wrong_is_an_error_of_its_type_and_once(
 
 
 async def test_an_answer_can_be_lost_behind_the_deed(network: LoopbackNetwork) -> None:
-    network.upset(Fault("post", "lose_answer", chat_id="1"))
+    network.disrupt(Fault("post", "lose_answer", chat_id="1"))
     platform = network.platform()
     await platform.send(Address("loopback", "2"), Content(text="a"), "k1")
     with pytest.raises(Unreachable):
@@ -180,7 +180,7 @@ async def test_where_one_may_receive_the_second_is_turned_away() -> None:
 
 async def test_a_connection_that_falls_silent_is_noticed(network: LoopbackNetwork) -> None:
     async with network.platform(patience=2.0).connect() as arriving:
-        network.upset(Fault("receiving", "hang"))
+        network.disrupt(Fault("receiving", "hang"))
         with pytest.raises(Unreachable):
             await anext(arriving)
 
@@ -222,7 +222,7 @@ async def test_a_network_of_its_own_process_is_controlled_from_here() -> None:
             await platform.send(HERE, Content(text="hi"), "k")
             assert [record.text for record in await far.look(0, patience=5)] == ["hi"]
             assert await far.look(1) == []
-            await far.upset(Fault("post", "refuse"))
+            await far.disrupt(Fault("post", "refuse"))
             with pytest.raises(Rejected):
                 await platform.send(HERE, Content(text="hi"), "k")
             await far.drop()

@@ -76,7 +76,7 @@ async def test_what_is_wrong_is_told_by_its_name(server: SlackServer, web: Async
     )
     assert await refusal(web, "chat.update", channel=channel.id, ts=theirs.ts, text="x") == "cant_update_message"
     assert await refusal(web, "chat.unheardOf") == "unknown_method"
-    channel.leave_out_bot()
+    channel.remove_bot()
     assert await refusal(web, "chat.postMessage", channel=channel.id, text="x") == "not_in_channel"
 
 

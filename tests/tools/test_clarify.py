@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.tools.calls import Answers, call_from
+from tests.tools.tool_calls import Answers, call_from
 
 from talaria.contracts.tool import Tool
 from talaria.tools.clarify import Clarify, ClarifyArguments
@@ -14,9 +14,9 @@ async def test_the_answer_goes_back_to_the_model(tmp_path: Path) -> None:
     arguments = ClarifyArguments("Which colour? ", [" red", "blue", "", "red"])
     assert (await tool.run(arguments, call_from(tmp_path, person=person))).text == "The person answered: blue"
     assert person.asked == [("Which colour?", ("red", "blue"))]
-    assert tool.deed(arguments).target == "Which colour? "
+    assert tool.proposed_action(arguments).target == "Which colour? "
 
 
 async def test_where_nobody_answers_the_model_decides(tmp_path: Path) -> None:
     output = await Clarify().run(ClarifyArguments("Go on?"), call_from(tmp_path, person=Answers(None)))
-    assert output.text.startswith("Nobody answered in time. Decide yourself")
+    assert output.text.startswith("No answer in time. Choose the safer option yourself")

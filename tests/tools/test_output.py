@@ -11,7 +11,7 @@ def test_short_output_is_left_alone() -> None:
 
 def test_long_output_keeps_both_ends_and_says_what_is_missing() -> None:
     text = cut_output("a" * 50 + "é" * 100 + "z" * 50, limit=100, rest="ask for page 2")
-    assert text == "a" * 50 + "\n[… 200 bytes left out here; ask for page 2 …]\n" + "z" * 50
+    assert text == "a" * 50 + "\n[… 200 bytes omitted; ask for page 2 …]\n" + "z" * 50
 
 
 @pytest.mark.parametrize(

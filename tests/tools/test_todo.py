@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.tools.calls import call_from
+from tests.tools.tool_calls import call_from
 
 from talaria.contracts.store import Store
 from talaria.contracts.tool import Tool

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.tools.calls import call_from
-from tests.tools.web_server import web_server
+from tests.tools.tool_calls import call_from
+from tests.tools.web.web_server import web_server
 
-from talaria.contracts.tool import Deed, Tool
+from talaria.contracts.tool import ProposedAction, Tool
 from talaria.core.errors import ToolFailed
-from talaria.providers.http import HttpPool
+from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
 from talaria.testing.model_server import ModelServer, Say, overloaded
@@ -66,9 +66,9 @@ async def test_only_pictures_leave_the_machine(model: ModelServer, http: HttpPoo
     (tmp_path / "secret.png").write_text("secret")
     (tmp_path / "huge.png").write_bytes(PNG + b"\0" * 5_000_000)
     problems = {
-        "secret.png": "no picture",
+        "secret.png": "not an image",
         "huge.png": "larger than",
-        "missing.png": "cannot be read",
+        "missing.png": "can't read",
         "data:image/png;base64,?": "damaged",
         "http://127.0.0.1:1/x": "not a public address",
     }
@@ -80,12 +80,12 @@ async def test_only_pictures_leave_the_machine(model: ModelServer, http: HttpPoo
 
 async def test_a_model_that_fails_is_reported(model: ModelServer, http: HttpPool, tmp_path: Path) -> None:
     model.script(overloaded())
-    with pytest.raises(ToolFailed, match="could not be looked at"):
+    with pytest.raises(ToolFailed, match="couldn't be analysed"):
         await seeing(model, http).run(VisionArguments(ADDRESS), call_from(tmp_path))
 
 
 def test_what_is_looked_at_is_said(model: ModelServer, http: HttpPool) -> None:
     tool = seeing(model, http)
-    assert tool.deed(VisionArguments("a.png")) == Deed("read", "a.png")
-    assert tool.deed(VisionArguments("https://a.test/b")) == Deed("fetch", "https://a.test/b")
-    assert tool.deed(VisionArguments(ADDRESS)) == Deed("other", "a picture")
+    assert tool.proposed_action(VisionArguments("a.png")) == ProposedAction("read", "a.png")
+    assert tool.proposed_action(VisionArguments("https://a.test/b")) == ProposedAction("fetch", "https://a.test/b")
+    assert tool.proposed_action(VisionArguments(ADDRESS)) == ProposedAction("other", "an image")

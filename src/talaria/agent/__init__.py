@@ -1,1 +1,1 @@
-"""The turn loop, tool dispatch, context window and compaction; knows no place and no database."""
+"""The turn loop: call the model, run its tools, until there is an answer or a limit."""

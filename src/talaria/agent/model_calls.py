@@ -1,16 +1,17 @@
-"""Ask a model until it answers: retries, fall-backs, and replies that broke off continued where they stopped."""
+"""Model calls with retries, fallbacks, and continuation of interrupted replies."""
 
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Self
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText, Provider
 from talaria.core.errors import (
@@ -30,33 +31,37 @@ from talaria.core.events import Noticed
 from talaria.core.messages import Message, Part, Text, ToolCall
 
 CONTINUE = (
-    "Your reply was cut off by a broken connection. Continue it exactly where it stopped: "
-    "begin with the very next character, repeat nothing, and do not mention the interruption."
+    "Your reply was cut off by a lost connection. Continue exactly where it stopped: start with the very next "
+    "character, repeat nothing, and don't mention the interruption."
 )
-TOO_LATE = "the model took too long, all attempts together"
-SURE_REPEAT = 16
+
+
+DEADLINE_EXCEEDED = "the model took too long over all attempts"
+
+
+MIN_OVERLAP = 16
 
 
 class ModelChoice(Struct, frozen=True):
-    """A model and where to ask for it."""
+    """A model and its provider."""
 
     provider: Provider
     model: str
     info: ModelInfo | None = None
 
 
-class Answered(Struct, frozen=True):
-    """The whole reply, and who gave it."""
+class ModelAnswer(Struct, frozen=True):
+    """The complete reply, and the model that gave it."""
 
     choice: ModelChoice
     reply: ModelReply
 
 
-CallEvent = ModelText | ModelReasoning | Noticed | Answered
+CallEvent = ModelText | ModelReasoning | Noticed | ModelAnswer
 
 
-class Patience(Struct, frozen=True, kw_only=True):
-    """How much a call may cost in time: attempts with each model, waits between them, all of it together."""
+class RetryPolicy(Struct, frozen=True, kw_only=True):
+    """Limits of a call: attempts per model, waits between them, total time."""
 
     attempts: int = 3
     first_wait: timedelta = timedelta(seconds=0.5)
@@ -66,7 +71,7 @@ class Patience(Struct, frozen=True, kw_only=True):
 
 
 class Reaction(Enum):
-    """What an error means for the call."""
+    """How to react to an error."""
 
     RETRY = "retry"
     NEXT = "next"
@@ -89,55 +94,55 @@ REACTIONS: Mapping[type[ProviderError], Reaction] = {
 
 
 class ModelCalls:
-    """Calls the first model of a chain, and the next ones when it cannot answer.
+    """Calls the first model of a chain, and the next ones if it can't answer.
 
-    What a person has already read is never said again: a reply that breaks off is continued, by the same model or by
-    the next one, and the whole reply joins the pieces. ``heard`` learns of every answer and of every failure that is
-    the model's own; each call begins with the first model, whatever became of the one before.
+    Text that a person has read is never repeated: an interrupted reply is continued, by the same model or by the next
+    one, and the complete reply joins the pieces. ``heard`` gets every answer and every failure of a model; each call
+    starts with the first model again.
     """
 
     def __init__(
         self,
         chain: Sequence[ModelChoice],
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         chance: Callable[[], float] = random.random,
         heard: Callable[[ModelChoice, ProviderError | None], None] = lambda _choice, _error: None,
     ) -> None:
         if not chain:
-            raise ValueError("a chain has at least one model")
+            raise ValueError("a model chain needs at least one model")
         self._chain = tuple(chain)
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
         self._chance = chance
-        self._heard = heard
+        self._on_result = heard
 
     @property
     def first(self) -> ModelChoice:
-        """The model that is asked before all others."""
+        """Return the first model of the chain."""
         return self._chain[0]
 
     async def reply(self, request: ModelRequest) -> AsyncGenerator[CallEvent, None]:
-        """Yield the reply as it grows, notices of long waits and other models, and last the whole with its choice.
+        """Yield the reply as it grows, notices of long waits and other models, and last the complete answer.
 
-        The model of ``request`` is replaced by that of each choice. Raises the last `ProviderError` when nobody
-        answered, at once where asking again is useless. A request for structured output is not passed on in pieces.
+        The model of ``request`` is replaced by that of each choice. Raises the last `ProviderError` if no model
+        answered, at once if repeating is useless. A request for structured output is not streamed.
         """
         call = _Call(request, asyncio.get_running_loop().time() + self._patience.deadline.total_seconds())
-        for place, choice in enumerate(self._chain):
-            is_last = place == len(self._chain) - 1
+        for index, choice in enumerate(self._chain):
+            is_last = index == len(self._chain) - 1
             for attempt in range(1, self._patience.attempts + 1):
                 try:
                     async with aclosing(call.ask(choice)) as events:
                         async for event in events:
                             yield event
-                    self._heard(choice, None)
+                    self._on_result(choice, None)
                     return
                 except ProviderError as error:
                     if _reaction(error) is not Reaction.END:
-                        self._heard(choice, error)
+                        self._on_result(choice, error)
                     wait = self._wait_after(error, attempt, call.seconds_left())
                     if wait is None and (is_last or _reaction(error) is Reaction.END or call.seconds_left() <= 0):
                         raise
-                    notice = self._notice(wait, place)
+                    notice = self._notice(wait, index)
                 if notice:
                     yield notice
                 if wait is None:
@@ -145,7 +150,7 @@ class ModelCalls:
                 await asyncio.sleep(wait)
 
     def _wait_after(self, error: ProviderError, attempt: int, seconds_left: float) -> float | None:
-        """Return how long to wait before the same model is asked again, or ``None`` if it should not be."""
+        """Return how long to wait before calling the same model again, or ``None`` for not at all."""
         patience = self._patience
         if _reaction(error) is not Reaction.RETRY or attempt >= patience.attempts:
             return None
@@ -155,68 +160,68 @@ class ModelCalls:
         wait = max(min(backoff, longest), asked)
         return wait if wait <= longest and wait < seconds_left else None
 
-    def _notice(self, wait: float | None, place: int) -> Noticed | None:
+    def _notice(self, wait: float | None, index: int) -> Noticed | None:
         if wait is None:
-            return Noticed(f"{self._chain[place].model} cannot answer; asking {self._chain[place + 1].model} instead.")
+            return Noticed(f"{self._chain[index].model} can't answer. Trying {self._chain[index + 1].model} instead.")
         if wait < self._patience.silent_wait.total_seconds():
             return None
-        return Noticed(f"{self._chain[place].model} cannot answer yet; trying again in {wait:.0f} s.")
+        return Noticed(f"{self._chain[index].model} can't answer yet. Trying again in {wait:.0f} s.")
 
 
-class Seam:
-    """Where a continued reply meets what was said before; swallows what a model says twice there."""
+class ReplySeam:
+    """The seam of a continued reply: removes text that the model repeats there."""
 
-    def __init__(self, said: str) -> None:
-        self._said = said
+    def __init__(self, sent: str) -> None:
+        self._sent = sent
         self._held = ""
-        self._is_open = bool(said)
+        self._is_open = bool(sent)
 
     def add(self, text: str) -> str:
-        """Return what of ``text`` is new, as soon as that is certain."""
+        """Return the new part of ``text``, as soon as that is certain."""
         if not self._is_open:
             return text
         self._held += text
-        fresh = self._fresh()
+        fresh = self._find_new_text()
         if fresh is None:
             return ""
         self._is_open = False
         return fresh
 
     def rest(self) -> str:
-        """Return what was held back, now that nothing follows."""
+        """Return the text held back, now that nothing follows."""
         held, self._held = self._held, ""
         return held if self._is_open else ""
 
-    def _fresh(self) -> str | None:
-        start = self._said.find(self._held[:SURE_REPEAT])
+    def _find_new_text(self) -> str | None:
+        start = self._sent.find(self._held[:MIN_OVERLAP])
         while start >= 0:
-            overlap = self._said[start:]
-            if len(self._held) >= SURE_REPEAT and self._held.startswith(overlap):
+            overlap = self._sent[start:]
+            if len(self._held) >= MIN_OVERLAP and self._held.startswith(overlap):
                 return self._held[len(overlap) :]
             if overlap.startswith(self._held):
                 return None
-            start = self._said.find(self._held[:SURE_REPEAT], start + 1)
+            start = self._sent.find(self._held[:MIN_OVERLAP], start + 1)
         return self._held
 
 
 class _Call:
-    """One reply in the making: what was already passed on, and until when to try."""
+    """One reply in progress: the text already passed on, and the deadline."""
 
     def __init__(self, request: ModelRequest, deadline: float) -> None:
         self._request = request
         self._deadline = deadline
         self._is_quiet = request.output_schema is not None
-        self._said: list[str] = []
+        self._sent: list[str] = []
 
     def seconds_left(self) -> float:
-        """Return how much time is left for all attempts together."""
+        """Return the time left for all attempts together."""
         return self._deadline - asyncio.get_running_loop().time()
 
     async def ask(self, choice: ModelChoice) -> AsyncGenerator[CallEvent, None]:
-        """Ask once, from where the last attempt stopped."""
-        said = "".join(self._said)
-        seam = Seam(said)
-        replies = choice.provider.reply(self._next_request(choice.model, said))
+        """Call once, continuing from where the last attempt stopped."""
+        sent = "".join(self._sent)
+        seam = ReplySeam(sent)
+        replies = choice.provider.reply(self._next_request(choice.model, sent))
         reply: ModelReply | None = None
         async with aclosing(replies) as events, _Deadline(self._deadline) as deadline:
             while reply is None and (event := await deadline.next_of(events)) is not None:
@@ -224,32 +229,32 @@ class _Call:
                     yield event
                 elif isinstance(event, ModelReply):
                     reply = event
-                elif text := self._passed_on(seam.add(event.text)):
+                elif text := self._pass_on(seam.add(event.text)):
                     yield ModelText(text)
         if reply is None:
             raise MalformedReply(f"{choice.provider.name} ended without a reply")
-        if text := self._passed_on(seam.rest()):
+        if text := self._pass_on(seam.rest()):
             yield ModelText(text)
-        yield Answered(choice, self._joined(reply) if said else reply)
+        yield ModelAnswer(choice, self._join_pieces(reply) if sent else reply)
 
-    def _next_request(self, model: str, said: str) -> ModelRequest:
+    def _next_request(self, model: str, sent: str) -> ModelRequest:
         messages = self._request.messages
-        if said.strip():
+        if sent.strip():
             at = messages[-1].at
-            broken_off = Message(role="assistant", parts=(Text(said),), at=at)
-            messages = (*messages, broken_off, Message(role="user", parts=(Text(CONTINUE),), at=at))
+            interrupted = Message(role="assistant", parts=(Text(sent),), at=at)
+            messages = (*messages, interrupted, Message(role="user", parts=(Text(CONTINUE),), at=at))
         return msgspec.structs.replace(self._request, model=model, messages=messages)
 
-    def _passed_on(self, text: str) -> str:
+    def _pass_on(self, text: str) -> str:
         if not text or self._is_quiet:
             return ""
-        self._said.append(text)
+        self._sent.append(text)
         return text
 
-    def _joined(self, reply: ModelReply) -> ModelReply:
-        whole = Text("".join(self._said))
+    def _join_pieces(self, reply: ModelReply) -> ModelReply:
+        whole = Text("".join(self._sent))
         parts = [part for part in reply.message.parts if not isinstance(part, Text)]
-        first_call = next((place for place, part in enumerate(parts) if isinstance(part, ToolCall)), len(parts))
+        first_call = next((index for index, part in enumerate(parts) if isinstance(part, ToolCall)), len(parts))
         joined: tuple[Part, ...] = (*parts[:first_call], whole, *parts[first_call:])
         return msgspec.structs.replace(reply, message=msgspec.structs.replace(reply.message, parts=joined))
 
@@ -257,7 +262,7 @@ class _Call:
 class _Deadline:
     """Ends a wait for the next event when time is up.
 
-    One timer serves all waits: `asyncio.timeout` around each would cost more than all else that is done here.
+    One timer serves all waits: `asyncio.timeout` around each would cost more than everything else here.
     """
 
     def __init__(self, when: float) -> None:
@@ -276,7 +281,7 @@ class _Deadline:
     async def next_of(self, events: AsyncGenerator[ModelEvent, None]) -> ModelEvent | None:
         """Return the next event, or ``None`` at the end."""
         if self._is_over:
-            raise ProviderUnreachable(TOO_LATE)
+            raise ProviderUnreachable(DEADLINE_EXCEEDED)
         task = self._waiting = asyncio.current_task()
         assert task is not None
         cancelled_before = task.cancelling()
@@ -284,7 +289,7 @@ class _Deadline:
             return await anext(events, None)
         except asyncio.CancelledError as error:
             if self._is_over and task.uncancel() <= cancelled_before:
-                raise ProviderUnreachable(TOO_LATE) from error
+                raise ProviderUnreachable(DEADLINE_EXCEEDED) from error
             raise
         finally:
             self._waiting = None
@@ -297,3 +302,39 @@ class _Deadline:
 
 def _reaction(error: ProviderError) -> Reaction:
     return next(REACTIONS[kind] for kind in type(error).__mro__ if kind in REACTIONS)
+
+
+class ModelState(Struct, frozen=True):
+    """The health of a model at its last call; without an ``error`` it answered.
+
+    ``since`` is when its current series of failures started, ``failures`` is their total number ever.
+    """
+
+    model: str
+    error: str = ""
+    since: datetime | None = None
+    failures: int = 0
+
+
+class ModelHealth:
+    """The result of the last call to each model; shared by all sessions of a process."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._states: dict[str, ModelState] = {}
+
+    @property
+    def states(self) -> list[ModelState]:
+        """Return all called models, by name."""
+        return [self._states[name] for name in sorted(self._states)]
+
+    def heard(self, choice: ModelChoice, error: ProviderError | None) -> None:
+        """Record an answer, or the reason for its absence."""
+        name = f"{choice.provider.name}:{choice.model}"
+        before = self._states.get(name, ModelState(name))
+        if error is None:
+            self._states[name] = structs.replace(before, error="", since=None)
+        else:
+            self._states[name] = ModelState(
+                name, str(error) or error.public, before.since or self._clock.now(), before.failures + 1
+            )

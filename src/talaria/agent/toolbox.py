@@ -1,24 +1,115 @@
-"""The tools of one agent: how a model is told of them, and how its calls find them again."""
+"""The tools of one agent: their descriptions for the model, and parsing of its calls."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from talaria.agent.schema import describe
-from talaria.contracts.tool import Tool
+from talaria.contracts.provider import ToolSpec
+from talaria.contracts.tool import Call, ProposedAction, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.messages import ToolCall
 
+_NOISE = ("title", "default", "$defs")
+
+
+_NULL = {"type": "null"}
+
+
+_CACHE_SIZE = 256  # schemas; sessions share most of their tools
+
+
+def describe_tool(tool: Tool) -> ToolSpec:
+    """Return the description of a tool for a model: always the same bytes for the same tool.
+
+    Descriptions of fields are included; the docstrings of structs and enums are not.
+    """
+    return ToolSpec(tool.name, tool.description, _parameters(tool.arguments))
+
+
+@lru_cache(_CACHE_SIZE)
+def _parameters(arguments: Any) -> Raw:
+    schema = msgspec.json.schema(arguments)
+    return Raw(msgspec.json.encode(_simplify(schema, schema.get("$defs", {})), order="deterministic"))
+
+
+def _simplify(schema: Any, definitions: dict[str, Any]) -> Any:
+    if isinstance(schema, list):
+        return [_simplify(entry, definitions) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _simplify(_resolve_reference(schema, definitions), definitions)
+    if _NULL in schema.get("anyOf", ()):
+        return _simplify(_without_null(schema), definitions)
+    return {
+        name: _properties(value, definitions) if name == "properties" else _simplify(value, definitions)
+        for name, value in schema.items()
+        if name not in _NOISE and not (name == "required" and not value)
+    }
+
+
+def _properties(properties: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    return {name: _simplify(value, definitions) for name, value in properties.items()}
+
+
+def _resolve_reference(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition that a reference names, described as the referring field does."""
+    matches = definitions[schema["$ref"].rpartition("/")[2]]
+    fixed = {name: value for name, value in matches.items() if name != "description"}
+    return fixed | {name: value for name, value in schema.items() if name != "$ref"}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without null: omitting the value means the same."""
+    choices = [choice for choice in schema["anyOf"] if choice != _NULL]
+    others = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**choices[0], **others} if len(choices) == 1 else {"anyOf": choices, **others}
+
+
 _FENCE = r"(?s)\A```\w*\n(.*?)\n?```\Z"
+
+
 _STRING_OR_LAST_COMMA = r"""("(?:[^"\\]|\\.)*+"?)|,(?=\s*[}\]])"""
 
 
-class Order(Struct, frozen=True):
-    """A call that was understood: a tool and arguments that fit it."""
+class LazyTool:
+    """A tool that is described by its class and constructed on its first call; implements `Tool`.
+
+    ``construct`` is called at most once, in the event loop.
+    """
+
+    __slots__ = ("_construct", "_tool", "arguments", "description", "effect", "name")
+
+    def __init__(self, kind: type[Tool], construct: Callable[[], Tool]) -> None:
+        described = cast("Tool", kind)  # the attributes that a model reads stand on the class
+        self.name = described.name
+        self.description = described.description
+        self.effect = described.effect
+        self.arguments = described.arguments
+        self._construct = construct
+        self._tool: Tool | None = None
+
+    def proposed_action(self, arguments: Any) -> ProposedAction:
+        """Return what these arguments would do."""
+        return self._constructed().proposed_action(arguments)
+
+    async def run(self, arguments: Any, call: Call) -> ToolOutput:
+        """Run the tool, or raise `ToolFailed`."""
+        return await self._constructed().run(arguments, call)
+
+    def _constructed(self) -> Tool:
+        if self._tool is None:
+            self._tool = self._construct()
+        return self._tool
+
+
+class ToolInvocation(Struct, frozen=True):
+    """A parsed call: a tool and arguments that fit it."""
 
     call: ToolCall
     tool: Tool
@@ -26,43 +117,43 @@ class Order(Struct, frozen=True):
 
 
 class Toolbox:
-    """Fixed for the life of an agent, so that the prefix of its requests is."""
+    """The tools of one agent, sorted by name and fixed for its life, so that the prefix of its requests is stable."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
-        self.specs = tuple(describe(tool) for tool in self._tools.values())
+        self.specs = tuple(describe_tool(tool) for tool in self._tools.values())
 
-    def understand(self, call: ToolCall) -> Order:
-        """Return what a model means, mended where that is safe, or raise `ToolFailed` with what is wrong."""
+    def parse_call(self, call: ToolCall) -> ToolInvocation:
+        """Return the tool and arguments of a call, repaired where that is safe; raise `ToolFailed` otherwise."""
         tool = self._find(call.name)
-        return Order(call, tool, _arguments(tool, call.arguments))
+        return ToolInvocation(call, tool, _parse_arguments(tool, call.arguments))
 
     def _find(self, name: str) -> Tool:
         if name in self._tools:
             return self._tools[name]
-        meant = [known for known in self._tools if _plain(known) == _plain(name)]
-        if len(meant) == 1:
-            return self._tools[meant[0]]
+        matches = [known for known in self._tools if _normalize_name(known) == _normalize_name(name)]
+        if len(matches) == 1:
+            return self._tools[matches[0]]
         near = get_close_matches(name, self._tools, n=3)
-        hint = f" Did you mean {' or '.join(near)}?" if near else f" There are: {', '.join(self._tools)}."
+        hint = f" Did you mean {' or '.join(near)}?" if near else f" Available: {', '.join(self._tools)}."
         raise ToolFailed(f"There is no tool {name}.{hint}")
 
 
-def _arguments(tool: Tool, text: str) -> Any:
+def _parse_arguments(tool: Tool, text: str) -> Any:
     try:
-        values = msgspec.json.decode(_mended(text))
+        values = msgspec.json.decode(_repair_json(text))
         if isinstance(values, str) and values.lstrip().startswith("{"):
-            values = msgspec.json.decode(_mended(values))
+            values = msgspec.json.decode(_repair_json(values))
     except msgspec.DecodeError as error:
-        raise ToolFailed(f"The arguments of {tool.name} are not JSON: {error}. Send one JSON object.") from error
+        raise ToolFailed(f"The arguments for {tool.name} are not JSON: {error}. Send one JSON object.") from error
     try:
         return msgspec.convert(values, tool.arguments, strict=False)
     except msgspec.ValidationError as error:
-        raise ToolFailed(f"The arguments of {tool.name} do not fit: {error}. {_expected(tool)}") from error
+        raise ToolFailed(f"Invalid arguments for {tool.name}: {error}. {_describe_expected(tool)}") from error
 
 
-def _mended(text: str) -> str:
-    """Return what a model surely meant: nothing for no arguments, no fence around, no comma behind the last value."""
+def _repair_json(text: str) -> str:
+    """Return JSON for empty arguments, without a fence around it and without trailing commas."""
     text = text.strip() or "{}"
     fenced = re.match(_FENCE, text)
     text = fenced[1] if fenced else text
@@ -73,9 +164,9 @@ def _mended(text: str) -> str:
     return text
 
 
-def _expected(tool: Tool) -> str:
-    return f"Expected: {bytes(describe(tool).parameters).decode()}"
+def _describe_expected(tool: Tool) -> str:
+    return f"Expected: {bytes(describe_tool(tool).parameters).decode()}"
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.rpartition(".")[2].replace("-", "_").casefold()

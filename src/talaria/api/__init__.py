@@ -1,1 +1,1 @@
-"""Front door: an HTTP server that speaks OpenAI's protocols."""
+"""OpenAI-compatible HTTP server."""

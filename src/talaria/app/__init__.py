@@ -1,1 +1,1 @@
-"""Entry point and wiring: settings in, running system out; alone in knowing every part."""
+"""Entry point and composition root: the only package that imports every other package."""

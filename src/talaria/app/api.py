@@ -1,4 +1,4 @@
-"""Put the API server together over one house."""
+"""API server assembly: routes, keys, limits, session pools and shutdown."""
 
 import asyncio
 import logging
@@ -7,142 +7,155 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 
-from talaria.api.about import About
-from talaria.api.application import Application, Manner
-from talaria.api.completions.routes import Completions
-from talaria.api.connection import ConnectionLimits
-from talaria.api.conversations import Conversations
-from talaria.api.figures import Figures
-from talaria.api.hosts import Hosts, is_loopback
-from talaria.api.idempotency import Repetitions
-from talaria.api.keys import Keyring
-from talaria.api.limits import Limits
-from talaria.api.models import ModelNames, ModelRoutes
-from talaria.api.pictures import Pictures
-from talaria.api.responses.background import keep_ended
+from talaria.access.api_key_file import create_first_key
+from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength
+from talaria.api.completions.routes import CompletionRoutes
+from talaria.api.http.application import ApiApplication, ServerOptions
+from talaria.api.http.auth import ApiKeyVerifier
+from talaria.api.http.connection import ConnectionLimits
+from talaria.api.http.idempotency import IdempotencyStore
+from talaria.api.http.metrics import RequestMetrics
+from talaria.api.http.origins import OriginPolicy, is_loopback
+from talaria.api.http.rate_limit import RequestLimiter
+from talaria.api.http.router import Route, Router
+from talaria.api.http.server import serve_application
+from talaria.api.images import ImageStore
+from talaria.api.meta.models import ModelNames, ModelRoutes
+from talaria.api.meta.routes import MetaRoutes
+from talaria.api.responses.background import store_ended_response
 from talaria.api.responses.routes import ResponseRoutes
-from talaria.api.router import Route, Router
-from talaria.api.runs.following import Audience
-from talaria.api.runs.keeping import RunKind
+from talaria.api.runs.event_stream import RunEventStreams
 from talaria.api.runs.routes import RunRoutes
-from talaria.api.runs.working import RunConversations, Runner
-from talaria.api.serving import served
+from talaria.api.runs.run_store import RunKind
+from talaria.api.runs.runner import RunSessionPool, RunWorker
 from talaria.api.sessions.routes import SessionRoutes
-from talaria.app.folders import served_folder
-from talaria.app.house import House
-from talaria.app.live_settings import follow_settings
+from talaria.api.turns.session_pool import SessionPool
+from talaria.app.application import TalariaApplication
+from talaria.app.session.workspaces import make_served_folder
+from talaria.app.settings_reload import follow_settings
+from talaria.core.aio import StopSignal, SupervisedTaskGroup, run_with
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, is_id, new_worker_id
-from talaria.gateway.shelter import Shelter
-from talaria.sessions.api_keys import ENVIRONMENT_KEY, check_strength
-from talaria.sessions.company import accompanied
-from talaria.sessions.ending import Stop
-from talaria.settings.api_key_file import create_first_key
+from talaria.settings.folder_trust import FolderTrust
 from talaria.tools.output import FullOutputs
 from talaria.tools.web.client import WebClient
 
 _MEGABYTE = 1_000_000
-_LOOK_AGAIN = 30.0
-_KEYLESS_ELSEWHERE = (
-    "`api.keyless` works on loopback only, and others can reach {host}: run `talaria config unset api.keyless`, or"
-    " listen at 127.0.0.1."
+_POLL_INTERVAL = 30.0
+_KEYLESS_REFUSAL = (
+    "`api.keyless` works only on loopback, but {host} is reachable from other machines. Run `talaria config unset "
+    "api.keyless`, or listen on 127.0.0.1."
 )
 
-_ENDING = "What is being worked on has {patience:g} s to come to its end; Ctrl-C again cuts it off."
+_DRAIN_NOTICE = "Running requests have {patience:g} s to finish. Press Ctrl-C again to stop now."
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[str], None]
+ReportCallback = Callable[[str], None]
 
 
-async def serve_api(house: House, stop: Stop, *, host: str, port: int | None, listens: Tell, tell: Tell) -> None:
-    """Serve the API alone until ``stop``; without ``host`` and ``port`` where the settings say.
+async def serve_api(
+    app: TalariaApplication,
+    stop: StopSignal,
+    *,
+    host: str,
+    port: int | None,
+    on_listening: ReportCallback,
+    tell: ReportCallback,
+) -> None:
+    """Serve only the API until ``stop``; an empty ``host`` or ``port`` is taken from the settings.
 
-    ``listens`` hears the address, ``tell`` what there is to know at the end.
+    ``on_listening`` gets the address, ``tell`` a notice if requests are still running at shutdown.
     """
-    async with Shelter() as jobs, AsyncExitStack() as stack:
-        house.processes.attend(jobs, stack, always=True)
-        stack.callback(jobs.create_task(house.tend_background(jobs)).cancel)
-        stack.callback(jobs.create_task(follow_settings(house, _warn_of_settings)).cancel)
-        serving = api_served(house, jobs, host=host, port=port, hurry=stop.hurry, tell=tell)
-        listens(await stack.enter_async_context(serving))
+    async with SupervisedTaskGroup() as jobs, AsyncExitStack() as stack:
+        app.processes.attend(jobs, stack, always=True)
+        stack.callback(jobs.create_task(app.supervise_background(jobs)).cancel)
+        stack.callback(jobs.create_task(follow_settings(app, _log_settings)).cancel)
+        serving = open_api(app, jobs, host=host, port=port, hurry=stop.hurry, tell=tell)
+        on_listening(await stack.enter_async_context(serving))
         await stop.wait()
 
 
-def _warn_of_settings(text: str) -> None:
+def _log_settings(text: str) -> None:
     if text:
         log.warning("settings: %s", text)
 
 
 @asynccontextmanager
-async def api_served(
-    house: House,
+async def open_api(
+    app: TalariaApplication,
     jobs: asyncio.TaskGroup,
     *,
     host: str = "",
     port: int | None = None,
     hurry: asyncio.Event | None = None,
-    tell: Tell | None = None,
+    tell: ReportCallback | None = None,
 ) -> AsyncIterator[str]:
-    """Serve the API within the block, and give its address; raises `Refused` where that would be open to all.
+    """Serve the API within the block and yield its address.
 
-    Where there is no key yet, the first one is created and stored in a file of the profile. At the end of the block
-    what is being worked on may come to its end, unless there is a ``hurry``.
+    Raises `Refused` if ``api.keyless`` is set and the address is not loopback, or if the key from the environment is
+    too weak. If the store has no key, the first one is created and written to a file of the profile. Leaving the block
+    drains running requests until ``hurry`` is set or the drain time is over.
     """
-    settings = house.settings.api
+    settings = app.settings.api
     host, port = host or settings.host, settings.port if port is None else port
-    keyring = await _open_keyring(house, host)
-    parts = _Parts(house, jobs)
-    application = parts.application(keyring, host)
+    keyring = await _open_keyring(app, host)
+    builder = _ApiBuilder(app, jobs)
+    application = builder.application(keyring, host)
+    for notice in builder.notices():
+        log.warning(notice)
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(parts.close)
-        stack.callback(jobs.create_task(parts.serve()).cancel)
-        address = await stack.enter_async_context(served(application, host, port, jobs, parts.connection_limits))
-        stack.push_async_callback(parts.drain, application, hurry or asyncio.Event(), tell)
-        log.info("the API listens at %s", address)
+        stack.push_async_callback(builder.close)
+        stack.callback(jobs.create_task(builder.serve()).cancel)
+        address = await stack.enter_async_context(
+            serve_application(application, host, port, jobs, builder.connection_limits)
+        )
+        stack.push_async_callback(builder.drain, application, hurry or asyncio.Event(), tell)
+        log.info("API listening on %s", address)
         yield address
 
 
-async def _open_keyring(house: House, host: str) -> Keyring:
-    """Return the keys that are accepted; what is allowed without one is decided here, for as long as it serves."""
-    given, keyless = house.secrets.get(ENVIRONMENT_KEY) or "", house.settings.api.keyless
+async def _open_keyring(app: TalariaApplication, host: str) -> ApiKeyVerifier:
+    """Return the verifier of API keys; access without a key is decided once, for the life of the server."""
+    environment_key, keyless = app.secrets.get(ENVIRONMENT_KEY) or "", app.settings.api.keyless
     if keyless and not is_loopback(host):
-        raise Refused(_KEYLESS_ELSEWHERE.format(host=host))
-    if given:
-        check_strength(given)
-    elif not keyless and await create_first_key(house.store, house.profile):
-        log.info("an API key was created; it is in %s", house.profile.api_key_file)
-    return Keyring(house.store, given, keyless=keyless)
+        raise Refused(_KEYLESS_REFUSAL.format(host=host))
+    if environment_key:
+        check_strength(environment_key)
+    elif not keyless and await create_first_key(app.store, app.profile):
+        log.info("created an API key in %s", app.profile.api_key_file)
+    return ApiKeyVerifier(app.store, environment_key, keyless=keyless)
 
 
-class _Parts:
-    """Makes the parts of one API server, all of them over the same house."""
+class _ApiBuilder:
+    """Builder of the parts of one API server, which share one application."""
 
-    def __init__(self, house: House, jobs: asyncio.TaskGroup) -> None:
-        settings = house.settings.api
-        folder, idle = served_folder(house.settings, house.profile), timedelta(seconds=settings.idle_seconds)
-        self._house = house
+    def __init__(self, app: TalariaApplication, jobs: asyncio.TaskGroup) -> None:
+        settings = app.settings.api
+        folder, idle = make_served_folder(app.settings, app.profile), timedelta(seconds=settings.idle_seconds)
+        self._application = app
         self._jobs = jobs
-        self._figures = Figures()
-        self._limits = Limits(settings.requests_per_minute, settings.requests_at_once)
+        self._folder = folder
+        self._metrics = RequestMetrics()
+        self._limits = RequestLimiter(settings.requests_per_minute, settings.requests_at_once)
         self._web = WebClient()
-        self._conversations = Conversations(house, jobs, folder, cap=settings.conversations, idle=idle)
-        self._run_conversations = RunConversations(house, jobs, folder, cap=settings.conversations, idle=idle)
-        kinds: dict[RunKind, Conversations] = {"run": self._run_conversations, "response": self._conversations}
-        self._audience = Audience(house.store)
-        self._runner = Runner(kinds, house.store, jobs, keep_ended)
+        self._session_pool = SessionPool(app, jobs, folder, cap=settings.conversations, idle=idle)
+        self._run_pool = RunSessionPool(app, jobs, folder, cap=settings.conversations, idle=idle)
+        kinds: dict[RunKind, SessionPool] = {"run": self._run_pool, "response": self._session_pool}
+        self._event_streams = RunEventStreams(app.store)
+        self._runner = RunWorker(kinds, app.store, jobs, store_ended_response)
 
-    def application(self, keyring: Keyring, host: str) -> Application:
-        """Return what answers requests."""
-        settings = self._house.settings.api
-        return Application(
+    def application(self, keyring: ApiKeyVerifier, host: str) -> ApiApplication:
+        """Return the application that answers requests."""
+        settings = self._application.settings.api
+        return ApiApplication(
             Router(self._routes()),
             keyring,
-            Repetitions(self._house.store, new_worker_id()),
-            Hosts(host, frozenset(map(str.lower, settings.hosts)), frozenset(settings.cors_origins)),
+            IdempotencyStore(self._application.store, new_worker_id()),
+            OriginPolicy(host, frozenset(map(str.lower, settings.hosts)), frozenset(settings.cors_origins)),
             self._limits,
-            self._figures,
-            Manner(
+            self._metrics,
+            ServerOptions(
                 body_limit=round(settings.body_megabytes * _MEGABYTE),
                 heartbeat=settings.heartbeat_seconds,
                 stall=settings.stall_seconds,
@@ -151,74 +164,82 @@ class _Parts:
 
     @property
     def connection_limits(self) -> ConnectionLimits:
-        """Return how many connections are accepted, and how fast requests have to come."""
-        settings = self._house.settings.api
+        """Return the limit on open connections and the time allowed for request heads."""
+        settings = self._application.settings.api
         return ConnectionLimits(connections=settings.connections, head_seconds=settings.head_seconds)
 
     async def serve(self) -> None:
-        """Do what goes on beside requests, until cancelled."""
-        self._figures.pulse.start()
+        """Run the run worker and the eviction of idle sessions until cancelled."""
+        self._metrics.pulse.start()
         try:
-            await accompanied(self._runner.serve(), self._sweep())
+            await run_with(self._runner.serve(), self._sweep())
         finally:
-            self._figures.pulse.stop()
+            self._metrics.pulse.stop()
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_AGAIN)
-            for conversations in (self._conversations, self._run_conversations):
+            await asyncio.sleep(_POLL_INTERVAL)
+            for conversations in (self._session_pool, self._run_pool):
                 conversations.sweep()
 
-    async def drain(self, application: Application, hurry: asyncio.Event, tell: Tell | None) -> None:
-        """Take nothing new, and let what is being worked on come to its end for a while; cut off what does not.
+    async def drain(self, application: ApiApplication, hurry: asyncio.Event, tell: ReportCallback | None) -> None:
+        """Reject new requests and wait for running ones, at most ``gateway.drain_seconds``; then interrupt them.
 
-        A turn that is cut off goes on with its conversation; whoever waits for it is told.
+        Setting ``hurry`` ends the wait at once. ``tell`` gets a notice if something is running. Interrupted turns
+        resume when their session is opened again.
         """
         application.ending = True
-        patience = self._house.settings.gateway.drain_seconds
+        patience = self._application.settings.gateway.drain_seconds
         if tell is not None and (self._limits.running or len(self._runner)):
-            tell(_ENDING.format(patience=patience))
-        waits = [self._jobs.create_task(self._rest(patience)), self._jobs.create_task(hurry.wait())]
+            tell(_DRAIN_NOTICE.format(patience=patience))
+        waits = [self._jobs.create_task(self._wait_idle(patience)), self._jobs.create_task(hurry.wait())]
         await asyncio.wait(waits, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
-        self._audience.dismiss()
-        await self._conversations.close()
+        self._event_streams.dismiss()
+        await self._session_pool.close()
 
-    async def _rest(self, patience: float) -> None:
+    async def _wait_idle(self, patience: float) -> None:
         await self._runner.drain(patience)
-        self._audience.dismiss()  # whoever follows a run goes on elsewhere, or later
+        self._event_streams.dismiss()  # clients that follow a run can reconnect later or to another server
         await self._limits.rest()
 
     async def close(self) -> None:
-        """Let go of every conversation."""
-        await self._conversations.close()
-        await self._run_conversations.close()
+        """Close all sessions and connections."""
+        await self._session_pool.close()
+        await self._run_pool.close()
         await self._web.close()
 
-    async def _fetched(self, url: str) -> bytes:
+    async def _fetch(self, url: str) -> bytes:
         return (await self._web.get(url)).body
 
-    def _networks(self) -> list[str]:
-        return [name for name, configured in self._house.platforms.items() if configured]
+    def _list_networks(self) -> list[str]:
+        return [name for name, configured in self._application.platforms.items() if configured]
 
-    def _forget(self, session_id: SessionId) -> None:
-        """Remove what a deleted conversation has left behind outside of the store."""
-        self._house.end_workplace(session_id)
-        FullOutputs(self._house.profile.outputs_folder).forget(session_id)
+    def notices(self) -> tuple[str, ...]:
+        """Return notices for the owner: whether skills of the working folder are ignored, and why."""
+        notice = FolderTrust(self._application.profile.folder).notice(self._folder)
+        return (notice,) if notice else ()
+
+    def _delete_files(self, session_id: SessionId) -> None:
+        """Delete the workspace and the files that a deleted session has outside the store."""
+        self._application.end_workspace(session_id)
+        FullOutputs(self._application.profile.outputs_folder).forget(session_id)
         if is_id(session_id):
-            shutil.rmtree(self._house.profile.media_folder / session_id, ignore_errors=True)
+            shutil.rmtree(self._application.profile.media_folder / session_id, ignore_errors=True)
 
     def _routes(self) -> tuple[Route, ...]:
-        names = ModelNames(self._house.models)
-        every = (self._conversations, self._run_conversations)
-        pictures = Pictures(self._house.profile.media_folder, self._fetched)
+        names = ModelNames(self._application.models)
+        pools = (self._session_pool, self._run_pool)
+        pictures = ImageStore(self._application.profile.media_folder, self._fetch)
         routes = (
-            *Completions(self._conversations, names, pictures).routes(),
+            *CompletionRoutes(self._session_pool, names, pictures).routes(),
             *ModelRoutes(names).routes(),
-            *ResponseRoutes(self._conversations, self._audience, names, pictures).routes(),
-            *RunRoutes(self._audience, names, pictures).routes(),
-            *SessionRoutes(self._house.store, every, self._networks, self._forget).routes(),
+            *ResponseRoutes(self._session_pool, self._event_streams, names, pictures).routes(),
+            *RunRoutes(self._event_streams, names, pictures).routes(),
+            *SessionRoutes(self._application.store, pools, self._list_networks, self._delete_files).routes(),
         )
-        about = About(self._house.identity.version, self._figures, lambda: self._limits.running, every)
+        about = MetaRoutes(
+            self._application.identity.version, self._metrics, lambda: self._limits.running, pools, self.notices
+        )
         return (*routes, *about.routes(routes))

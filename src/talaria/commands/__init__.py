@@ -1,1 +1,1 @@
-"""Slash commands, one file each, the same behind every front door."""
+"""Slash commands, shared by all surfaces."""

@@ -1,98 +1,98 @@
-"""`/background`: have something seen to beside this conversation, see what goes on there, and stop it."""
+"""Slash command `/background`: start, list and stop background tasks of the session."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from talaria.commands.command import Command, Errand
-from talaria.commands.markdown import plain, shortened
-from talaria.contracts.processes import BackgroundProcess, list_processes
+from talaria.commands.arguments import escape_markdown, truncate
+from talaria.commands.command import Command, CommandContext
+from talaria.contracts.background_processes import BackgroundProcess, list_processes
 from talaria.contracts.store import Transaction
 from talaria.core.errors import Refused
+from talaria.core.formatting import format_age, pluralize
 from talaria.core.ids import SessionId
-from talaria.core.wording import ago, counted
-from talaria.sessions.delegation import DELEGATIONS, Delegation, ask_to_stop, in_background
+from talaria.runtime.delegation.task_store import Delegation, ask_to_stop, list_background
 
 _LONGEST_QUOTE = 60
 _STOP = "stop"
 
 
-async def run(errand: Errand) -> None:
-    """See to the words in the background, or list what goes on there, or stop one of that."""
-    first, _, rest = errand.words.partition(" ")
-    if not errand.words:
-        await _list(errand)
+async def run_background(context: CommandContext) -> None:
+    """Start a background task with the given text, list running tasks, or stop one."""
+    first, _, rest = context.words.partition(" ")
+    if not context.words:
+        await _show_tasks(context)
     elif first == _STOP and rest and " " not in rest.strip():
-        await _stop(errand, rest.strip("` "))
+        await _stop_task(context, rest.strip("` "))
     else:
-        await _see_to(errand)
+        await _start_task(context)
 
 
-async def _see_to(errand: Errand) -> None:
-    delegator = errand.seat.chat.delegator
+async def _start_task(context: CommandContext) -> None:
+    delegator = context.active_session.chat.delegator
     if delegator is None:
-        raise Refused("Nothing can be seen to in the background here.")
-    handle = await delegator.see_to(errand.words)
-    errand.place.show(f"I see to it in the background, as `{handle}`, and tell you here when it is done.")
+        raise Refused("Background tasks aren't available here.")
+    handle = await delegator.run_in_background(context.words)
+    context.place.show(f"Running in the background as `{handle}`. I'll post the result here.")
 
 
-async def _list(errand: Errand) -> None:
-    here, now = errand.seat.session_id, datetime.now(UTC)
-    delegated, processes = await errand.seat.store.read(lambda tx: _going_on(tx, here))
-    lines = [*(_of_tasks(one, now) for one in delegated), *(_of_process(one, now) for one in processes)]
+async def _show_tasks(context: CommandContext) -> None:
+    here, now = context.active_session.session_id, datetime.now(UTC)
+    delegated, processes = await context.active_session.store.read(lambda tx: _find_running(tx, here))
+    lines = [
+        *(_describe_delegation(one, now) for one in delegated),
+        *(_describe_process(one, now) for one in processes),
+    ]
     if not lines:
-        errand.place.show(
-            "Nothing goes on in the background of this conversation. `/background <text>` has something seen to there."
-        )
+        context.place.show("No background tasks are running. `/background <text>` starts one.")
         return
-    errand.place.show("In the background of this conversation:\n\n" + "\n".join(f"- {line}" for line in lines))
+    context.place.show("Running in the background:\n\n" + "\n".join(f"- {line}" for line in lines))
 
 
-async def _stop(errand: Errand, name: str) -> None:
-    here, store = errand.seat.session_id, errand.seat.store
-    _, processes = await store.read(lambda tx: _going_on(tx, here))
+async def _stop_task(context: CommandContext, name: str) -> None:
+    here, store = context.active_session.session_id, context.active_session.store
+    _, processes = await store.read(lambda tx: _find_running(tx, here))
     found = [one for one in processes if one.id == name]
     if found:
-        await errand.house.processes.kill(found[0], "person")
+        await context.application.processes.kill(found[0], "person")
     else:
         await store.write(lambda tx: ask_to_stop(tx, here, name))
-        await store.hint(DELEGATIONS)
-    errand.place.show(f"`{name}` is stopped.")
+    context.place.show(f"Stopped `{name}`.")
 
 
-def _going_on(tx: Transaction, here: SessionId) -> tuple[list[Delegation], list[BackgroundProcess]]:
+def _find_running(tx: Transaction, here: SessionId) -> tuple[list[Delegation], list[BackgroundProcess]]:
     processes = [one for one in list_processes(tx, here) if one.is_alive]
-    return [one for one in in_background(tx, here) if not one.stopped], processes
+    return [one for one in list_background(tx, here) if not one.stopped], processes
 
 
-def _of_tasks(one: Delegation, now: datetime) -> str:
+def _describe_delegation(one: Delegation, now: datetime) -> str:
     goals = [child.task.goal for child in one.children]
-    settled = sum(child.state != "open" for child in one.children)
-    progress = f", {settled} of {counted(len(goals), 'task')} done" if len(goals) > 1 else ""
+    finished = sum(child.state != "open" for child in one.children)
+    progress = f", {finished} of {pluralize(len(goals), 'task')} done" if len(goals) > 1 else ""
     where = next((f", in `{child.session_id}`" for child in one.children if child.session_id), "")
-    return (
-        f"`{one.handle}`: {plain(shortened(goals[0], _LONGEST_QUOTE))} (begun {ago(one.began, now)}{progress}{where})"
-    )
+    goal = escape_markdown(truncate(goals[0], _LONGEST_QUOTE))
+    return f"`{one.handle}`: {goal} (started {format_age(one.began, now)}{progress}{where})"
 
 
-def _of_process(one: BackgroundProcess, now: datetime) -> str:
-    return f"`{one.id}`: {plain(shortened(one.command, _LONGEST_QUOTE))} (a process, begun {ago(one.begun_at, now)})"
+def _describe_process(one: BackgroundProcess, now: datetime) -> str:
+    command = escape_markdown(truncate(one.command, _LONGEST_QUOTE))
+    return f"`{one.id}`: {command} (a process, started {format_age(one.begun_at, now)})"
 
 
-async def _offers(errand: Errand) -> Sequence[tuple[str, str]]:
-    """Offer what can be stopped."""
-    if not _STOP.startswith(errand.words.partition(" ")[0]):
+async def _offer_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return the tasks and processes that can be stopped."""
+    if not _STOP.startswith(context.words.partition(" ")[0]):
         return ()
-    here = errand.seat.session_id
-    delegated, processes = await errand.seat.store.read(lambda tx: _going_on(tx, here))
-    tasks = [(f"{_STOP} {one.handle}", shortened(one.children[0].task.goal, _LONGEST_QUOTE)) for one in delegated]
-    return [*tasks, *((f"{_STOP} {one.id}", shortened(one.command, _LONGEST_QUOTE)) for one in processes)]
+    here = context.active_session.session_id
+    delegated, processes = await context.active_session.store.read(lambda tx: _find_running(tx, here))
+    tasks = [(f"{_STOP} {one.handle}", truncate(one.children[0].task.goal, _LONGEST_QUOTE)) for one in delegated]
+    return [*tasks, *((f"{_STOP} {one.id}", truncate(one.command, _LONGEST_QUOTE)) for one in processes)]
 
 
-COMMAND = Command(
+BACKGROUND = Command(
     name="background",
     category="Session",
-    help="Have something seen to beside this conversation; list what goes on there; stop it.",
+    help="Run a task in the background, or list and stop running ones.",
     hint="[text | stop ID]",
-    run=run,
-    offers=_offers,
+    run=run_background,
+    offers=_offer_choices,
 )

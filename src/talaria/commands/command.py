@@ -1,25 +1,25 @@
-"""What a command is: its name, its help, where and when and by whom it may be used, and what it does."""
+"""Command definition, and the surface interfaces that commands use."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from talaria.commands.house import House
+from talaria.commands.application import Application
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image
 from talaria.core.senders import OWNER, chat_sender
-from talaria.sessions.seat import Seat
+from talaria.runtime.active_session import ActiveSession
 
 Category = Literal["Session", "Turn", "Model", "Abilities", "Display", "Program", "Your own"]
 Progress = Literal["off", "new", "all", "verbose"]
 
 
 class Display(Struct, frozen=True, omit_defaults=True):
-    """What a place shows beside replies: tool calls, what a model thinks, a line below each reply.
+    """Display options of a surface: tool calls, reasoning, a footer below each reply.
 
-    ``streaming`` lets replies grow where people see them, as far as a network can show that.
+    ``streaming`` shows replies while they are written, as far as the network supports it.
     """
 
     progress: Progress = "all"
@@ -29,128 +29,128 @@ class Display(Struct, frozen=True, omit_defaults=True):
 
 
 class Author(Struct, frozen=True):
-    """Who uses a command; ``id`` is the one on their network."""
+    """Sender of a command; ``id`` is their id on the network."""
 
     name: str = ""
     owner: bool = True
     id: str = ""
 
 
-class Place(Protocol):
-    """A front door as commands see it."""
+class Surface(Protocol):
+    """Surface as commands use it."""
 
     @property
     def name(self) -> str:
-        """What it is called: ``cli``, or the name of a network."""
+        """Name: ``cli``, or that of a network."""
 
     @property
     def address(self) -> Address | None:
-        """Where it is, if somebody can be reached there."""
+        """Address, if messages can be sent there."""
 
     @property
     def display(self) -> Display:
-        """What it shows beside replies."""
+        """Current display options."""
 
     def change_display(self, display: Display) -> None:
-        """Show this much from now on."""
+        """Change the display options from now on."""
 
     def show(self, text: str) -> None:
-        """Tell the person something; the text is Markdown."""
+        """Show Markdown text to the user."""
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
-        """Let the person choose, and return which; ``None`` when they do not."""
+        """Ask the user to choose and return the index; ``None`` if they decline."""
 
 
-class Screen(Protocol):
-    """What only a terminal has."""
+class TerminalSurface(Protocol):
+    """Operations that only a terminal supports."""
 
     @property
     def theme(self) -> str:
-        """The theme in use; assigning chooses another."""
+        """Current theme."""
 
     @property
     def keys(self) -> str:
-        """The keyboard shortcuts, as Markdown."""
+        """Keyboard shortcuts, as Markdown."""
 
     def change_theme(self, name: str) -> None:
-        """Choose a theme, or raise `NotFound` with the names that there are."""
+        """Change the theme; raises `NotFound` with the known names."""
 
     def attach(self, picture: Image) -> None:
-        """Show this picture to the model with the next message."""
+        """Send this image with the next message."""
 
-    def fill_in(self, text: str) -> None:
-        """Put text into the input line, to be edited and sent."""
+    def set_input_text(self, text: str) -> None:
+        """Put text into the input line, for editing."""
 
     def copy(self, text: str) -> None:
-        """Put text into the clipboard."""
+        """Copy text to the clipboard."""
 
     async def paste(self) -> str | Image | None:
-        """Return what the clipboard holds, if there is one and it holds something."""
+        """Return the content of the clipboard, or ``None`` if it is empty or unavailable."""
 
-    def hush(self) -> None:
-        """Show nothing more of the running turn, and ask nothing for it: it is seen elsewhere."""
+    def mute(self) -> None:
+        """Stop showing the running turn and asking its questions here; another surface does so."""
 
     def leave(self) -> None:
-        """End the program as soon as this command is done."""
+        """Exit the program when this command is done."""
 
 
-class Service(Protocol):
-    """What only a gateway has."""
+class GatewayControl(Protocol):
+    """Operations that only a gateway supports."""
 
-    async def restart(self, session_id: SessionId, asked: Address) -> float:
-        """Begin anew soon, and say there that it is done; returns how many seconds running turns have to end."""
+    async def restart(self, session_id: SessionId, reply_to: Address) -> float:
+        """Restart soon and report the restart to this chat; return the grace period of running turns in seconds."""
 
 
-class Errand(Struct, frozen=True, kw_only=True):
-    """One use of a command: the words behind its name, and everything it may act on.
+class CommandContext(Struct, frozen=True, kw_only=True):
+    """Context of one command call: its arguments and everything it may act on.
 
-    ``screen`` is there for commands that work in the terminal only, ``service`` for those of chats.
+    ``screen`` is set for commands in the terminal, ``service`` for those in chats.
     """
 
     words: str
-    seat: Seat
-    place: Place
-    house: House
+    active_session: ActiveSession
+    place: Surface
+    application: Application
     commands: "tuple[Command, ...]"
     author: Author = Author()
-    screen: Screen | None = None
-    service: Service | None = None
+    screen: TerminalSurface | None = None
+    service: GatewayControl | None = None
 
     @property
     def sender(self) -> str:
-        """Who types the command: text that it says has their rights."""
+        """Sender of the command; messages that it queues have their rights."""
         return OWNER if self.place.address is None else chat_sender(self.place.address.platform, self.author.id)
 
 
-Run = Callable[[Errand], Awaitable[None]]
-Offers = Callable[[Errand], Awaitable[Sequence[tuple[str, str]]]]
+CommandHandler = Callable[[CommandContext], Awaitable[None]]
+ChoiceProvider = Callable[[CommandContext], Awaitable[Sequence[tuple[str, str]]]]
 
 
-async def nothing_to_offer(errand: Errand) -> Sequence[tuple[str, str]]:
+async def offer_nothing(context: CommandContext) -> Sequence[tuple[str, str]]:
     """Return no completions."""
     return ()
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """One slash command.
+    """Slash command.
 
-    ``hint`` shows what may follow the name. ``during_turn`` says what becomes of it while a turn runs: it runs at
-    once, or is refused with the advice to stop the turn first. One that only ``reads`` may be abbreviated in the
-    terminal; every other is typed in full. ``offers`` returns what may follow, each with a word about it.
-    ``instead_of`` names commands of other places that do the same: whoever types one is told of this one.
+    ``hint`` describes the arguments. ``during_turn`` decides whether it runs during a turn or is refused with the
+    advice to stop the turn first. A command that only ``reads`` may be abbreviated in the terminal; all others are
+    typed in full. ``offers`` returns completions, each with a description. ``instead_of`` names commands of other
+    surfaces that this one replaces: typing one of them suggests this one.
     """
 
     name: str
     category: Category
     help: str
-    run: Run
+    run: CommandHandler
     aliases: tuple[str, ...] = ()
     hint: str = ""
     where: Literal["terminal", "chat", "everywhere"] = "everywhere"
     during_turn: Literal["runs", "refused"] = "runs"
     who: Literal["anyone", "owner"] = "anyone"
     reads: bool = False
-    offers: Offers = nothing_to_offer
+    offers: ChoiceProvider = offer_nothing
     instead_of: tuple[str, ...] = ()
 
     @property
@@ -160,15 +160,15 @@ class Command(Struct, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> str:
-        """How it is typed."""
+        """Command line with name and hint."""
         return f"/{self.name} {self.hint}".rstrip()
 
     @property
     def cli_only(self) -> bool:
-        """Whether it works in the terminal and nowhere else."""
+        """Whether it works only in the terminal."""
         return self.where == "terminal"
 
     @property
     def gateway_only(self) -> bool:
-        """Whether it works in chats and nowhere else."""
+        """Whether it works only in chats."""
         return self.where == "chat"

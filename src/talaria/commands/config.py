@@ -1,36 +1,36 @@
-"""`/config`: the settings of the profile."""
+"""Slash command `/config`: show and change settings of the profile."""
 
 import difflib
 from collections.abc import Sequence
 
-from talaria.commands.command import Command, Errand
-from talaria.commands.house import Setting
+from talaria.commands.application import Setting
+from talaria.commands.command import Command, CommandContext
 from talaria.core.errors import NotFound, Refused
-from talaria.sessions.transcripts import code
+from talaria.sessions.transcript_export import format_inline_code
 
 DEFAULT = "default"
 
 
-async def run(errand: Errand) -> None:
-    """Show what is changed, show one key or table, or set a key."""
-    key, _, value = errand.words.partition(" ")
-    rack = errand.house.settings_rack
+async def run_config(context: CommandContext) -> None:
+    """Show changed settings, show one key or table, or set or reset a key."""
+    key, _, value = context.words.partition(" ")
+    admin = context.application.settings_admin
     if key.isupper():
-        raise Refused(f"Secrets are neither shown nor typed here: `talaria config set {key} -` stores one unseen.")
+        raise Refused(f"Secrets can't be shown or typed here. Use `talaria config set {key} -` in a shell.")
     if value.strip() == DEFAULT:
-        errand.place.show(rack.reset(key))
+        context.place.show(admin.reset(key))
     elif value:
-        errand.place.show(rack.change(key, value.strip()))
+        context.place.show(admin.change(key, value.strip()))
     elif key:
-        errand.place.show("\n".join(map(_described, _found(rack.list(), key))))
+        context.place.show("\n".join(map(_describe_setting, _find_settings(admin.list(), key))))
     else:
-        changed = [f"- {_valued(one)}" for one in rack.list() if not one.is_default]
-        end = "`/config KEY` shows a setting, `/config KEY VALUE` sets it, `/config KEY default` takes that back."
-        errand.place.show("\n".join([*(changed or ["Every setting is as it comes."]), "", end]))
+        changed = [f"- {_format_value(one)}" for one in admin.list() if not one.is_default]
+        usage = "`/config KEY` shows a setting, `/config KEY VALUE` changes it, `/config KEY default` resets it."
+        context.place.show("\n".join([*(changed or ["All settings are at their defaults."]), "", usage]))
 
 
-def _found(settings: Sequence[Setting], key: str) -> list[Setting]:
-    """Return the setting of this key, or those of the table."""
+def _find_settings(settings: Sequence[Setting], key: str) -> list[Setting]:
+    """Return the setting with this key, or all settings of this table; raises `NotFound`."""
     exact = [one for one in settings if one.key == key]
     found = exact or [one for one in settings if one.key.startswith(f"{key}.")]
     if not found:
@@ -39,25 +39,25 @@ def _found(settings: Sequence[Setting], key: str) -> list[Setting]:
     return found
 
 
-def _described(setting: Setting) -> str:
-    return f"- {_valued(setting)}: {setting.about}"
+def _describe_setting(setting: Setting) -> str:
+    return f"- {_format_value(setting)}: {setting.about}"
 
 
-def _valued(setting: Setting) -> str:
-    return f"`{setting.key}` = {code(setting.value)}" if setting.value else f"`{setting.key}` is empty"
+def _format_value(setting: Setting) -> str:
+    return f"`{setting.key}` = {format_inline_code(setting.value)}" if setting.value else f"`{setting.key}` is empty"
 
 
-async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
-    """Return every key."""
-    return [(setting.key, setting.about) for setting in errand.house.settings_rack.list()]
+async def offer_config_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return every key as a completion."""
+    return [(setting.key, setting.about) for setting in context.application.settings_admin.list()]
 
 
-COMMAND = Command(
+CONFIG = Command(
     name="config",
     category="Program",
-    help="Show the settings that are changed, or show or set one.",
+    help="Show the changed settings, or show or change one.",
     hint="[key [value|default]]",
     who="owner",
-    run=run,
-    offers=offers,
+    run=run_config,
+    offers=offer_config_choices,
 )

@@ -1,138 +1,146 @@
-"""`/cron`: have something done later, or again and again."""
+"""Slash command `/cron`: schedule one-off and recurring jobs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from talaria.commands.command import Command, Errand
-from talaria.commands.markdown import plain, shortened
-from talaria.contracts.schedules import Asker, JobView, JobWish, RunView
+from talaria.commands.arguments import escape_markdown, truncate
+from talaria.commands.command import Command, CommandContext
+from talaria.contracts.jobs import JobRequest, JobRequester, JobView, RunView
 from talaria.core.errors import Refused
-from talaria.sessions.homes import gateway_alive
+from talaria.runtime.workers import is_gateway_alive
 
-_WORDS = {
-    "list": "show what is scheduled",
-    "add": "such as `add every monday 9:00 water the plants`",
-    "show": "all about one",
-    "edit": "such as `edit plants when every friday 9:00`",
-    "pause": "let it rest",
-    "resume": "let it go on",
-    "run": "let it run now",
-    "history": "what its runs have said",
-    "remove": "remove it",
+_ACTION_HELP = {
+    "list": "list the scheduled jobs",
+    "add": "for example `add every monday 9:00 water the plants`",
+    "show": "show one job in full",
+    "edit": "for example `edit plants when every friday 9:00`",
+    "pause": "pause a job",
+    "resume": "resume a job",
+    "run": "run a job now",
+    "history": "show a job's latest runs",
+    "remove": "remove a job",
 }
-_NONE = "Nothing is scheduled. `/cron add every monday 9:00 water the plants` schedules something."
-_NO_GATEWAY = "No gateway is running, and without one nothing is started: `talaria gateway start`."
-_LONGEST = 80
-_SHOWN_OUTPUT = 500
+_NO_JOBS = "Nothing is scheduled. `/cron add every monday 9:00 water the plants` adds a job."
+_NO_GATEWAY = "No gateway is running, so jobs won't start. Run `talaria gateway start`."
+_PROMPT_LIMIT = 80
+_OUTPUT_LIMIT = 500
 
 
-async def run(errand: Errand) -> None:
-    """Do with a job what the first word says."""
-    action, _, rest = errand.words.strip().partition(" ")
-    act = _ACTIONS.get(action.lower() or "list")
-    if act is None:
-        raise Refused(f"`/cron {action}` is not known; there are {', '.join(_WORDS)}.")
-    await act(errand, rest.strip())
+async def run_cron(context: CommandContext) -> None:
+    """Run the action named by the first argument."""
+    action, _, rest = context.words.strip().partition(" ")
+    handler = _ACTIONS.get(action.lower() or "list")
+    if handler is None:
+        raise Refused(f"Unknown action `/cron {action}`. Use one of {', '.join(_ACTION_HELP)}.")
+    await handler(context, rest.strip())
 
 
-async def _list(errand: Errand, words: str) -> None:
-    jobs = await errand.house.schedules.find("", await _asker(errand))
-    served = not jobs or await errand.seat.store.read(gateway_alive)
-    text = "\n".join(map(_line, jobs)) or _NONE
-    errand.place.show(text if served else f"{text}\n\n{_NO_GATEWAY}")
+async def _list(context: CommandContext, words: str) -> None:
+    jobs = await context.application.schedules.find("", await _build_asker(context))
+    has_gateway = not jobs or await context.active_session.store.read(is_gateway_alive)
+    text = "\n".join(map(_format_job, jobs)) or _NO_JOBS
+    context.place.show(text if has_gateway else f"{text}\n\n{_NO_GATEWAY}")
 
 
-async def _add(errand: Errand, words: str) -> None:
+async def _add(context: CommandContext, words: str) -> None:
     if not words:
-        raise Refused("What, and when? `/cron add every monday 9:00 water the plants`.")
-    made = await errand.house.schedules.add(JobWish(prompt=words), await _asker(errand))
-    errand.place.show("\n\n".join(["It is scheduled.", _line(made), *made.remarks]))
+        raise Refused("Give a time and a task: `/cron add every monday 9:00 water the plants`.")
+    made = await context.application.schedules.add(JobRequest(prompt=words), await _build_asker(context))
+    context.place.show("\n\n".join(["Scheduled.", _format_job(made), *made.remarks]))
 
 
-async def _show_one(errand: Errand, words: str) -> None:
-    (job,) = await errand.house.schedules.find(_named(words), await _asker(errand))
-    lines = [f"- **{name}** {plain(value)}" for name, value in job.facts.items()]
-    errand.place.show("\n".join([f"**{plain(job.name)}** `{job.id}`", "", *lines]))
+async def _show(context: CommandContext, words: str) -> None:
+    (job,) = await context.application.schedules.find(_require_name(words), await _build_asker(context))
+    lines = [f"- **{name}** {escape_markdown(value)}" for name, value in job.facts.items()]
+    context.place.show("\n".join([f"**{escape_markdown(job.name)}** `{job.id}`", "", *lines]))
 
 
-async def _edit(errand: Errand, words: str) -> None:
+async def _edit(context: CommandContext, words: str) -> None:
     name, _, rest = words.partition(" ")
     field, _, value = rest.strip().partition(" ")
-    make = _FIELDS.get(field)
-    if make is None or not value.strip():
-        raise Refused(f"`/cron edit JOB FIELD VALUE`, where FIELD is one of {', '.join(_FIELDS)}.")
-    job = await errand.house.schedules.change(_named(name), make(value.strip()), await _asker(errand))
-    errand.place.show(f"It is changed.\n\n{_line(job)}")
+    build_change = _FIELDS.get(field)
+    if build_change is None or not value.strip():
+        raise Refused(f"Use `/cron edit JOB FIELD VALUE`, where FIELD is one of {', '.join(_FIELDS)}.")
+    job = await context.application.schedules.change(
+        _require_name(name), build_change(value.strip()), await _build_asker(context)
+    )
+    context.place.show(f"Changed.\n\n{_format_job(job)}")
 
 
-async def _pause(errand: Errand, words: str) -> None:
-    job = await errand.house.schedules.change(_named(words), JobWish(paused=True), await _asker(errand))
-    errand.place.show(f"{plain(job.name)} rests; `/cron resume {job.id}` lets it go on.")
+async def _pause(context: CommandContext, words: str) -> None:
+    job = await context.application.schedules.change(
+        _require_name(words), JobRequest(paused=True), await _build_asker(context)
+    )
+    context.place.show(f"{escape_markdown(job.name)} is paused. `/cron resume {job.id}` resumes it.")
 
 
-async def _resume(errand: Errand, words: str) -> None:
-    job = await errand.house.schedules.change(_named(words), JobWish(paused=False), await _asker(errand))
-    errand.place.show(_line(job))
+async def _resume(context: CommandContext, words: str) -> None:
+    job = await context.application.schedules.change(
+        _require_name(words), JobRequest(paused=False), await _build_asker(context)
+    )
+    context.place.show(_format_job(job))
 
 
-async def _run(errand: Errand, words: str) -> None:
-    job = await errand.house.schedules.run(_named(words), await _asker(errand))
-    begun = f"{plain(job.name)} is begun; `/cron history {job.id}` shows what comes of it."
-    errand.place.show("\n\n".join([begun, *job.remarks]))
+async def _run(context: CommandContext, words: str) -> None:
+    job = await context.application.schedules.run(_require_name(words), await _build_asker(context))
+    started = f"{escape_markdown(job.name)} has started. `/cron history {job.id}` will show the result."
+    context.place.show("\n\n".join([started, *job.remarks]))
 
 
-async def _history(errand: Errand, words: str) -> None:
-    runs = await errand.house.schedules.history(_named(words), await _asker(errand))
-    errand.place.show("\n".join(map(_past, runs)) or "It has not run yet.")
+async def _history(context: CommandContext, words: str) -> None:
+    runs = await context.application.schedules.history(_require_name(words), await _build_asker(context))
+    context.place.show("\n".join(map(_format_run, runs)) or "It hasn't run yet.")
 
 
-async def _remove(errand: Errand, words: str) -> None:
-    job = await errand.house.schedules.remove(_named(words), await _asker(errand))
-    errand.place.show(f"{plain(job.name)} is removed.")
+async def _remove(context: CommandContext, words: str) -> None:
+    job = await context.application.schedules.remove(_require_name(words), await _build_asker(context))
+    context.place.show(f"Removed {escape_markdown(job.name)}.")
 
 
-async def _asker(errand: Errand) -> Asker:
-    """Return the owner of the agent at this place: before others only what was scheduled there is shown."""
-    session_id = errand.seat.session_id
-    session = await errand.seat.store.read(lambda tx: tx.sessions.get(session_id))
-    return Asker(audience=session.audience if session else "", session_id=session_id, address=errand.place.address)
+async def _build_asker(context: CommandContext) -> JobRequester:
+    """Return the owner in this chat; where others can read, only jobs of this chat are visible."""
+    session_id = context.active_session.session_id
+    session = await context.active_session.store.read(lambda tx: tx.sessions.get(session_id))
+    return JobRequester(
+        audience=session.audience if session else "", session_id=session_id, address=context.place.address
+    )
 
 
-def _named(words: str) -> str:
+def _require_name(words: str) -> str:
     if not words:
-        raise Refused("Which one? `/cron` lists them.")
+        raise Refused("Which job? `/cron` lists them.")
     return words
 
 
-def _line(job: JobView) -> str:
-    what = plain(shortened(" ".join((job.prompt or job.script).split()), _LONGEST))
+def _format_job(job: JobView) -> str:
+    what = escape_markdown(truncate(" ".join((job.prompt or job.script).split()), _PROMPT_LIMIT))
     when = f"next {job.next_told}" if job.next_told else job.state
-    return f"- `{job.id}` **{plain(job.name)}** {plain(job.schedule)}, {when}" + (
+    return f"- `{job.id}` **{escape_markdown(job.name)}** {escape_markdown(job.schedule)}, {when}" + (
         f": {what}" if what != job.name else ""
     )
 
 
-def _past(run: RunView) -> str:
-    said = plain(shortened(" ".join(run.output.split()), _SHOWN_OUTPUT))
+def _format_run(run: RunView) -> str:
+    said = escape_markdown(truncate(" ".join(run.output.split()), _OUTPUT_LIMIT))
     return f"- {run.due_told} **{run.state}**" + (f": {said}" if said else "")
 
 
-async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
-    """Return what can be done."""
-    return tuple(_WORDS.items())
+async def offer_cron_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return the actions as completions."""
+    return tuple(_ACTION_HELP.items())
 
 
-_FIELDS: Mapping[str, Callable[[str], JobWish]] = {
-    "when": lambda value: JobWish(when=value),
-    "prompt": lambda value: JobWish(prompt=value),
-    "name": lambda value: JobWish(name=value),
-    "deliver": lambda value: JobWish(deliver=tuple(value.split(","))),
-    "model": lambda value: JobWish(model=value),
-    "zone": lambda value: JobWish(zone=value),
+_FIELDS: Mapping[str, Callable[[str], JobRequest]] = {
+    "when": lambda value: JobRequest(when=value),
+    "prompt": lambda value: JobRequest(prompt=value),
+    "name": lambda value: JobRequest(name=value),
+    "deliver": lambda value: JobRequest(deliver=tuple(value.split(","))),
+    "model": lambda value: JobRequest(model=value),
+    "zone": lambda value: JobRequest(zone=value),
 }
-_ACTIONS: Mapping[str, Callable[[Errand, str], Awaitable[None]]] = {
+_ACTIONS: Mapping[str, Callable[[CommandContext, str], Awaitable[None]]] = {
     "list": _list,
     "add": _add,
-    "show": _show_one,
+    "show": _show,
     "edit": _edit,
     "pause": _pause,
     "resume": _resume,
@@ -141,12 +149,12 @@ _ACTIONS: Mapping[str, Callable[[Errand, str], Awaitable[None]]] = {
     "remove": _remove,
 }
 
-COMMAND = Command(
+CRON = Command(
     name="cron",
     category="Session",
-    help="Have something done later, or again and again.",
+    help="Schedule one-off and recurring jobs.",
     hint="[list | add WHEN WHAT | show | edit | pause | resume | run | history | remove]",
     who="owner",
-    run=run,
-    offers=offers,
+    run=run_cron,
+    offers=offer_cron_choices,
 )

@@ -1,4 +1,4 @@
-"""`/debug`: what a report about a fault should tell, and nothing private."""
+"""Slash command `/debug`: information for a bug report, without private data."""
 
 import asyncio
 import os
@@ -6,63 +6,66 @@ import platform
 import re
 from pathlib import Path
 
-from talaria.commands.command import Command, Errand
+from talaria.commands.command import Command, CommandContext
 from talaria.core.addresses import audience_of
-from talaria.core.wording import counted
-from talaria.sessions.transcripts import fenced
+from talaria.core.formatting import pluralize
+from talaria.sessions.transcript_export import format_code_block
 
-_TROUBLE = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) ")
+_PROBLEM_LINE = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) ")
 _LAST_BYTES = 200_000
 _LAST_LINES = 10
 
 
-async def run(errand: Errand) -> None:
-    """Show versions, store, model, changed settings and the last troubles in the log."""
-    house, chat, seat = errand.house, errand.seat.chat, errand.seat
-    identity = house.identity
-    session_id = seat.session_id
-    session = await seat.store.read(lambda tx: tx.sessions.get(session_id))
-    tools = [tool for group in house.knowledge.toolsets() for tool in group.tools]
-    settings = [f"  {one.key} = {one.value}" for one in house.settings_rack.list() if not one.is_default]
+async def run_debug(context: CommandContext) -> None:
+    """Show versions, store, model, changed settings and recent problems from the log.
+
+    The log is left out where others can read the chat.
+    """
+    application, chat, active_session = context.application, context.active_session.chat, context.active_session
+    identity = application.identity
+    session_id = active_session.session_id
+    session = await active_session.store.read(lambda tx: tx.sessions.get(session_id))
+    tools = [tool for group in application.knowledge.toolsets() for tool in group.tools]
+    settings = [f"  {one.key} = {one.value}" for one in application.settings_admin.list() if not one.is_default]
     lines = [
         f"talaria   {identity.version}",
         f"python    {platform.python_version()} on {platform.system()} {platform.release()} {platform.machine()}",
         f"profile   {identity.profile}, {identity.store}",
-        f"place     {errand.place.name}",
-        f"session   {session_id}, {counted(session.message_count if session else 0, 'message')}",
+        f"place     {context.place.name}",
+        f"session   {session_id}, {pluralize(session.message_count if session else 0, 'message')}",
         f"model     {chat.provider}:{chat.model}, {chat.info.context_limit:,} tokens",
         f"tools     {sum(tool.enabled for tool in tools)} of {len(tools)} on",
-        f"turn      {'running' if seat.busy else 'none'}",
+        f"turn      {'running' if active_session.busy else 'none'}",
         *(["settings", *settings] if settings else []),
     ]
-    alone = not audience_of(errand.place.address)  # the log may tell of others
-    troubles = await asyncio.to_thread(_troubles, identity.log_file) if alone else []
-    if troubles:
-        lines += ["log", *(f"  {line}" for line in troubles)]
-    errand.place.show(fenced(_without_home("\n".join(lines))))
+    is_private = not audience_of(context.place.address)  # the log may mention other people
+    problems = await asyncio.to_thread(_read_problems, identity.log_file) if is_private else []
+    if problems:
+        lines += ["log", *(f"  {line}" for line in problems)]
+    context.place.show(format_code_block(_hide_home("\n".join(lines))))
 
 
-def _troubles(log_file: Path) -> list[str]:
-    """Return the last warnings and errors; not what stands below them, which may quote what somebody said."""
+def _read_problems(log_file: Path) -> list[str]:
+    """Return the last warnings and errors, first lines only: further lines may quote messages."""
     try:
-        with log_file.open("rb") as opened:
-            opened.seek(0, os.SEEK_END)
-            opened.seek(max(0, opened.tell() - _LAST_BYTES))
-            text = opened.read().decode("utf-8", "replace")
+        with log_file.open("rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - _LAST_BYTES))
+            text = stream.read().decode("utf-8", "replace")
     except OSError:
         return []
-    return [line for line in text.splitlines() if _TROUBLE.match(line)][-_LAST_LINES:]
+    return [line for line in text.splitlines() if _PROBLEM_LINE.match(line)][-_LAST_LINES:]
 
 
-def _without_home(text: str) -> str:
+def _hide_home(text: str) -> str:
     return text.replace(str(Path.home()), "~")
 
 
-COMMAND = Command(
+DEBUG = Command(
     name="debug",
     category="Program",
-    help="Show what a report about a fault should tell: versions, model, settings, troubles.",
+    help="Show details for a bug report: versions, model, settings, recent errors.",
     who="owner",
-    run=run,
+    run=run_debug,
     reads=True,
 )

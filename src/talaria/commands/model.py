@@ -1,59 +1,218 @@
-"""`/model`: which model answers here, and another one for this conversation."""
+"""Slash commands `/model`, `/personality`, `/provider` and `/reasoning`: model options of the session."""
 
+from collections import Counter
 from collections.abc import Sequence
 
-from talaria.commands.choosing import prefer, preferences
-from talaria.commands.command import Command, Errand
-from talaria.commands.model_words import about
+from msgspec import structs
+
+from talaria.commands.command import Command, CommandContext
+from talaria.commands.preferences import get_preferences, set_preferences
+from talaria.contracts.models import ModelInfo
 from talaria.contracts.stores.sessions import SessionChanges
+from talaria.core.errors import NotFound
+from talaria.core.formatting import pluralize
 
-DEFAULT = "default"
+_MILLION = 1_000_000
 
 
-async def run(errand: Errand) -> None:
-    """Say which model answers and why, or choose another."""
-    if not errand.words:
-        chat = errand.seat.chat
-        errand.place.show(
-            f"`{chat.provider}:{chat.model}` answers here. {chat.why} {about(chat.info)}\n\n"
-            "`/model NAME` chooses another one for this conversation."
+def describe_model(info: ModelInfo) -> str:
+    """Return a sentence about the context limit and price of a model."""
+    if not info.known:
+        return f"Its price is unknown; a context of {info.context_limit:,} tokens is assumed."
+    return f"Context: {info.context_limit:,} tokens. Price: {_format_price(info)}."
+
+
+def _format_price(info: ModelInfo) -> str:
+    if not info.input_price and not info.output_price:
+        return "nothing"
+    return f"${info.input_price / _MILLION:g} in, ${info.output_price / _MILLION:g} out per million tokens"
+
+
+DEFAULT_MODEL = "default"
+
+
+async def run_model(context: CommandContext) -> None:
+    """Show the current model and why it was chosen, or choose another."""
+    if not context.words:
+        chat = context.active_session.chat
+        context.place.show(
+            f"This conversation uses `{chat.provider}:{chat.model}`. {chat.why} "
+            f"{describe_model(chat.info)}\n\n`/model NAME` chooses another model for it."
         )
-    elif errand.words == DEFAULT:
-        await prefer(errand, model="")
-        await _told(errand, ", as the settings say")
+    elif context.words == DEFAULT_MODEL:
+        await set_preferences(context, model="")
+        await _report_model(context, ", as in the settings")
     else:
-        await choose(errand, errand.words)
+        await choose_model(context, context.words)
 
 
-async def choose(errand: Errand, words: str) -> None:
-    """Let the model that these words mean answer in this conversation."""
-    chosen = await errand.house.models.find(words)
-    await prefer(errand, model=f"{chosen.provider}:{chosen.model}")
-    await _told(errand, "; `/model default` goes back to the settings", chosen.limits)
+async def choose_model(context: CommandContext, words: str) -> None:
+    """Use the named model in this session."""
+    chosen = await context.application.models.find(words)
+    await set_preferences(context, model=f"{chosen.provider}:{chosen.model}")
+    await _report_model(context, "; `/model default` returns to the one in the settings", chosen.limits)
 
 
-async def _told(errand: Errand, more: str, limits: str = "") -> None:
-    chat, session_id = errand.seat.chat, errand.seat.session_id
-    await errand.seat.store.write(lambda tx: tx.sessions.update(session_id, SessionChanges(model=chat.model)))
-    sentences = (f"From now on `{chat.provider}:{chat.model}` answers here{more}.", about(chat.info), limits)
-    errand.place.show(" ".join(filter(None, sentences)))
+async def _report_model(context: CommandContext, note: str, limits: str = "") -> None:
+    chat, session_id = context.active_session.chat, context.active_session.session_id
+    await context.active_session.store.write(
+        lambda tx: tx.sessions.update(session_id, SessionChanges(model=chat.model))
+    )
+    sentences = (f"This conversation now uses `{chat.provider}:{chat.model}`{note}.", describe_model(chat.info), limits)
+    context.place.show(" ".join(filter(None, sentences)))
 
 
-async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
-    """Return every model that can be used."""
-    listing = await errand.house.models.recent_listing()
+async def offer_model_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return every usable model as a completion."""
+    listing = await context.application.models.get_cached_listing()
     known = [(f"{one.provider}:{one.model}", f"{one.info.context_limit:,} tokens") for one in listing.models]
-    back = [(DEFAULT, "as the settings say")] if (await preferences(errand)).model else []
+    back = [(DEFAULT_MODEL, "as in the settings")] if (await get_preferences(context)).model else []
     return [*back, *known]
 
 
-COMMAND = Command(
+MODEL = Command(
     name="model",
     category="Model",
-    help="Show which model answers here, or choose another for this conversation.",
+    help="Show this conversation's model, or choose another.",
     hint="[name|default]",
     during_turn="refused",
     who="owner",
-    run=run,
-    offers=offers,
+    run=run_model,
+    offers=offer_model_choices,
+)
+
+
+NO_PERSONALITY = "none"
+
+
+async def run_personality(context: CommandContext) -> None:
+    """List the personalities, or choose one."""
+    known = context.application.knowledge.personalities()
+    if not context.words:
+        now = (await get_preferences(context)).personality
+        lines = [f"- `{name}`{' (chosen here)' if name == now else ''}: {line}" for name, line in known.items()]
+        end = "`/personality NAME` chooses one for this conversation, `/personality none` removes it."
+        context.place.show("\n".join([*lines, "", end]))
+        return
+    if context.words not in (*known, NO_PERSONALITY):
+        raise NotFound(f"There is no personality `{context.words}`. Available: {', '.join(known)}.")
+    chosen = "" if context.words == NO_PERSONALITY else context.words
+    await set_preferences(context, personality=chosen)
+    now = f"as `{chosen}`" if chosen else "without a personality"
+    context.place.show(f"From the next message, the agent answers {now} in this conversation.")
+
+
+async def offer_personality_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return every personality as a completion."""
+    return [*context.application.knowledge.personalities().items(), (NO_PERSONALITY, "without a personality")]
+
+
+PERSONALITY = Command(
+    name="personality",
+    category="Model",
+    help="List the personalities, or choose one for this conversation.",
+    hint="[name|none]",
+    during_turn="refused",
+    who="owner",
+    run=run_personality,
+    offers=offer_personality_choices,
+)
+
+
+async def run_provider(context: CommandContext) -> None:
+    """List the providers, or switch to one."""
+    if context.words:
+        await choose_model(context, context.words.removesuffix(":"))
+        return
+    listing = await context.application.models.listing()
+    here = context.active_session.chat.provider
+    counts = Counter(one.provider for one in listing.models)
+    lines = [
+        f"- `{name}`: {pluralize(count, 'model')}{', used here' if name == here else ''}"
+        for name, count in counts.items()
+    ]
+    problems = [f"- {problem}" for problem in listing.problems]
+    end = "`/provider NAME` switches this conversation to a model of that provider."
+    context.place.show("\n".join([*lines, *problems, "", end]).strip())
+
+
+async def offer_provider_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return every usable provider as a completion."""
+    listing = await context.application.models.get_cached_listing()
+    counts = Counter(one.provider for one in listing.models)
+    return [(name, pluralize(count, "model")) for name, count in counts.items()]
+
+
+PROVIDER = Command(
+    name="provider",
+    category="Model",
+    help="List the model providers, or switch this conversation to one.",
+    hint="[name]",
+    during_turn="refused",
+    who="owner",
+    run=run_provider,
+    offers=offer_provider_choices,
+)
+
+
+EFFORTS = {
+    "none": "no reasoning",
+    "minimal": "as little reasoning as possible",
+    "low": "some reasoning",
+    "medium": "the usual amount of reasoning",
+    "high": "a lot of reasoning; takes time and tokens",
+    "default": "as in the settings",
+}
+
+
+VISIBILITY_HELP = {"show": "show the model's reasoning", "hide": "hide it"}
+
+
+async def run_reasoning(context: CommandContext) -> None:
+    """Show the reasoning options, set the effort for this session, or show or hide reasoning."""
+    word = context.words.lower()
+    if not word:
+        await _show_reasoning(context)
+    elif word in VISIBILITY_HELP:
+        context.place.change_display(structs.replace(context.place.display, reasoning=word == "show"))
+        context.place.show(f"The model's reasoning is now {'shown' if word == 'show' else 'hidden'} here.")
+    elif word in EFFORTS:
+        await set_preferences(context, effort="" if word == "default" else word)
+        context.place.show(
+            f"Reasoning effort for this conversation: `{word}` ({EFFORTS[word]}).{_warn_if_unsupported(context)}"
+        )
+    else:
+        raise NotFound(f"Unknown effort `{word}`. Choose one of {', '.join([*EFFORTS, *VISIBILITY_HELP])}.")
+
+
+async def _show_reasoning(context: CommandContext) -> None:
+    effort = (await get_preferences(context)).effort
+    configured = next((one.value for one in context.application.settings_admin.list() if one.key == "model.effort"), "")
+    chosen = (
+        f"`{effort}`, chosen for this conversation"
+        if effort
+        else f"`{configured or 'model default'}`, as in the settings"
+    )
+    shown = "shown" if context.place.display.reasoning else "hidden"
+    context.place.show(f"Reasoning effort: {chosen}. Reasoning output: {shown}.{_warn_if_unsupported(context)}")
+
+
+def _warn_if_unsupported(context: CommandContext) -> str:
+    chat = context.active_session.chat
+    return "" if chat.info.reasoning or not chat.info.known else f" But `{chat.model}` has no reasoning."
+
+
+async def offer_reasoning_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return the efforts and the display options as completions."""
+    return [*EFFORTS.items(), *VISIBILITY_HELP.items()]
+
+
+REASONING = Command(
+    name="reasoning",
+    category="Model",
+    help="Set the model's reasoning effort in this conversation, or show or hide its reasoning.",
+    hint="[none|minimal|low|medium|high|default|show|hide]",
+    who="owner",
+    run=run_reasoning,
+    offers=offer_reasoning_choices,
 )

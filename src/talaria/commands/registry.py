@@ -1,117 +1,90 @@
-"""Every slash command there is, and the views of them that help, menus and access checks use."""
+"""Registry of all slash commands, and views of it for help, menus and access checks."""
 
 from collections.abc import Mapping, Sequence
 
-from talaria.commands import (
-    approve,
-    background,
-    branch,
-    compress,
-    config,
-    copy,
-    cron,
-    debug,
-    deny,
-    footer,
-    goal,
-    handoff,
-    history,
-    image,
-    keys,
-    memory,
-    model,
-    new,
-    paste,
-    personality,
-    provider,
-    queue,
-    reasoning,
-    restart,
-    resume,
-    retry,
-    save,
-    search,
-    sessions,
-    sethome,
-    skills,
-    start,
-    status,
-    steer,
-    stop,
-    subgoal,
-    theme,
-    title,
-    tools,
-    undo,
-    usage,
-    verbose,
-    version,
-    whoami,
-)
-from talaria.commands import help as help_
-from talaria.commands import quit as quit_
+from talaria.commands.abilities import MEMORY, SKILLS, TOOLS
+from talaria.commands.approvals import APPROVE, DENY
+from talaria.commands.background import BACKGROUND
+from talaria.commands.branches import BRANCH, RETRY, UNDO
+from talaria.commands.clipboard import COPY, IMAGE, PASTE
 from talaria.commands.command import Command
-from talaria.commands.finding import by_category, matching
+from talaria.commands.config import CONFIG
+from talaria.commands.cron import CRON
+from talaria.commands.debug import DEBUG
+from talaria.commands.dispatch import find_commands, group_help_by_category
+from talaria.commands.display import FOOTER, THEME, VERBOSE
+from talaria.commands.goal import GOAL, SUBGOAL
+from talaria.commands.handoff import HANDOFF, MOVE
+from talaria.commands.help import HELP
+from talaria.commands.model import MODEL, PERSONALITY, PROVIDER, REASONING
+from talaria.commands.program import KEYS, QUIT, RESTART, SETHOME, START
+from talaria.commands.resume import RESUME
+from talaria.commands.save import SAVE
+from talaria.commands.search import SEARCH
+from talaria.commands.sessions import HISTORY, NEW, SESSIONS, TITLE
+from talaria.commands.status import STATUS, VERSION, WHOAMI
+from talaria.commands.turn_control import COMPRESS, QUEUE, STEER, STOP
+from talaria.commands.usage import USAGE
 
 REGISTRY: tuple[Command, ...] = (
-    new.COMMAND,
-    restart.COMMAND,
-    resume.COMMAND,
-    title.COMMAND,
-    sessions.COMMAND,
-    search.COMMAND,
-    branch.COMMAND,
-    undo.COMMAND,
-    retry.COMMAND,
-    history.COMMAND,
-    save.COMMAND,
-    compress.COMMAND,
-    status.COMMAND,
-    usage.COMMAND,
-    background.COMMAND,
-    cron.COMMAND,
-    handoff.COMMAND,
-    handoff.MOVE,
-    sethome.COMMAND,
-    goal.COMMAND,
-    subgoal.COMMAND,
-    stop.COMMAND,
-    queue.COMMAND,
-    steer.COMMAND,
-    approve.COMMAND,
-    deny.COMMAND,
-    image.COMMAND,
-    paste.COMMAND,
-    model.COMMAND,
-    provider.COMMAND,
-    reasoning.COMMAND,
-    personality.COMMAND,
-    tools.COMMAND,
-    skills.COMMAND,
-    memory.COMMAND,
-    verbose.COMMAND,
-    footer.COMMAND,
-    theme.COMMAND,
-    copy.COMMAND,
-    start.COMMAND,
-    help_.COMMAND,
-    keys.COMMAND,
-    whoami.COMMAND,
-    config.COMMAND,
-    version.COMMAND,
-    debug.COMMAND,
-    quit_.COMMAND,
+    NEW,
+    RESTART,
+    RESUME,
+    TITLE,
+    SESSIONS,
+    SEARCH,
+    BRANCH,
+    UNDO,
+    RETRY,
+    HISTORY,
+    SAVE,
+    COMPRESS,
+    STATUS,
+    USAGE,
+    BACKGROUND,
+    CRON,
+    HANDOFF,
+    MOVE,
+    SETHOME,
+    GOAL,
+    SUBGOAL,
+    STOP,
+    QUEUE,
+    STEER,
+    APPROVE,
+    DENY,
+    IMAGE,
+    PASTE,
+    MODEL,
+    PROVIDER,
+    REASONING,
+    PERSONALITY,
+    TOOLS,
+    SKILLS,
+    MEMORY,
+    VERBOSE,
+    FOOTER,
+    THEME,
+    COPY,
+    START,
+    HELP,
+    KEYS,
+    WHOAMI,
+    CONFIG,
+    VERSION,
+    DEBUG,
+    QUIT,
 )
 
 
 def resolve_command(name: str, commands: Sequence[Command] = REGISTRY) -> Command | None:
-    """Return the command that a name, an alias or the beginning of just one of them means, with or without ``/``."""
-    found = matching(name, commands)
+    """Return the command for a name, an alias or a unique prefix, with or without ``/``; else ``None``."""
+    found = find_commands(name, commands)
     return found[0] if len(found) == 1 else None
 
 
 COMMANDS: Mapping[str, str] = {f"/{command.name}": command.help for command in REGISTRY}
-COMMANDS_BY_CATEGORY: Mapping[str, Mapping[str, str]] = by_category(REGISTRY)
+COMMANDS_BY_CATEGORY: Mapping[str, Mapping[str, str]] = group_help_by_category(REGISTRY)
 GATEWAY_KNOWN_COMMANDS: frozenset[str] = frozenset(
     name for command in REGISTRY if not command.cli_only for name in command.names
 )

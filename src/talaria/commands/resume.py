@@ -1,105 +1,120 @@
-"""`/resume`: go on with an earlier conversation."""
+"""Slash command `/resume`: resume an earlier conversation."""
 
 import difflib
 from collections.abc import Sequence
 
-from talaria.commands.command import Command, Errand
-from talaria.commands.conversations import facts, find_conversations, handle_of, name_of, recall
-from talaria.commands.markdown import plain
+from talaria.commands.arguments import escape_markdown
+from talaria.commands.command import Command, CommandContext
+from talaria.commands.session_lookup import (
+    describe_session,
+    find_visible_sessions,
+    get_display_name,
+    get_resume_handle,
+    load_last_exchange,
+)
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session, SessionChanges
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 
-_CHOICES = 10
-_KNOWN = 200
+_CHOICE_LIMIT = 10
+_SUGGESTION_LIMIT = 200
 
 
-async def run(errand: Errand) -> None:
-    """Move to the conversation that is meant, and show what was said last in it."""
-    seat = errand.seat
-    chosen = await _chosen(errand)
+async def run_resume(context: CommandContext) -> None:
+    """Switch to the matching session and show its last exchange."""
+    active_session = context.active_session
+    chosen = await _choose_session(context)
     if chosen is None:
-        errand.place.show("This conversation goes on.")
+        context.place.show("You stay in this conversation.")
         return
-    if chosen.id == seat.session_id:
-        errand.place.show("This is the conversation that you are in.")
+    if chosen.id == active_session.session_id:
+        context.place.show("You're already in this conversation.")
         return
     if chosen.archived_at:
-        await seat.store.write(lambda tx: tx.sessions.update(chosen.id, SessionChanges(archived=False)))
-    chat = await seat.move_to(chosen.id)
-    name, last = await seat.store.read(lambda tx: (name_of(tx, chosen), recall(tx, chosen)))
+        await active_session.store.write(lambda tx: tx.sessions.update(chosen.id, SessionChanges(archived=False)))
+    chat = await active_session.move_to(chosen.id)
+    name, last = await active_session.store.read(
+        lambda tx: (get_display_name(tx, chosen), load_last_exchange(tx, chosen))
+    )
     notes = "\n".join(chat.notes)
-    errand.place.show("\n\n".join(filter(None, [f"Back in *{plain(name)}*.", last, notes])))
+    context.place.show("\n\n".join(filter(None, [f"Back in *{escape_markdown(name)}*.", last, notes])))
 
 
-async def offers(errand: Errand) -> Sequence[tuple[str, str]]:
-    """Return the latest conversations by what they are found by."""
-    now, here = SystemClock().now(), errand.seat.session_id
+async def offer_resume_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return the latest sessions by title or id."""
+    now, here = SystemClock().now(), context.active_session.session_id
 
-    def look(tx: Transaction) -> list[tuple[str, str]]:
-        found = [one for one in find_conversations(tx, errand, limit=2 * _CHOICES) if one.id != here]
-        return [(handle := handle_of(tx, one), _about(tx, one, handle) + facts(one, now)) for one in found]
+    def list_choices(tx: Transaction) -> list[tuple[str, str]]:
+        found = [one for one in find_visible_sessions(tx, context, limit=2 * _CHOICE_LIMIT) if one.id != here]
+        return [
+            (handle := get_resume_handle(tx, one), _format_name(tx, one, handle) + describe_session(one, now))
+            for one in found
+        ]
 
-    return await errand.seat.store.read(look)
-
-
-def _about(tx: Transaction, session: Session, handle: str) -> str:
-    """Return what a conversation is called, where it is found by its id."""
-    return f"{name_of(tx, session)}, " if handle == session.id else ""
+    return await context.active_session.store.read(list_choices)
 
 
-async def _chosen(errand: Errand) -> Session | None:
-    found = await errand.seat.store.read(lambda tx: _candidates(tx, errand))
-    if errand.words and len(found) == 1:
+def _format_name(tx: Transaction, session: Session, handle: str) -> str:
+    """Return the display name of a session that is found by its id, else an empty string."""
+    return f"{get_display_name(tx, session)}, " if handle == session.id else ""
+
+
+async def _choose_session(context: CommandContext) -> Session | None:
+    found = await context.active_session.store.read(lambda tx: _find_candidates(tx, context))
+    if context.words and len(found) == 1:
         return found[0]
     now = SystemClock().now()
-    names = await errand.seat.store.read(lambda tx: [f"{name_of(tx, one)} ({facts(one, now)})" for one in found])
-    question = f"“{errand.words}” matches several conversations. Which one?" if errand.words else "Which conversation?"
-    place = await errand.place.choose(question, names)
+    names = await context.active_session.store.read(
+        lambda tx: [f"{get_display_name(tx, one)} ({describe_session(one, now)})" for one in found]
+    )
+    question = (
+        f"“{context.words}” matches several conversations. Which one?" if context.words else "Which conversation?"
+    )
+    place = await context.place.choose(question, names)
     return None if place is None else found[place]
 
 
-def _candidates(tx: Transaction, errand: Errand) -> list[Session]:
-    words = errand.words
-    if named := _by_id(tx, errand):
+def _find_candidates(tx: Transaction, context: CommandContext) -> list[Session]:
+    words = context.words
+    if named := _find_by_id(tx, context):
         return [named]
     if words:
-        found = find_conversations(tx, errand, matching=words, limit=_CHOICES, archived=None)
+        found = find_visible_sessions(tx, context, matching=words, limit=_CHOICE_LIMIT, archived=None)
         if not found:
-            raise NotFound(_unknown(tx, errand))
+            raise NotFound(_explain_not_found(tx, context))
         return found
-    others = find_conversations(tx, errand, limit=_CHOICES + 1)
-    found = [one for one in others if one.id != errand.seat.session_id][:_CHOICES]
+    others = find_visible_sessions(tx, context, limit=_CHOICE_LIMIT + 1)
+    found = [one for one in others if one.id != context.active_session.session_id][:_CHOICE_LIMIT]
     if not found:
-        raise NotFound("There is no other conversation yet.")
+        raise NotFound("There are no other conversations yet.")
     return found
 
 
-def _by_id(tx: Transaction, errand: Errand) -> Session | None:
-    """Return the conversation that the owner calls by its whole id: at the terminal any, in a chat one of their own.
+def _find_by_id(tx: Transaction, context: CommandContext) -> Session | None:
+    """Return the session that the owner names by its full id, even if it is not visible here.
 
-    It need not be one that is seen here: whoever types its id wants it brought to this place.
+    Any session in the terminal; in a chat only the owner's own. Typing the full id means moving the session here.
     """
-    session = tx.sessions.get(SessionId(errand.words)) if errand.author.owner else None
-    return None if session is None or (session.owner and errand.place.address is not None) else session
+    session = tx.sessions.get(SessionId(context.words)) if context.author.owner else None
+    return None if session is None or (session.owner and context.place.address is not None) else session
 
 
-def _unknown(tx: Transaction, errand: Errand) -> str:
-    known = find_conversations(tx, errand, limit=_KNOWN, archived=None)
+def _explain_not_found(tx: Transaction, context: CommandContext) -> str:
+    known = find_visible_sessions(tx, context, limit=_SUGGESTION_LIMIT, archived=None)
     titles = {one.title.casefold(): one.title for one in known if one.title}
-    near = difflib.get_close_matches(errand.words.casefold(), titles, n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(f'*{plain(titles[one])}*' for one in near)}?" if near else ""
-    return f"No conversation is called `{errand.words}`. {hint or '`/sessions` lists the latest.'}"
+    near = difflib.get_close_matches(context.words.casefold(), titles, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(f'*{escape_markdown(titles[one])}*' for one in near)}?" if near else ""
+    return f"No conversation is called `{context.words}`. {hint or '`/sessions` lists the latest.'}"
 
 
-COMMAND = Command(
+RESUME = Command(
     name="resume",
     category="Session",
-    help="Go on with an earlier conversation.",
-    hint="[id, title or a part of it]",
+    help="Resume an earlier conversation.",
+    hint="[id or part of the title]",
     during_turn="refused",
-    run=run,
-    offers=offers,
+    run=run_resume,
+    offers=offer_resume_choices,
 )

@@ -1,61 +1,61 @@
-"""`/usage`: tokens, calls and money."""
+"""Slash command `/usage`: tokens, calls and cost."""
 
 from collections.abc import Iterator
 
-from talaria.commands.command import Command, Errand
+from talaria.commands.command import Command, CommandContext
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import audience_of
 from talaria.core.errors import NotFound
+from talaria.core.formatting import format_money, pluralize
 from talaria.core.messages import Usage
-from talaria.core.wording import counted, money
-from talaria.sessions.branching import lineage
-from talaria.sessions.delegation import delegated_usage
-from talaria.sessions.trace import total
+from talaria.observability.trace import sum_usage
+from talaria.runtime.delegation.task_store import delegated_usage
+from talaria.sessions.branches import list_ancestors
 
-_NAMES = {"all": "everything this month", "person": "you this month", "session": "this conversation"}
-
-
-async def run(errand: Errand) -> None:
-    """Show what this conversation has used, and what may still be spent."""
-    errand.place.show("\n".join(await errand.seat.store.read(lambda tx: list(_lines(tx, errand)))))
+_ACCOUNT_NAMES = {"all": "everything this month", "person": "you this month", "session": "this conversation"}
 
 
-def _lines(tx: Transaction, errand: Errand) -> Iterator[str]:
-    session = tx.sessions.get(errand.seat.session_id)
+async def run_usage(context: CommandContext) -> None:
+    """Show the usage of this session and the remaining budget."""
+    context.place.show("\n".join(await context.active_session.store.read(lambda tx: list(_build_lines(tx, context)))))
+
+
+def _build_lines(tx: Transaction, context: CommandContext) -> Iterator[str]:
+    session = tx.sessions.get(context.active_session.session_id)
     if session is None:
-        raise NotFound("This conversation is not there any more.")
+        raise NotFound("This conversation no longer exists.")
     delegated = delegated_usage(tx, session.id)
     here = [session.usage, *delegated]
-    yield f"- This conversation: {in_words(total(here))}"
+    yield f"- This conversation: {format_usage(sum_usage(here))}"
     if delegated:
-        yield f"- Of that, tasks that were handed on: {in_words(total(delegated))}"
-    ancestors = [found for one in lineage(tx, session) if (found := tx.sessions.get(one)) is not None]
-    before = [usage for one in ancestors for usage in (one.usage, *delegated_usage(tx, one.id))]
-    if before:
-        yield f"- With what came before it branched off: {in_words(total([*here, *before]))}"
-    alone = errand.author.owner and not audience_of(errand.place.address)
-    for cap in errand.house.caps(session) if alone else ():
+        yield f"- Of that, delegated tasks: {format_usage(sum_usage(delegated))}"
+    ancestors = [found for one in list_ancestors(tx, session) if (found := tx.sessions.get(one)) is not None]
+    inherited = [usage for one in ancestors for usage in (one.usage, *delegated_usage(tx, one.id))]
+    if inherited:
+        yield f"- Including the conversation it was branched from: {format_usage(sum_usage([*here, *inherited]))}"
+    is_private = context.author.owner and not audience_of(context.place.address)
+    for cap in context.application.caps(session) if is_private else ():
         spent = tx.ledger.spent(cap.account)
-        name = _NAMES.get(cap.account.partition(":")[0], cap.account)
-        yield f"- Spent on {name}: {money(spent) or '$0'} of {money(cap.limit)}"
+        name = _ACCOUNT_NAMES.get(cap.account.partition(":")[0], cap.account)
+        yield f"- Spent on {name}: {format_money(spent) or '$0'} of {format_money(cap.limit)}"
 
 
-def in_words(usage: Usage) -> str:
-    """Return what was used, in a line."""
+def format_usage(usage: Usage) -> str:
+    """Return a usage on one line."""
     if not usage.calls:
         return "nothing used yet."
     share = 100 * usage.cache_read_tokens // usage.input_tokens if usage.input_tokens else 0
-    cost = money(usage.cost_microdollars) or "no cost known"
+    cost = format_money(usage.cost_microdollars) or "unknown cost"
     return (
-        f"{counted(usage.calls, 'model call')}, {usage.input_tokens:,} tokens in ({share}% from the cache),"
-        f" {usage.output_tokens:,} out, {cost}."
+        f"{pluralize(usage.calls, 'model call')}, {usage.input_tokens:,} tokens in ({share}% cached), "
+        f"{usage.output_tokens:,} out, {cost}."
     )
 
 
-COMMAND = Command(
+USAGE = Command(
     name="usage",
     category="Session",
-    help="Show tokens, model calls and money of this conversation.",
-    run=run,
+    help="Show this conversation's tokens, model calls and cost.",
+    run=run_usage,
     reads=True,
 )

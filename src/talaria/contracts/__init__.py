@@ -1,1 +1,1 @@
-"""What adapters implement: stores now; platforms, providers and tools as they come."""
+"""What adapters implement and callers rely on: protocols and the data they exchange."""

@@ -1,19 +1,19 @@
-"""Time as something handed in, so that a test can hold it still."""
+"""The clock, passed in so that tests can control time."""
 
 from datetime import UTC, datetime
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """A source of the current time."""
 
     def now(self) -> datetime:
-        """Return the present moment, with its zone."""
+        """Return the current time, with its zone."""
 
 
 class SystemClock:
     """The machine's own clock."""
 
     def now(self) -> datetime:
-        """Return the present moment in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Work that a conversation hands on to others of its own: tasks, and what became of them."""
+"""Delegated tasks: work that a session gives to child sessions, and its results."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -11,10 +11,10 @@ from talaria.core.ids import SessionId
 ChildState = Literal["open", "done", "failed", "stopped"]
 
 
-class Task(Struct, frozen=True, omit_defaults=True):
-    """What is to be done by somebody who knows nothing but these words.
+class DelegatedTask(Struct, frozen=True, omit_defaults=True):
+    """A task for a child session that sees nothing but this.
 
-    ``tools`` are the only ones that it may use, empty for the usual ones; ``schema`` is what its answer has to fit.
+    ``tools`` are the only ones it may use, empty for the default ones; ``schema`` is the JSON schema of its answer.
     """
 
     goal: str
@@ -23,38 +23,38 @@ class Task(Struct, frozen=True, omit_defaults=True):
     schema: dict[str, Any] | None = None
 
 
-class Child(Struct, frozen=True, omit_defaults=True):
-    """A task and how far it has come: the conversation in which it is worked on, and its answer."""
+class ChildTask(Struct, frozen=True, omit_defaults=True):
+    """A task and its progress: its child session and its answer."""
 
-    task: Task
+    task: DelegatedTask
     session_id: SessionId | None = None
     state: ChildState = "open"
     text: str = ""
 
 
-class Delegated(Struct, frozen=True):
-    """What became of a call: all of its children in order, or a ``handle`` where they go on in the background.
+class DelegationResult(Struct, frozen=True):
+    """The result of a call: all its children in order, or a ``handle`` if they run in the background.
 
-    ``note`` is a sentence about what is otherwise than it was asked for.
+    ``note`` is a sentence about deviations from the request.
     """
 
-    children: tuple[Child, ...] = ()
+    children: tuple[ChildTask, ...] = ()
     handle: str = ""
     note: str = ""
 
 
 class Delegator(Protocol):
-    """Hands tasks on for one conversation."""
+    """Delegates tasks for one session."""
 
-    async def delegate(self, tasks: Sequence[Task], call: Call, *, background: bool) -> Delegated:
-        """Have tasks worked on, those of the same call once, however often it is made.
+    async def delegate(self, tasks: Sequence[DelegatedTask], call: Call, *, background: bool) -> DelegationResult:
+        """Run tasks in child sessions; repeating a call doesn't start its tasks again.
 
-        Raises `ToolFailed` for tasks that cannot be handed on. Cancelling cuts them off, to go on with the next call
-        of the same id.
+        Raises `ToolFailed` for tasks that can't be delegated. Cancelling interrupts them; the next call with the same
+        id resumes them.
         """
 
-    async def see_to(self, words: str) -> str:
-        """Have words of a person seen to in the background, and return the handle of that.
+    async def run_in_background(self, prompt: str) -> str:
+        """Run a person's prompt in the background and return its handle.
 
-        Raises `Refused` where nothing could be told later.
+        Raises `Refused` where the result couldn't be reported later.
         """

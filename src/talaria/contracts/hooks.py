@@ -1,4 +1,4 @@
-"""Who else is told what happens: hooks of the owner, which nobody waits for."""
+"""Hooks: the owner's code that is notified of events without delaying them."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -19,9 +19,8 @@ COMMAND = "command:"
 
 Fact = str | int | float | bool | None
 Facts = Mapping[str, Fact]
-Emit = Callable[[TurnEvent], None]
 
-_OF_A_SESSION = (
+_SESSION_FIELDS = (
     "platform", "source", "chat_id", "chat_name", "thread_id", "user_id", "user_name", "session_key", "session_id",
     "message_id", "turn_id", "cwd",
 )  # fmt: skip
@@ -31,35 +30,34 @@ class Hooks(Protocol):
     """The hooks of one process."""
 
     def fire(self, event: str, facts: Facts) -> None:
-        """Tell every hook that listens for this; never waits and never raises, from any thread."""
+        """Notify every hook subscribed to this event; never waits and never raises, from any thread."""
 
-    def overhear(self, emit: Emit) -> Emit:
-        """Return the same ``emit``, with hooks that hear of the turns of one conversation."""
+    def turn_subscriber(self) -> Callable[[TurnEvent], None] | None:
+        """Return a new subscriber for the events of one open session; ``None`` where there are no hooks."""
 
     async def close(self) -> None:
         """Give hooks a few seconds to finish, then end what can be ended."""
 
 
 class NoHooks:
-    """Implements `Hooks` where there are none."""
+    """Implementation of `Hooks` without any hooks."""
 
     def fire(self, event: str, facts: Facts) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
-    def overhear(self, emit: Emit) -> Emit:
-        """Return what was given."""
-        return emit
+    def turn_subscriber(self) -> None:
+        """Return nothing: no hook needs the events."""
 
     async def close(self) -> None:
         """Do nothing."""
 
 
 def session_facts(context: SessionContext) -> dict[str, Fact]:
-    """Return what every event of a conversation says of where it is and who speaks there."""
-    return {name: getattr(context, name) for name in _OF_A_SESSION}
+    """Return the facts about chat and sender that every event of a session carries."""
+    return {name: getattr(context, name) for name in _SESSION_FIELDS}
 
 
-def context_of(facts: Facts) -> SessionContext:
-    """Return the same the other way round, to be bound while a hook runs."""
-    known = {name: str(facts[name]) for name in _OF_A_SESSION if facts.get(name) is not None}
+def context_from_facts(facts: Facts) -> SessionContext:
+    """Return the session context for such facts, to be bound while a hook runs."""
+    known = {name: str(facts[name]) for name in _SESSION_FIELDS if facts.get(name) is not None}
     return structs.replace(SessionContext(), **known)

@@ -1,4 +1,4 @@
-"""What is known of a model: how much it takes, what it costs, what it can do."""
+"""Properties of models: context size, prices, capabilities."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ _MILLION = 1_000_000
 
 
 class ModelInfo(Struct, frozen=True, kw_only=True):
-    """One model; prices are in millionths of a dollar for a million tokens, so that sums are whole numbers."""
+    """A model; prices are in millionths of a dollar per million tokens, so that sums are whole numbers."""
 
     name: str
     context_limit: int = 32_768
@@ -23,7 +23,7 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     known: bool = True
 
     def cost_of(self, usage: Usage) -> int:
-        """Return what a call cost in millionths of a dollar, rounded up; cached tokens are part of the input."""
+        """Return the cost of a call in millionths of a dollar, rounded up; cached tokens are part of the input."""
         read = self.input_price if self.cache_read_price is None else self.cache_read_price
         write = self.input_price if self.cache_write_price is None else self.cache_write_price
         fresh = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
@@ -36,8 +36,8 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
         return -(-total // _MILLION)
 
 
-class Chosen(Struct, frozen=True):
-    """The model that answers; ``why`` is a sentence, and ``limits`` another one where it can do little."""
+class ChosenModel(Struct, frozen=True):
+    """The selected model; ``why`` is a sentence, and ``limits`` another one for a weak model."""
 
     provider: str
     model: str
@@ -46,8 +46,8 @@ class Chosen(Struct, frozen=True):
     limits: str = ""
 
 
-class Usable(Struct, frozen=True):
-    """A model that could answer."""
+class UsableModel(Struct, frozen=True):
+    """A model that could be selected."""
 
     provider: str
     model: str
@@ -55,8 +55,8 @@ class Usable(Struct, frozen=True):
     local: bool = False
 
 
-class Listing(Struct, frozen=True):
-    """Every model that could answer, and a sentence for each provider that should be among them and is not."""
+class ModelListing(Struct, frozen=True):
+    """All selectable models, and a sentence for each configured provider that has none."""
 
-    models: tuple[Usable, ...]
-    troubles: tuple[str, ...] = ()
+    models: tuple[UsableModel, ...]
+    problems: tuple[str, ...] = ()

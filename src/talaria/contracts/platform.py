@@ -1,4 +1,4 @@
-"""What a chat network is to us: what it can do, what arrives from it, what is sent to it."""
+"""The platform contract: a chat network's capabilities, incoming updates and outgoing messages."""
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -18,28 +18,28 @@ Markup = Literal["markdown", "plain"]
 
 
 class Rate(Struct, frozen=True):
-    """How often something may be done: so many at once, then so many per second."""
+    """A rate limit: ``burst`` operations at once, then so many per second."""
 
     per_second: float
     burst: int
 
 
 class Rates(Struct, frozen=True, kw_only=True):
-    """How often a network may be called in all, and for one private chat or one of any other kind."""
+    """Rate limits of a network: in total, per private chat, and per other chat."""
 
     network: Rate | None = None
     chat: Rate | None = None
     group: Rate | None = None
 
 
-class Abilities(Struct, frozen=True, kw_only=True):
-    """What a network can do. Delivery adapts to it; adapters never pretend.
+class PlatformCapabilities(Struct, frozen=True, kw_only=True):
+    """The capabilities of a network. Delivery adapts to them; adapters never pretend.
 
-    ``text_limit`` is the longest text of one message, counted in ``text_unit``. ``idempotent`` says that sending the
-    same key twice posts one message. ``exclusive`` says that one connection at a time may receive for an account.
-    ``edit_pace`` is how often a message may be edited at most. ``reactions`` says that messages can be marked,
-    ``lists_chats`` that the network tells in which chats we are. ``rates`` is how often messages may be posted or
-    edited, as the network documents it.
+    ``text_limit`` is the longest text of one message, counted in ``text_unit``. ``idempotent`` means that sending the
+    same key twice posts one message. ``exclusive`` means that only one connection at a time may receive for an account.
+    ``edit_pace`` is the shortest time between edits of a message. ``reactions`` means that messages can be marked,
+    ``lists_chats`` that the network lists the chats we are in. ``rates`` are the documented limits for posting and
+    editing.
     """
 
     text_limit: int
@@ -59,16 +59,16 @@ class Abilities(Struct, frozen=True, kw_only=True):
 
 
 class Sender(Struct, frozen=True, omit_defaults=True):
-    """Who wrote something."""
+    """The author of an update."""
 
     id: str
     name: str = ""
 
 
 class Attachment(Struct, frozen=True, omit_defaults=True):
-    """A file of a message that is still at the network; ``reference`` is what `Platform.fetch` takes.
+    """A file of a message, still on the network; ``reference`` is the argument for `Platform.fetch`.
 
-    ``unique_id`` is the same each time the same sticker is sent, ``hint`` what the network says about it in words.
+    ``unique_id`` is the same each time the same sticker is sent, ``hint`` is the network's description of it.
     """
 
     reference: str
@@ -81,14 +81,14 @@ class Attachment(Struct, frozen=True, omit_defaults=True):
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
-    """Something that a person did on a network.
+    """An update from a network.
 
-    ``external_id`` is the network's own id of it: the same one again is a redelivery. ``addressed`` says that it is
-    meant for us: a private chat, a mention, a reply to one of our messages. ``button`` is the value of a button that
-    was pressed, ``reaction`` an emoji that was put on a message, with ``message_id`` the message that it hangs on.
-    ``edited`` says that this is the new text of a message that was there before. ``formerly`` is the id that the chat
-    had until now: its conversations move along, and nothing else was said. ``vouched`` says that the sender proved to
-    have a secret which the owner gave out for this: whoever has it may speak, unless they are blocked.
+    ``external_id`` is the network's own id; the same id again is a redelivery. ``addressed`` means that it is meant for
+    us: a private chat, a mention, a reply to one of our messages. ``button`` is the value of a pressed button,
+    ``reaction`` an emoji put on the message ``message_id``. ``edited`` means that this is the new text of an earlier
+    message. ``formerly`` is the previous id of a migrated chat: its sessions move along, and the update has no other
+    content. ``vouched`` means that the sender proved to have a secret which the owner gave out for this: they may speak
+    unless blocked.
     """
 
     external_id: str
@@ -116,7 +116,7 @@ class Button(Struct, frozen=True):
 
 
 class Content(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message to post: Markdown text, files and choices; ``reply_to`` is the message that it answers."""
+    """A message to post: Markdown text, files and choices; ``reply_to`` is the message it answers."""
 
     text: str = ""
     files: tuple[File | Image, ...] = ()
@@ -125,81 +125,81 @@ class Content(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MessageRef(Struct, frozen=True):
-    """A message that was posted."""
+    """A reference to a posted message."""
 
     address: Address
     message_id: str
 
 
-class Handfuls(AsyncIterator[Incoming]):
-    """What arrives from a network that brings several things at once, and can be told of them one by one.
+class BatchedUpdates(AsyncIterator[Incoming]):
+    """Updates from a network that delivers several at once and accepts acknowledgements one by one.
 
-    Whoever takes only one at a time needs no more than `AsyncIterator`.
+    Callers that take one update at a time need only `AsyncIterator`.
     """
 
     @abstractmethod
     def at_hand(self, most: int) -> Sequence[Incoming]:
-        """Return what has arrived behind the one before, without waiting; it counts as received together with that."""
+        """Return the updates that have arrived after the last one, without waiting; they are acknowledged with it."""
 
 
 class Platform(Protocol):
     """One account on one chat network. Raises `Unreachable`, `SlowDown`, `Rejected` or `BadCredentials`."""
 
     name: str
-    abilities: Abilities
+    abilities: PlatformCapabilities
 
     def connect(self) -> AbstractAsyncContextManager[AsyncIterator[Incoming]]:
-        """Log in, yield what people do, log out when the block ends.
+        """Log in, yield updates, log out when the block ends.
 
-        What was yielded counts as received when the next one is asked for: the network is told no sooner. Where it
-        yields `Handfuls`, many people who write at the same moment are heard sooner.
+        An update is acknowledged to the network when the next one is requested, not sooner. With `BatchedUpdates`,
+        simultaneous updates are received sooner.
         """
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
-        """Post one message within the limits; ``key`` makes it one where the network is idempotent."""
+        """Post one message within the limits; ``key`` prevents duplicates if the network is idempotent."""
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
         """Replace a posted message. Called only when ``abilities.edits``."""
 
     async def show_typing(self, to: Address) -> None:
-        """Show for some seconds that an answer is being written. Called only when ``abilities.typing``."""
+        """Show a typing indicator for some seconds. Called only when ``abilities.typing``."""
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Download a file into a folder under a safe name and return where it is."""
+        """Download a file into a folder under a safe name and return its path."""
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Make a thread for a conversation that moves here; ``None`` where that is not possible."""
+        """Create a thread for a session that is handed off to this chat; ``None`` if that is impossible."""
 
 
 class MarkingPlatform(Platform, Protocol):
-    """A platform whose ``abilities.reactions`` say that messages can be marked."""
+    """A platform with ``abilities.reactions``: messages can be marked."""
 
     async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Mark a message in place of the mark we put there before; empty takes it away."""
+        """Replace our mark on a message; an empty one removes it."""
 
 
 class KnownChat(Struct, frozen=True):
-    """A chat in which we are, and what it is called."""
+    """A chat we are in, and its name."""
 
     address: Address
     name: str
 
 
 class ListingPlatform(Platform, Protocol):
-    """A platform whose ``abilities.lists_chats`` say that it knows in which chats we are."""
+    """A platform with ``abilities.lists_chats``: it lists the chats we are in."""
 
     async def chats(self) -> Sequence[KnownChat]:
-        """Return those chats; called while it is connected."""
+        """Return those chats; called while connected."""
 
 
 class PlatformAccount(Struct, frozen=True, kw_only=True):
-    """What an adapter is made of: its options and secrets, a store for small things, a folder, the commands of a menu.
+    """What an adapter is created from: options, secrets, a small store, a folder, the commands of a menu.
 
-    What the adapter opens it leaves to ``closing``, which ends with the gateway. ``admits`` tells whether somebody may
-    speak at a place, by the settings as they are now: for networks on which one has to be let in by us first.
+    Resources that the adapter opens are registered with ``closing``, which ends with the gateway. ``may_join`` returns
+    whether a person may speak in a chat under the current settings, for networks where we have to accept invitations.
 
-    An adapter is found by its name among the entry points ``talaria.platforms``: a function of this that returns a
-    `Platform`.
+    An adapter is found by its name among the entry points ``talaria.platforms``: a function that takes an account and
+    returns a `Platform`.
     """
 
     name: str
@@ -209,11 +209,11 @@ class PlatformAccount(Struct, frozen=True, kw_only=True):
     folder: Path
     closing: AsyncExitStack
     commands: Sequence[tuple[str, str]] = ()
-    admits: Callable[[Address, Sender], Awaitable[bool]] | None = None
+    may_join: Callable[[Address, Sender], Awaitable[bool]] | None = None
 
 
 class KnownPlatforms(dict[str, bool]):
-    """The chat networks that are known, and whether each is configured.
+    """The known chat networks, and whether each is configured.
 
     ``forms`` says how slash commands are typed where that is not ``/name``.
     """
@@ -223,5 +223,5 @@ class KnownPlatforms(dict[str, bool]):
         self._forms = forms
 
     def typed_command(self, platform: str, name: str) -> str:
-        """Return how a slash command is typed on a network: some have one command for all of them."""
+        """Return how a slash command is typed on a network; some have one command for all of them."""
         return self._forms.get(platform, "/{name}").format(name=name)

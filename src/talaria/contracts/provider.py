@@ -1,4 +1,4 @@
-"""What speaks to a model: one call, one streamed reply."""
+"""The provider contract: one model call, one streamed reply."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import Literal, Protocol, TypeVar, cast
@@ -13,7 +13,7 @@ StopReason = Literal["end", "tool_calls", "length", "refused"]
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as a model is told of it; ``parameters`` is its JSON schema, as bytes that never change."""
+    """A tool as described to a model; ``parameters`` is its JSON schema, as bytes that never change."""
 
     name: str
     description: str
@@ -21,10 +21,10 @@ class ToolSpec(Struct, frozen=True):
 
 
 class EncodingMemo:
-    """What a provider keeps of a conversation's requests, so that the next one only encodes what is new.
+    """A provider's cache of encoded requests of a session, so that the next one encodes only what is new.
 
-    The conversation owns it and may clear it at any time: that costs time, never correctness. One provider at a
-    time is remembered.
+    The session owns it and may clear it at any time: that costs time, never correctness. It serves one provider at a
+    time.
     """
 
     __slots__ = ("_provider", "_value")
@@ -34,17 +34,17 @@ class EncodingMemo:
         self._value: object = None
 
     def recall(self, provider: object, make: Callable[[], T]) -> T:
-        """Return what this provider kept, or what ``make`` returns where it kept nothing."""
+        """Return this provider's cached value, or the result of ``make`` if there is none."""
         if self._provider is not provider:
             self._provider, self._value = provider, make()
         return cast("T", self._value)
 
     def clear(self) -> None:
-        """Forget it."""
+        """Clear the cache."""
         self._provider = self._value = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, EncodingMemo)  # requests that differ only here ask for the same
+        return isinstance(other, EncodingMemo)  # requests that differ only in this field are equal
 
     def __hash__(self) -> int:
         return 0
@@ -53,8 +53,8 @@ class EncodingMemo:
 class ModelRequest(Struct, frozen=True, kw_only=True):
     """Everything that one model call depends on.
 
-    A provider encodes equal requests to equal bytes, and a request whose messages begin with those of an earlier
-    one to bytes that begin alike, so that prompt caches hit. ``memo`` makes that cheap and changes no byte.
+    A provider encodes equal requests to equal bytes, and a request whose messages start with those of an earlier one to
+    bytes that start alike, so that prompt caches hit. ``memo`` makes that cheap and changes no byte.
     """
 
     model: str
@@ -70,13 +70,13 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
 
 
 class ModelText(Struct, frozen=True, tag="text"):
-    """More words."""
+    """More text."""
 
     text: str
 
 
 class ModelReasoning(Struct, frozen=True, tag="reasoning"):
-    """More of what the model thinks aloud."""
+    """More reasoning."""
 
     text: str
 
@@ -93,19 +93,19 @@ ModelEvent = ModelText | ModelReasoning | ModelReply
 
 
 class Provider(Protocol):
-    """One account with one provider of models, over one wire protocol."""
+    """One account with one model provider, over one wire protocol."""
 
     name: str
 
     def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply as it grows and, last and once, as a whole.
 
-        Raises a `ProviderError` that says how to react. Closing the generator, or cancelling its task, closes
-        the connection.
+        Raises a `ProviderError` that says how to react. Closing the generator, or cancelling its task, closes the
+        connection.
         """
 
     async def models(self) -> list[str]:
-        """Return the names of the models that this account may use."""
+        """Return the names of the models available to this account."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""

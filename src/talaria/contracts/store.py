@@ -10,6 +10,7 @@ from talaria.contracts.stores.events import Events
 from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
+from talaria.contracts.stores.key_value import KeyValues
 from talaria.contracts.stores.leases import Leases
 from talaria.contracts.stores.ledger import Ledger
 from talaria.contracts.stores.messages import Messages
@@ -18,11 +19,9 @@ from talaria.contracts.stores.pairing import Pairing
 from talaria.contracts.stores.responses import ApiRuns, Responses
 from talaria.contracts.stores.search import Search
 from talaria.contracts.stores.sessions import Sessions
-from talaria.contracts.stores.state import State
 from talaria.contracts.stores.turns import Turns
 
-if TYPE_CHECKING:  # short commands do without these
-    import asyncio
+if TYPE_CHECKING:  # short commands do without it
     from contextlib import AbstractAsyncContextManager
 
 T = TypeVar("T")
@@ -39,7 +38,7 @@ class Transaction(Protocol):
     outbox: Outbox
     leases: Leases
     completions: Completions
-    state: State
+    state: KeyValues
     jobs: Jobs
     pairing: Pairing
     responses: Responses
@@ -49,6 +48,13 @@ class Transaction(Protocol):
     handoffs: Handoffs
     ledger: Ledger
     archive: Archive
+
+    def notify(self, topic: str) -> None:
+        """Wake the subscribers of a topic, in every process, once the transaction is committed.
+
+        Nothing is sent when the transaction is rolled back, and one notification per topic and commit otherwise.
+        Raises `StoreError` in a transaction that only reads.
+        """
 
 
 class Database(Protocol):
@@ -68,6 +74,27 @@ class Database(Protocol):
         """Let go of the store."""
 
 
+class Subscription(Protocol):
+    """Notifications of some topics, for one task.
+
+    A notification carries no data, and one from another process may be lost. So read the store after each `wait`,
+    whatever it returns: it also returns periodically (every second by default) and when the store is closed.
+    """
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the next `wait` returns at once."""
+
+    async def wait(self) -> bool:
+        """Wait for the next notification since the last call; the first call returns at once.
+
+        Returns whether one of the topics was notified; ``False`` for a periodic check, which usually finds nothing.
+        """
+
+    def wake(self) -> None:
+        """Let the waiting task check now; call it in the task's event loop."""
+
+
 class Store(Protocol):
     """The same for code that must not wait: asyncio's side of a store."""
 
@@ -83,8 +110,5 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish what was handed over and let go of the store."""
 
-    async def hint(self, topic: str) -> None:
-        """Tell whoever heeds a topic, in this process or another, that a look is worth it; hints may get lost."""
-
-    def heeding(self, topic: str) -> "AbstractAsyncContextManager[asyncio.Event]":
-        """Give an event that is set at each hint, and now and then without one; who heeds it looks and clears it."""
+    def subscribe(self, *topics: str) -> "AbstractAsyncContextManager[Subscription]":
+        """Return a subscription to the notifications of all processes on these topics."""

@@ -1,4 +1,4 @@
-"""What a model can do: tools with typed arguments and a declared effect."""
+"""The tool contract: typed arguments and a declared effect."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
@@ -10,11 +10,11 @@ from msgspec import Struct
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image
-from talaria.core.session_context import SessionContext, for_child
+from talaria.core.session_context import SessionContext, child_environment
 
 
 class Effect(Enum):
-    """What running a tool again would do; decides about approval, and about what a crash interrupted."""
+    """What repeating a tool call would mean; decides about approval and about interrupted calls."""
 
     READS = "reads"
     IDEMPOTENT = "idempotent"
@@ -22,17 +22,17 @@ class Effect(Enum):
 
 
 class FileChange(Protocol):
-    """A change of a file that was not made yet."""
+    """A proposed change of a file."""
 
     def diff(self, workspace: "Workspace") -> str:
-        """Return what would change, as a unified diff; empty where nothing can be shown. Blocks: it reads the file."""
+        """Return the proposed change as a unified diff; empty if there is nothing to show. Reads the file."""
 
 
-class Deed(Struct, frozen=True):
-    """What a call is about to do, for a policy to judge and a person to read.
+class ProposedAction(Struct, frozen=True):
+    """What a call is about to do, for the policy to judge and a person to read.
 
-    ``place`` is where something is sent that others read; empty where only the person themself does.
-    ``change`` is how a file would change, where the person can be shown that.
+    ``place`` is the chat that something is sent to; empty if only the person sees it. ``change`` is the proposed change
+    of a file, where it can be shown.
     """
 
     kind: Literal["command", "code", "read", "write", "fetch", "send", "other"]
@@ -42,10 +42,10 @@ class Deed(Struct, frozen=True):
 
 
 class ToolOutput(Struct, frozen=True):
-    """What goes back to the model; pictures go along where the model can see.
+    """The result for the model; images are included if the model can see.
 
-    ``diff`` is what changed in a file, as a unified diff for people; the model does not get it. ``source`` names where
-    text from outside comes from: a web page, a server. The model sees such text marked as untrusted.
+    ``diff`` is what changed in a file, as a unified diff for people; the model doesn't get it. ``source`` names the
+    origin of external text: a web page, a server. The model sees such text marked as untrusted.
     """
 
     text: str
@@ -55,55 +55,55 @@ class ToolOutput(Struct, frozen=True):
 
 
 class Workspace(Protocol):
-    """Where a conversation works: kept for its life, the same for every tool of it."""
+    """The working folder and environment of a session, shared by all its tools."""
 
     folder: Path
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables of the next command."""
+        """Return the variables for the next command."""
 
     def resolve(self, path: str) -> Path:
         """Return the absolute path that a model means; ``~`` and relative paths included."""
 
     def move_to(self, folder: Path) -> None:
-        """Work in another folder from now on."""
+        """Change the working folder."""
 
     def set_environment(self, values: Mapping[str, str]) -> None:
-        """Have these variables in every later command, instead of those that there were."""
+        """Replace the variables for all later commands."""
 
 
-class Person(Protocol):
-    """The one the conversation is with, as far as a tool may bother them."""
+class Questioner(Protocol):
+    """The person a tool may ask questions."""
 
     async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
-        """Return the answer, or ``None`` when nobody answers in time."""
+        """Return the answer, or ``None`` if nobody answers in time."""
 
 
-def unshown(step: str) -> None:
-    """Show nothing."""
+def ignore_step(step: str) -> None:
+    """Ignore a step."""
 
 
 async def no_other_tool(name: str, arguments: str) -> ToolOutput:
-    """Say that there is no other tool to call."""
-    raise ToolFailed(f"There is no tool {name} to call with {arguments} here.")
+    """Raise `ToolFailed`, since no other tool can be called."""
+    raise ToolFailed(f"There is no tool {name} to call with {arguments}.")
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """What a tool may know of the call it serves.
+    """The context of a tool call.
 
-    ``progress`` shows what it prints, ``step`` tells in a line what it does right now.
-    ``call_tool`` runs another tool by its name and its arguments as JSON, under the same approval and record.
-    ``owner`` is whose conversation it is and ``audience`` who reads along there, as in `Session`: nothing may be
-    brought in that these may not know. ``context`` tells whose turn it is.
+    ``progress`` shows output, ``step`` reports in one line what the tool is doing. ``call_tool`` runs another tool by
+    its name and its arguments as JSON, under the same approval and record. ``owner`` is the owner of the session and
+    ``audience`` who can read it, as in `Session`: results must not contain what these may not know. ``context``
+    describes the turn.
     """
 
     id: str
     session_id: SessionId
     workspace: Workspace
-    person: Person
+    person: Questioner
     progress: Callable[[str], None]
-    step: Callable[[str], None] = unshown
+    step: Callable[[str], None] = ignore_step
     call_tool: Callable[[str, str], Awaitable[ToolOutput]] = no_other_tool
     owner: str = ""
     audience: str = ""
@@ -111,14 +111,14 @@ class Call(Struct, frozen=True, kw_only=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment for a child process: that of the workspace, and what tells of this turn."""
-        return for_child(self.workspace.environment, self.context)
+        """Return the environment for a child process: that of the workspace, and the session context."""
+        return child_environment(self.workspace.environment, self.context)
 
 
 class Tool(Protocol):
-    """One thing that a model can do.
+    """A tool that a model can call.
 
-    ``arguments`` is a msgspec struct: its JSON schema is what the model is told, field descriptions included.
+    ``arguments`` is a msgspec struct; its JSON schema, including field descriptions, is sent to the model.
     """
 
     name: str
@@ -127,17 +127,19 @@ class Tool(Protocol):
 
     @property
     def arguments(self) -> type[Struct]:
-        """What the model may give."""
+        """Return the type of the arguments."""
 
-    def deed(self, arguments: Any) -> Deed:
-        """Say what these arguments would do."""
+    def proposed_action(self, arguments: Any) -> ProposedAction:
+        """Describe what these arguments would do."""
 
     async def run(self, arguments: Any, call: Call) -> ToolOutput:
-        """Do it, or raise `ToolFailed` with what the model should know. Cancelling stops it, children included."""
+        """Run the tool, or raise `ToolFailed` with a message for the model. Cancelling stops it and its child
+        processes.
+        """
 
 
 class ToolState(Struct, frozen=True):
-    """A tool: what a model is told that it does, and how many bytes that takes of each request."""
+    """A tool for display: its description, and its size in bytes in each request."""
 
     name: str
     does: str
@@ -147,7 +149,7 @@ class ToolState(Struct, frozen=True):
 
 
 class ToolsetState(Struct, frozen=True):
-    """A group of tools; one that is off has none that is on."""
+    """A group of tools; all tools of a disabled group are disabled."""
 
     name: str
     enabled: bool

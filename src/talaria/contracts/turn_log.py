@@ -1,4 +1,4 @@
-"""How a turn remembers: what it reads of the conversation, and what it saves before it goes on."""
+"""The turn log: what a turn reads of its session, and stores before each next step."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,10 +11,10 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message, ToolCall, ToolResult, Usage
 
 
-class BegunCall(Struct, frozen=True):
-    """A tool call that had begun before the turn was cut off; without a result its outcome is unknown.
+class StartedCall(Struct, frozen=True):
+    """A tool call started before the turn was interrupted; without a result its outcome is unknown.
 
-    ``repeated`` says that it had been run again after an earlier interruption.
+    ``repeated`` means that it was run again after an earlier interruption.
     """
 
     call_id: str
@@ -23,7 +23,7 @@ class BegunCall(Struct, frozen=True):
 
 
 class ModelStep(Struct, frozen=True, kw_only=True):
-    """What is kept of a model call for the record."""
+    """The stored record of a model call."""
 
     model: str
     usage: Usage
@@ -33,7 +33,7 @@ class ModelStep(Struct, frozen=True, kw_only=True):
 
 
 class TurnLog(Protocol):
-    """The log of one turn of one conversation; each call is one transaction, durable when it returns.
+    """The log of one turn; each call is one transaction, durable when it returns.
 
     Transactions keep the order of the calls.
     """
@@ -44,19 +44,19 @@ class TurnLog(Protocol):
         """Return the conversation so far, oldest first."""
 
     async def add(self, messages: Sequence[Message], step: ModelStep | None = None) -> None:
-        """Append what was said, with what it took to say it."""
+        """Append messages, with their usage."""
 
     async def begin_call(self, call: ToolCall, summary: str, *, may_wait: bool = False, repeated: bool = False) -> None:
-        """Record that a tool is about to run, perhaps ``repeated`` after the turn was cut off.
+        """Record that a tool is about to run, possibly ``repeated`` after an interruption.
 
-        With ``may_wait`` the record goes into the next transaction: enough for a call that may be run again.
+        With ``may_wait`` the record goes into the next transaction: enough for a call that may be repeated.
         """
 
     async def end_call(self, call: ToolCall, result: ToolResult, *, may_wait: bool = False) -> None:
-        """Record what a tool answered, ahead of the others of its reply."""
+        """Record the result of a tool, before the others of its reply."""
 
-    async def begun_calls(self) -> list[BegunCall]:
-        """Return the calls of this turn that had begun before it was resumed."""
+    async def started_calls(self) -> list[StartedCall]:
+        """Return the calls that this turn had started before it was resumed."""
 
     async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> None:
-        """End the turn, together with its reply and with whatever waits for it."""
+        """End the turn, together with its reply and its listeners."""

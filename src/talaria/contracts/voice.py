@@ -1,4 +1,4 @@
-"""What hears and what speaks: recordings become words, words become recordings."""
+"""Speech to text and text to speech."""
 
 from pathlib import Path
 from typing import Protocol
@@ -7,21 +7,21 @@ from msgspec import Struct
 
 
 class Recording(Struct, frozen=True):
-    """Sound, as the content of a file."""
+    """Audio, as the content of a file."""
 
     data: bytes
     media_type: str
 
 
 class Transcriber(Protocol):
-    """Hears."""
+    """Speech-to-text service."""
 
     async def transcribe(self, file: Path, media_type: str) -> str:
-        """Return what is said in a recording, empty where nothing is; raises a `ProviderError`."""
+        """Return the text of a recording, empty if nothing is said; raises a `ProviderError`."""
 
 
 class Speaker(Protocol):
-    """Speaks."""
+    """Text-to-speech service."""
 
     async def speak(self, text: str) -> Recording:
-        """Return a recording in which this is said; raises a `ProviderError`."""
+        """Return a recording of this text; raises a `ProviderError`."""

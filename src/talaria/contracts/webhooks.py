@@ -1,4 +1,4 @@
-"""What people are told of the routes of their webhooks."""
+"""Webhook routes as shown to people."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class RouteState(Struct, frozen=True, kw_only=True):
-    """A route: where events are posted, how they are signed, where replies go. ``problem`` keeps it from working."""
+    """A route: its URL, signature scheme and reply target. ``problem`` keeps it from working."""
 
     name: str
     file: str
@@ -19,10 +19,10 @@ class RouteState(Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class Trial(Struct, frozen=True, kw_only=True):
-    """What would become of an event: ``text`` is what the agent would read, ``why`` it would not be asked to.
+class WebhookTrial(Struct, frozen=True, kw_only=True):
+    """The trial of an event: ``text`` is what the agent would read, ``why`` the reason for ignoring it.
 
-    ``missing`` are places that a template names and the event does not have.
+    ``missing`` are fields that a template names and the event lacks.
     """
 
     text: str = ""
@@ -32,13 +32,13 @@ class Trial(Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
 
 
-class WebhookDesk(Protocol):
+class WebhookInfo(Protocol):
     """The routes of a profile."""
 
     folder: str
 
     def routes(self) -> list[RouteState]:
-        """Return all of them, those with faults too."""
+        """Return all routes, including broken ones."""
 
-    def try_out(self, name: str, body: bytes, headers: Mapping[str, str]) -> Trial:
-        """Tell what an event would become on a route; raises `NotFound`, or `Refused` for a fault."""
+    def try_out(self, name: str, body: bytes, headers: Mapping[str, str]) -> WebhookTrial:
+        """Return what an event would become on a route; raises `NotFound`, or `Refused` for a broken one."""

@@ -1,1 +1,1 @@
-"""The vocabulary: messages, addresses, ids, errors. Imports nothing of ours."""
+"""The vocabulary every part shares: ids, addresses, messages, turn events, errors."""

@@ -1,4 +1,4 @@
-"""Where someone can be reached, apart from what is being said there."""
+"""Addresses: a chat, thread or person on a network, independent of the session there."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ ChatType = Literal["private", "group", "channel", "thread"]
 
 
 class Address(Struct, frozen=True, omit_defaults=True):
-    """A place on a network: a chat, perhaps a thread in it, perhaps one person there."""
+    """An address on a network: a chat, optionally a thread in it, optionally one person there."""
 
     platform: str
     chat_id: str
@@ -18,16 +18,16 @@ class Address(Struct, frozen=True, omit_defaults=True):
 
 
 def audience_of(address: Address | None) -> str:
-    """Return who reads along at a place, written ``platform/chat``; empty where it is private, or no place at all."""
+    """Return the audience of an address as ``platform/chat``; empty for a private chat or no chat at all."""
     if address is None or address.chat_type == "private":
         return ""
     return f"{address.platform}/{address.chat_id}"
 
 
-class Route(Struct, frozen=True, omit_defaults=True):
-    """Where the reply to something goes, fixed when that was admitted; ``reply_to`` is the message that it answers.
+class ReplyRoute(Struct, frozen=True, omit_defaults=True):
+    """The destination of a reply, fixed when the message was admitted; ``reply_to`` is the message it answers.
 
-    ``user_id`` and ``user_name`` are whom it answers, which in a group is not always the same person. ``spoken`` says
+    ``user_id`` and ``user_name`` are the person it answers, who in a group is not always the same. ``spoken`` means
     that it answers a voice note.
     """
 

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 
 class TalariaError(Exception):
-    """Raised on purpose. ``str(error)`` is for the log; a chat may only see ``public``, the owner ``for_owner``.
+    """An error raised on purpose. ``str(error)`` is for the log; chats see ``public``, the owner ``for_owner``.
 
-    One that is ``passing`` may not come again when the same is asked once more.
+    If ``passing``, the same request may succeed when repeated.
     """
 
     public: ClassVar[str] = "Something went wrong on my side."
@@ -17,44 +17,44 @@ class TalariaError(Exception):
 
     @property
     def for_owner(self) -> str:
-        """The cause and the next step, for the terminal of the owner."""
+        """Return the cause and the next step, for the owner's terminal."""
         return str(self) or self.public
 
 
 class NotFound(TalariaError):
     """What was named does not exist."""
 
-    public = "I could not find that."
+    public = "I couldn't find that."
 
 
 class Ambiguous(TalariaError):
-    """What was named fits several things; the message lists them."""
+    """What was named matches several things; the message lists them."""
 
-    public = "That fits more than one; please be more exact."
+    public = "That matches more than one. Please be more specific."
 
 
 class Refused(TalariaError):
-    """The request makes no sense in the present state; the message says what to do instead."""
+    """The request is invalid in the current state; the message says what to do instead."""
 
-    public = "That is not possible right now."
+    public = "That isn't possible right now."
 
 
 class Busy(Refused):
-    """Somebody else works on it; it may be asked for again when they are done."""
+    """Another worker or turn is using it; the request may be repeated when that is done."""
 
 
 class StoreError(TalariaError):
-    """The store could not do what was asked."""
+    """The store failed to carry out an operation."""
 
     public = "I can't reach my database right now. Try again in a moment."
 
 
 class StoreBusy(StoreError):
-    """Another process held the store for too long; trying again makes sense."""
+    """Another process held the store for too long; the operation may be repeated."""
 
 
 class StoreConflict(StoreError):
-    """Two transactions got in each other's way and this one was undone; the store runs it again itself."""
+    """Two transactions conflicted and this one was rolled back; the store repeats it by itself."""
 
 
 class StoreFull(StoreError):
@@ -62,27 +62,27 @@ class StoreFull(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or opened."""
+    """The store can't be reached or opened."""
 
 
 class StoreGone(StoreUnavailable):
-    """The file was deleted, moved away or replaced while in use: what is written to it now would be lost."""
+    """The database file was deleted, moved or replaced while in use; writes to it would be lost."""
 
 
 class StoreMissing(StoreUnavailable):
-    """The file is missing or empty although there was a store: no new one is made in its place."""
+    """The database file is missing or empty although a store existed; no new one is created in its place."""
 
 
 class StoreCorrupt(StoreError):
-    """The file is damaged; `talaria doctor --fix` keeps it aside and recovers what can be read."""
+    """The database file is damaged; `talaria doctor --fix` sets it aside and recovers what can be read."""
 
 
 class StoreTooNew(StoreError):
-    """A newer Talaria made this store; it was left untouched."""
+    """A newer version of Talaria created this store; it was left untouched."""
 
 
 class LeaseLost(StoreError):
-    """Another worker owns this now: what was about to be written must not be."""
+    """Another worker owns this now; the pending write must not happen."""
 
 
 class ModelSource(Struct, frozen=True, kw_only=True):
@@ -98,12 +98,12 @@ class ModelSource(Struct, frozen=True, kw_only=True):
 
 
 class ProviderError(TalariaError):
-    """A model could not be asked, or did not answer.
+    """A model call failed.
 
-    ``status`` is the HTTP status, if there was one; ``source`` is set by the adapter that the error passes through.
+    ``status`` is the HTTP status, if there was one; ``source`` is set by the adapter that raised the error.
     """
 
-    public = "The model did not answer."
+    public = "The model didn't answer."
 
     def __init__(self, message: str = "", *, status: int | None = None) -> None:
         super().__init__(message)
@@ -111,18 +111,18 @@ class ProviderError(TalariaError):
         self.source: ModelSource | None = None
 
     def attribute_to(self, source: ModelSource | None) -> None:
-        """Record which account failed, unless that is known already."""
+        """Record which account failed, unless it is already known."""
         self.source = self.source or source
 
     @property
     def for_owner(self) -> str:
-        """The cause and the next step, naming provider, address, secret and status where they are known."""
+        """Return the cause and the next step, naming provider, URL, secret and status where known."""
         if self.source is not None:
             return self._explain(self.source)
         return f"{self.public} ({self})" if str(self) else self.public
 
     def _explain(self, source: ModelSource) -> str:
-        return f"{source.title} did not answer{self._http}: {self}"
+        return f"{source.title} didn't answer{self._http}: {self}"
 
     @property
     def _http(self) -> str:
@@ -142,11 +142,11 @@ class ProviderBusy(ProviderError):
     def _explain(self, source: ModelSource) -> str:
         seconds = round(self.retry_after.total_seconds())
         when = f"in {seconds:,} s" if seconds else "later"
-        return f"The rate limit of {source.title} is reached{self._http}. Try again {when}."
+        return f"{source.title} has reached its rate limit{self._http}. Try again {when}."
 
 
 class ProviderOverloaded(ProviderError):
-    """The provider failed on its side; the call may be repeated, or another model asked."""
+    """The provider failed on its side; the call may be repeated, or sent to another model."""
 
     public = "The model provider is having problems. Try again later."
     passing = True
@@ -156,7 +156,7 @@ class ProviderOverloaded(ProviderError):
 
 
 class ProviderUnreachable(ProviderError):
-    """The network failed, or nothing came for too long; the call may be repeated. ``cause`` is a clause for people."""
+    """The network failed or timed out; the call may be repeated. ``cause`` is a clause for people."""
 
     public = "I can't reach the model provider. Try again later."
     passing = True
@@ -178,26 +178,26 @@ class ProviderUnreachable(ProviderError):
 
 
 class MalformedReply(ProviderError):
-    """What came back is not what the protocol says; the call may be repeated."""
+    """The reply violates the protocol; the call may be repeated."""
 
     public = "I couldn't read the model's reply. Try again."
     passing = True
 
     def _explain(self, source: ModelSource) -> str:
         hint = f" Check `providers.{source.provider}.base_url`." if source.is_custom else ""
-        return f"I couldn't read the reply of {source.title} at {source.base_url} ({self}).{hint}"
+        return f"I couldn't read the reply from {source.title} at {source.base_url} ({self}).{hint}"
 
 
 class ReplyTooLong(ProviderError):
-    """The provider sent more than one reply may have; asking the same model again is useless."""
+    """The reply exceeds the size limit; repeating the call with the same model is useless."""
 
     public = "The model's answer was too large to read. Ask for something shorter, or choose another model."
 
 
 class ContextTooLong(ProviderError):
-    """The conversation is longer than the model takes; compact it and repeat the call."""
+    """The conversation exceeds the model's context; compact it and repeat the call."""
 
-    public = "This conversation has become too long for the model."
+    public = "This conversation is too long for the model. Start a new one with `/new`, or shorten it with `/compress`."
 
     def _explain(self, source: ModelSource) -> str:
         return (
@@ -206,7 +206,7 @@ class ContextTooLong(ProviderError):
 
 
 class BadKey(ProviderError):
-    """The provider does not know the key; another key may do."""
+    """The provider rejected the key; another key may work."""
 
     public = "The model provider rejected my API key. My owner needs to fix that."
 
@@ -214,12 +214,12 @@ class BadKey(ProviderError):
         if source.secret:
             fix = f"Set a new one: `talaria config set {source.secret} -`."
             return f"{source.title} rejected the API key ({source.secret}). {fix}"
-        fix = f"`talaria config set providers.{source.provider}.key NAME` says which secret holds it."
+        fix = f"Name the secret that holds it: `talaria config set providers.{source.provider}.key NAME`."
         return f"{source.title} at {source.base_url} requires an API key{self._http}. {fix}"
 
 
 class NoCredit(ProviderError):
-    """The account behind the key has no money left; another key may do."""
+    """The account of the key has no credit left; another key may work."""
 
     public = "My account with the model provider is out of credit. My owner needs to fix that."
 
@@ -229,19 +229,19 @@ class NoCredit(ProviderError):
 
 
 class ModelUnknown(ProviderError):
-    """The provider has no model of this name; another model may do."""
+    """The provider has no model with this name; another model may work."""
 
     public = "The model I'm set up to use isn't available. My owner needs to fix that."
 
     @property
     def for_owner(self) -> str:
-        """The model that is missing, and how to choose another."""
+        """Return the missing model, and how to choose another."""
         return super().for_owner if self.source is not None else str(self) or self.public
 
     def _explain(self, source: ModelSource) -> str:
         where = f"{source.title} at {source.base_url}" if source.is_custom or source.is_local else source.title
         if not source.model:
-            return f"{where} has no list of models{self._http}."
+            return f"{where} doesn't list its models{self._http}."
         return f"{where} has no model named `{source.model}`. `talaria models` lists the available ones."
 
 
@@ -255,20 +255,20 @@ class ModelRefused(ProviderError):
 
 
 class PlatformError(TalariaError):
-    """A chat network did not do what was asked."""
+    """A chat network failed to carry out an operation."""
 
-    public = "The chat network did not take that."
+    public = "The chat network rejected that."
 
 
 class Unreachable(PlatformError):
-    """The network cannot be reached, or failed on its side; trying again makes sense."""
+    """The network can't be reached, or failed on its side; the operation may be repeated."""
 
-    public = "I cannot reach the chat network right now."
+    public = "I can't reach the chat network right now."
 
 
 class SlowDown(PlatformError):
-    """The network asked us to wait for ``retry_after``: ``everywhere``, or in this chat alone; ``None`` where it does
-    not say.
+    """The network asked us to wait for ``retry_after``, ``everywhere`` or only in this chat; ``None`` if it gave no
+    time.
     """
 
     public = "The chat network asked me to slow down."
@@ -280,19 +280,19 @@ class SlowDown(PlatformError):
 
 
 class Rejected(PlatformError):
-    """The network will never take this: a chat that is gone, a message that it does not allow."""
+    """The network will never accept this, for example because the chat is gone or the message is not allowed."""
 
 
 class BadCredentials(PlatformError):
-    """The network does not know the account; its owner has to look after it."""
+    """The network rejected the account; its owner has to fix it."""
 
-    public = "My account on the chat network is not valid any more."
+    public = "My account on the chat network is no longer valid. My owner needs to fix that."
 
 
 class OverBudget(TalariaError):
-    """A cap on spending has too little left for what was about to be spent."""
+    """A spending cap has too little left for the pending expense."""
 
-    public = "I have used up what I may spend on this."
+    public = "I've reached the spending limit for this."
 
     def __init__(self, message: str, *, account: str) -> None:
         super().__init__(message)

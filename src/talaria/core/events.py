@@ -1,47 +1,47 @@
-"""What happens in a turn, as one typed union that every surface matches on."""
+"""Events of a turn: one typed union that every surface matches on."""
 
 from typing import Literal
 
 from msgspec import Struct
 
-from talaria.core.addresses import Route
+from talaria.core.addresses import ReplyRoute
 from talaria.core.ids import TurnId
 from talaria.core.messages import ToolCall, ToolResult, Usage
 
 
 class TurnBegan(Struct, frozen=True, tag="began"):
-    """A turn begins, or one that was cut off goes on, for what was ``said``.
+    """A turn starts or resumes, for the message ``said``.
 
-    ``route`` is where its reply goes, if anywhere; ``items`` are what it works off of the inbox.
+    ``route`` is the destination of its reply, if any; ``items`` are the inbox items it processes.
     """
 
     turn_id: TurnId
-    route: Route | None = None
+    route: ReplyRoute | None = None
     said: str = ""
     items: tuple[int, ...] = ()
 
 
 class TextAdded(Struct, frozen=True, tag="text"):
-    """More of the reply."""
+    """More text of the reply."""
 
     text: str
 
 
 class ReasoningAdded(Struct, frozen=True, tag="reasoning"):
-    """More of what the model thinks aloud."""
+    """More of the model's reasoning."""
 
     text: str
 
 
 class ToolCalled(Struct, frozen=True, tag="tool_called"):
-    """A tool is about to run; ``summary`` says in a line what it will do."""
+    """A tool is about to run; ``summary`` describes the call in one line."""
 
     call: ToolCall
     summary: str
 
 
 class ToolProgressed(Struct, frozen=True, tag="tool_progressed"):
-    """A running tool has something to show already: what it prints, or a ``step`` that it takes."""
+    """A running tool has output to show, or reports a ``step``."""
 
     call_id: str
     text: str
@@ -49,7 +49,7 @@ class ToolProgressed(Struct, frozen=True, tag="tool_progressed"):
 
 
 class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
-    """A tool is done; ``diff`` shows people what it changed in a file, as a unified diff."""
+    """A tool has finished; ``diff`` shows people what it changed in a file, as a unified diff."""
 
     result: ToolResult
     name: str
@@ -58,7 +58,7 @@ class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
 
 
 class ToolRefused(Struct, frozen=True, tag="tool_refused"):
-    """A tool call was not run: the rules, or a person, did not allow it. ``summary`` is as in `ToolCalled`."""
+    """A tool call was refused by the policy or by a person. ``summary`` is as in `ToolCalled`."""
 
     call: ToolCall
     summary: str
@@ -66,7 +66,7 @@ class ToolRefused(Struct, frozen=True, tag="tool_refused"):
 
 
 class ApprovalAsked(Struct, frozen=True, tag="approval_asked"):
-    """Somebody must say whether this may happen; answered through the session, by ``id``.
+    """A call needs approval by a person; answered through the session, by ``id``.
 
     ``diff`` is what would change in a file, as a unified diff.
     """
@@ -87,23 +87,27 @@ class QuestionAsked(Struct, frozen=True, tag="question_asked"):
 
 
 class PersonJoined(Struct, frozen=True, tag="person_joined"):
-    """Words of a person that were written during the turn are now part of it."""
+    """A message that a person wrote during the turn has joined it."""
 
     text: str
 
 
 class Noticed(Struct, frozen=True, tag="noticed"):
-    """Something a person should know, though the turn goes on: a wait, another model, a compacted past.
+    """A notice for people while the turn continues: a wait, another model, a summarised history.
 
-    ``lasting`` says that it is worth a message of its own where what is shown of a turn gives way to its reply.
+    ``lasting`` asks for a separate message where the display of a turn is replaced by its reply.
     """
 
     text: str
     lasting: bool = False
 
 
+class StoreBlocked(Struct, frozen=True, tag="store_blocked"):
+    """The session waits for a store that cannot be written to; it continues when the store is back."""
+
+
 class ModelCalled(Struct, frozen=True, tag="model_called"):
-    """A model call is over; ``context`` is how many tokens the conversation takes of ``context_limit``."""
+    """A model call has finished; the conversation takes ``context`` tokens of ``context_limit``."""
 
     model: str
     usage: Usage
@@ -112,13 +116,13 @@ class ModelCalled(Struct, frozen=True, tag="model_called"):
 
 
 class TurnAnswered(Struct, frozen=True, tag="answered"):
-    """The turn is over with this reply."""
+    """The turn ended with this reply."""
 
     text: str
 
 
 class TurnStopped(Struct, frozen=True, tag="stopped"):
-    """Somebody stopped the turn; what was done so far is kept."""
+    """A person stopped the turn; completed steps are stored."""
 
 
 class TurnOutOfBudget(Struct, frozen=True, tag="out_of_budget"):
@@ -129,9 +133,9 @@ class TurnOutOfBudget(Struct, frozen=True, tag="out_of_budget"):
 
 
 class TurnFailed(Struct, frozen=True, tag="failed"):
-    """The turn could not continue; ``text`` may be shown to anybody, ``details`` only to the owner.
+    """The turn failed; ``text`` may be shown to anybody, ``details`` only to the owner.
 
-    What is ``passing`` may not come again; ``advice`` and ``owner_advice`` are for chats, where commands can be typed.
+    If ``passing``, repeating it may help; ``advice`` and ``owner_advice`` are for chats, where commands can be typed.
     """
 
     text: str
@@ -140,21 +144,21 @@ class TurnFailed(Struct, frozen=True, tag="failed"):
 
     @property
     def advice(self) -> str:
-        """The text, with the command that asks again where that may help."""
+        """Return the text, with the retry command where that may help."""
         return self._with_retry(self.text)
 
     @property
     def owner_text(self) -> str:
-        """The details, or the text where there are none."""
+        """Return the details, or the text if there are none."""
         return self.details or self.text
 
     @property
     def owner_advice(self) -> str:
-        """The owner's text, with the command that asks again where that may help."""
+        """Return the owner's text, with the retry command where that may help."""
         return self._with_retry(self.owner_text)
 
     def _with_retry(self, text: str) -> str:
-        return f"{text} `/retry` asks the same once more." if self.passing else text
+        return f"{text} Send `/retry` to try again." if self.passing else text
 
 
 TurnEnd = TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed
@@ -170,6 +174,7 @@ TurnEvent = (
     | QuestionAsked
     | PersonJoined
     | Noticed
+    | StoreBlocked
     | ModelCalled
     | TurnEnd
 )

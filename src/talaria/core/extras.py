@@ -1,4 +1,4 @@
-"""The command that adds an optional package, for the tool that installed this copy of Talaria."""
+"""The command that installs an optional package, for the installer that was used for Talaria."""
 
 import shlex
 import sys
@@ -19,17 +19,17 @@ class _Folder(Struct):
 
 
 class _Origin(Struct):
-    """What installers write into ``direct_url.json``: the folder or archive that a package came from."""
+    """The content of ``direct_url.json``, which installers write: the folder or archive a package came from."""
 
     url: str
     dir_info: _Folder | None = None
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds the packages of an extra to this installation: pip's, uv's or pipx's."""
+    """Return the pip, uv or pipx command that adds the packages of an extra to this installation."""
     try:
         found = distribution(DISTRIBUTION)
-    except PackageNotFoundError:  # run from its folder, without being installed
+    except PackageNotFoundError:  # run from its source folder, not installed
         return command_for(f".[{extra}]", Path(sys.prefix), installer="pip", editable=True)
     origin = _read_origin(found)
     where = unquote(urlsplit(origin.url).path) if origin and origin.url.startswith("file:") else DISTRIBUTION
@@ -39,21 +39,21 @@ def install_command(extra: str) -> str:
 
 
 def pip_command(python: str = sys.executable, *, installer: str = "pip") -> Sequence[str]:
-    """Return how packages are installed into a Python: with its own pip, or with uv where it has none."""
+    """Return the command that installs packages into a Python: its own pip, or uv if it has none."""
     if installer == "uv" or find_spec("pip") is None:
         return ("uv", "pip", "install", "--python", python)
     return (python, "-m", "pip", "install")
 
 
 def command_for(requirement: str, prefix: Path, *, installer: str, editable: bool) -> str:
-    """Return the command for an environment at ``prefix`` that ``installer`` made."""
+    """Return the command for an environment at ``prefix`` created by ``installer``."""
     if "pipx" in prefix.parts:
-        words = ["pipx", "install", "--force", *(["--editable"] if editable else []), requirement]
+        command = ["pipx", "install", "--force", *(["--editable"] if editable else []), requirement]
     elif prefix.parent.name == "tools" and prefix.parent.parent.name == "uv":
-        words = ["uv", "tool", "install", "--force", *(["--editable"] if editable else []), requirement]
+        command = ["uv", "tool", "install", "--force", *(["--editable"] if editable else []), requirement]
     else:
-        words = [*pip_command(installer=installer), *(["--editable"] if editable else []), requirement]
-    return shlex.join(words)
+        command = [*pip_command(installer=installer), *(["--editable"] if editable else []), requirement]
+    return shlex.join(command)
 
 
 def _read_origin(found: Distribution) -> _Origin | None:

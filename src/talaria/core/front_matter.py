@@ -1,4 +1,4 @@
-"""Read what stands before a Markdown text: a few named lines between two ``---``."""
+"""Front matter of a Markdown text: named lines between two ``---``."""
 
 import re
 
@@ -8,9 +8,9 @@ _LITERAL, _FOLDED = {"|", "|-", "|+"}, {">", ">-", ">+"}
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """Return the named lines, names in lower case, and the text behind them; no lines where there are none.
+    """Return the named lines, names in lower case, and the text after them; no names if there is no front matter.
 
-    Indented lines belong to the name before them, as in YAML: behind a ``|`` they stay lines, else they become one.
+    Indented lines belong to the name before them, as in YAML: after a ``|`` they stay lines, otherwise they are joined.
     """
     text = text.replace("\r\n", "\n")
     front = _FRONT.match(text)
@@ -21,18 +21,18 @@ def split_front_matter(text: str) -> tuple[dict[str, str], str]:
 
 def _fields(front: str) -> dict[str, str]:
     fields: dict[str, str] = {}
-    name, joint = "", " "
+    name, separator = "", " "
     for line in front.splitlines():
         if found := _FIELD.fullmatch(line):
             name, value = found[1].lower(), found[2].strip()
-            joint = "\n" if value in _LITERAL else " "
-            fields[name] = "" if value in _LITERAL | _FOLDED else _unquoted(value)
+            separator = "\n" if value in _LITERAL else " "
+            fields[name] = "" if value in _LITERAL | _FOLDED else _unquote(value)
         elif name and line[:1].isspace() and line.strip():
-            fields[name] += (joint if fields[name] else "") + line.strip()
+            fields[name] += (separator if fields[name] else "") + line.strip()
     return fields
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     inside = value[1:-1]
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" and value[0] not in inside
     return inside if quoted else value

@@ -1,31 +1,33 @@
-"""Ids: short, sortable by the time they were made, safe in file names and addresses."""
+"""Ids: short, sortable by creation time, safe in file names and URLs."""
 
 import os
 import time
 from typing import NewType
+
+from talaria.core.os_processes import is_running, read_start_time
 
 SessionId = NewType("SessionId", str)
 TurnId = NewType("TurnId", str)
 JobId = NewType("JobId", str)
 WorkerId = NewType("WorkerId", str)
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no letter that reads like another
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: no letters that look alike
 _CHARACTERS = frozenset(_ALPHABET)
 _LENGTH = 16
 
 
 def new_id() -> str:
-    """Return 16 characters: nine of the time in milliseconds, seven of chance."""
+    """Return 16 characters: nine for the time in milliseconds, seven random."""
     return _base32(time.time_ns() // 1_000_000, 9) + _base32(int.from_bytes(os.urandom(5)), 7)
 
 
 def is_id(text: str) -> bool:
-    """Tell whether a text has the form of an id that `new_id` returns, and so is safe in a path."""
+    """Return whether a text has the form of an id from `new_id`, and is therefore safe in a path."""
     return len(text) == _LENGTH and set(text) <= _CHARACTERS
 
 
 def new_session_id() -> SessionId:
-    """Return an id for a new conversation."""
+    """Return an id for a new session."""
     return SessionId(new_id())
 
 
@@ -36,25 +38,22 @@ def new_turn_id() -> TurnId:
 
 def new_worker_id() -> WorkerId:
     """Return an id for this process as an owner of leases; never reused, unlike a pid."""
-    return WorkerId(f"{_machine()}:{os.getpid()}:{_base32(int.from_bytes(os.urandom(5)), 7)}")
+    pid = os.getpid()
+    return WorkerId(f"{_machine()}:{pid}:{read_start_time(pid)}-{_base32(int.from_bytes(os.urandom(5)), 7)}")
 
 
 def is_gone(worker: WorkerId) -> bool:
-    """Tell whether a worker is surely dead: of this machine, and without a process of its number."""
-    machine, _, rest = worker.rpartition(":")[0].rpartition(":")
-    if machine != _machine() or not rest.isdecimal():
+    """Return whether a worker is certainly dead: it ran on this machine, and its process has ended or was replaced."""
+    where, _, name = worker.rpartition(":")
+    machine, _, pid = where.rpartition(":")
+    if machine != _machine() or not pid.isdecimal():
         return False
-    try:
-        os.kill(int(rest), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False
+    started = name.rpartition("-")[0]
+    return not is_running(int(pid)) or bool(started and read_start_time(int(pid)) not in ("", started))
 
 
 def _machine() -> str:
-    """Return a name that two processes share only if they can see each other: host, and space of process numbers."""
+    """Return a name that two processes share only if they see each other: host name and process namespace."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 (pathlib is not loaded for an id)
     except OSError:

@@ -1,4 +1,4 @@
-"""What is said in a conversation: messages made of typed parts."""
+"""Messages of a conversation, made of typed parts."""
 
 from datetime import datetime
 from typing import Literal
@@ -9,20 +9,20 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """Words."""
+    """Plain text."""
 
     text: str
 
 
 class Image(Struct, frozen=True, tag="image"):
-    """A picture: ``source`` is an address or a file that the owner of the conversation may read."""
+    """An image; ``source`` is a URL or a file that the session's owner may read."""
 
     source: str
     media_type: str = "image/png"
 
 
 class File(Struct, frozen=True, tag="file", omit_defaults=True):
-    """A document, a voice note, or anything else that is not a picture."""
+    """A document, a voice note, or any other file that is not an image."""
 
     source: str
     name: str
@@ -30,14 +30,14 @@ class File(Struct, frozen=True, tag="file", omit_defaults=True):
 
 
 class Reasoning(Struct, frozen=True, tag="reasoning", omit_defaults=True):
-    """What the model thought aloud; ``signature`` lets its provider take it back."""
+    """The model's reasoning; ``signature`` lets its provider accept it again."""
 
     text: str
     signature: str = ""
 
 
 class ToolCall(Struct, frozen=True, tag="tool_call"):
-    """The model asks for a tool; ``arguments`` is the JSON text as the model wrote it."""
+    """A call of a tool by the model; ``arguments`` is the JSON text as the model wrote it."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class ToolCall(Struct, frozen=True, tag="tool_call"):
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", omit_defaults=True):
-    """What a tool answered to the call ``call_id``."""
+    """The result of the tool call ``call_id``."""
 
     call_id: str
     text: str
@@ -56,7 +56,7 @@ Part = Text | Image | File | Reasoning | ToolCall | ToolResult
 
 
 def text_of(parts: tuple[Part, ...]) -> str:
-    """Return the words in some parts: what was said and what tools answered, not what the model thought."""
+    """Return the text of some parts: messages and tool results, not reasoning."""
     return "\n".join(part.text for part in parts if isinstance(part, Text | ToolResult))
 
 
@@ -73,12 +73,12 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """What a reader sees and what search finds."""
+        """Return the text that a reader sees and search finds."""
         return text_of(self.parts)
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """What model calls used; money in millionths of a dollar, so that sums are exact."""
+    """Token usage and cost of model calls; money in millionths of a dollar, so that sums are exact."""
 
     calls: int = 0
     input_tokens: int = 0

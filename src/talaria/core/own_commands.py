@@ -1,4 +1,4 @@
-"""What of Talaria's own command line a tool of the agent may use: what only looks, never what changes the policy."""
+"""Classify talaria command lines that the agent runs: those that only read, and those that change the policy."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -30,18 +30,18 @@ _WRITING_OPTIONS = frozenset({"--fix", "--with-secrets"})
 
 
 class OwnCommand(Enum):
-    """What a command line of Talaria is, from the point of view of a tool."""
+    """The class of a talaria command line run by a tool."""
 
     READS = "reads"
     ACTS = "acts"
     REFUSED = "refused"
 
 
-def judge_own_command(words: Sequence[str]) -> OwnCommand:
-    """Return what the words after ``talaria`` are; what is not known to only look acts."""
-    rest = _without_global_options(words)
+def judge_own_command(arguments: Sequence[str]) -> OwnCommand:
+    """Classify the arguments after ``talaria``; commands not known to only read count as acting."""
+    rest = _without_global_options(arguments)
     if not rest or {"-h", "--help"} & set(rest) or rest[0] in ("-V", "--version"):
-        return OwnCommand.READS if rest or {"-h", "--help", "-V", "--version"} & set(words) else OwnCommand.ACTS
+        return OwnCommand.READS if rest or {"-h", "--help", "-V", "--version"} & set(arguments) else OwnCommand.ACTS
     name = rest[0]
     action = next((word for word in rest[1:] if not word.startswith("-")), "")
     if "--with-secrets" in rest or action in _REFUSED_ACTIONS.get(name, ()):
@@ -54,12 +54,16 @@ def judge_own_command(words: Sequence[str]) -> OwnCommand:
 
 
 def is_policy_variable(name: str) -> bool:
-    """Return whether a variable of the environment overrides a setting or says where the settings are."""
+    """Return whether an environment variable overrides a setting or chooses the settings file."""
     return name.startswith("TALARIA__") or name in ("TALARIA_HOME", "TALARIA_PROFILE", "TALARIA_API_KEY")
 
 
-def _without_global_options(words: Sequence[str]) -> list[str]:
+def _without_global_options(arguments: Sequence[str]) -> list[str]:
     at = 0
-    while at < len(words) and words[at].startswith("-") and words[at] not in ("-h", "--help", "-V", "--version"):
-        at += 2 if words[at] in _GLOBAL_WITH_VALUE else 1
-    return list(words[at:])
+    while (
+        at < len(arguments)
+        and arguments[at].startswith("-")
+        and arguments[at] not in ("-h", "--help", "-V", "--version")
+    ):
+        at += 2 if arguments[at] in _GLOBAL_WITH_VALUE else 1
+    return list(arguments[at:])

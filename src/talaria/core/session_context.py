@@ -1,4 +1,4 @@
-"""What belongs to the conversation that is being worked on: one value, carried by the context of each task."""
+"""The session context: one value that each task carries for the turn it works on."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,11 +10,11 @@ from talaria.core.senders import UNKNOWN
 
 
 class SessionContext(Struct, frozen=True, kw_only=True):
-    """Whose turn it is; what is not known is empty.
+    """The session and turn being processed; unknown fields are empty.
 
-    ``source`` is the front door, ``platform`` the network behind it, ``message_id`` the message that is answered, and
-    ``cwd`` the folder in which the turn began. ``sender`` is the person whose rights the turn has. ``async_delivery``
-    says that the conversation can be woken later. The last three are where a scheduled job reports.
+    ``source`` is the surface, ``platform`` its network, ``message_id`` the message being answered, and ``cwd`` the
+    folder in which the turn started. ``sender`` is the person whose rights the turn has. ``async_delivery`` means that
+    the session can be woken later. The last three say where a scheduled job reports.
     """
 
     platform: str = ""
@@ -58,18 +58,18 @@ _current: ContextVar[SessionContext | None] = ContextVar("talaria_session", defa
 
 
 def current_context() -> SessionContext | None:
-    """Return what is bound here; ``None`` where nothing ever was."""
+    """Return the bound context; ``None`` if there never was one."""
     return _current.get()
 
 
-def bind(context: SessionContext) -> Token[SessionContext | None]:
-    """Bind all of it from now on, for this task and what it starts; `bound` is the better way."""
+def bind_context(context: SessionContext) -> Token[SessionContext | None]:
+    """Bind a context from now on, for this task and the tasks it starts; prefer `bound`."""
     return _current.set(context)
 
 
 @contextmanager
 def bound(context: SessionContext) -> Iterator[None]:
-    """Bind all of it within a block; nothing of what was bound outside shines through."""
+    """Bind a context within a block; it hides the outer one completely."""
     token = _current.set(context)
     try:
         yield
@@ -77,19 +77,19 @@ def bound(context: SessionContext) -> Iterator[None]:
         _current.reset(token)
 
 
-def variables(context: SessionContext) -> dict[str, str]:
-    """Return the environment variables that tell a child process whose turn it is: every name, also of what is empty.
+def context_variables(context: SessionContext) -> dict[str, str]:
+    """Return the environment variables that describe this turn to a child process, including empty ones.
 
-    So a script may rely on them, and what another conversation left in the environment is covered.
+    Scripts may rely on them, and values left by another session are overridden.
     """
     return {name: getattr(context, field) for name, field in FIELDS.items()}
 
 
 def without_context(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without what it tells of any conversation."""
+    """Return an environment without the variables of any session."""
     return {name: value for name, value in environment.items() if not name.startswith(_PREFIXES)}
 
 
-def for_child(environment: Mapping[str, str], context: SessionContext) -> dict[str, str]:
-    """Return the environment of a child process of this conversation, with nothing of another one."""
-    return {**without_context(environment), **variables(context)}
+def child_environment(environment: Mapping[str, str], context: SessionContext) -> dict[str, str]:
+    """Return the environment of a child process of this session, without values of another one."""
+    return {**without_context(environment), **context_variables(context)}

@@ -1,34 +1,34 @@
-"""The file mode mask: strict for the files of this process, the person's own for what they ask the agent to create."""
+"""The file mode mask: strict for Talaria's files, the user's own for files they ask the agent to create."""
 
 import os
 from functools import cache
 
 _PRIVATE = 0o077
-INHERIT = -1  # for the parameter ``umask`` of `subprocess`: leave it as it is
+INHERIT = -1  # for the parameter ``umask`` of `subprocess`: leave it unchanged
 
 
 @cache
 def restrict_umask() -> int:
-    """Make all files that this process creates private, and return the mask with which it was started.
+    """Make all files that this process creates private, and return the mask it was started with.
 
-    Called once, at the start of a program of ours; where Talaria is a library, the mask is the host's affair.
+    Called once, when one of our programs starts; in a library the mask belongs to the host program.
     """
     return os.umask(_PRIVATE)
 
 
 def person_umask() -> int:
-    """Return the mask for commands that people ask for; `INHERIT` where `restrict_umask` was not called."""
+    """Return the mask for commands that people ask for; `INHERIT` if `restrict_umask` was not called."""
     return restrict_umask() if restrict_umask.cache_info().currsize else INHERIT
 
 
 def restore_umask() -> None:
-    """Set the mask back to what it was, for a program that takes the place of this one."""
+    """Restore the original mask, for a program that replaces this one."""
     if person_umask() != INHERIT:
         os.umask(person_umask())
 
 
 def share_like(path: "os.PathLike[str] | str", folder: "os.PathLike[str] | str", usual: int) -> None:
-    """Give a new file or folder of the person the mode it would have without us; in a private folder it is private.
+    """Give a new file or folder of the user the mode it would have without us; in a private folder it is private.
 
     ``usual`` is the mode without a mask: 0o666 for a file, 0o777 for a folder.
     """

@@ -1,1 +1,1 @@
-"""Front door: chat networks. Routes what people write to conversations, delivers what those say."""
+"""Gateway: receives messages from chat networks, dispatches them to sessions and delivers replies."""

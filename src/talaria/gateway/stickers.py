@@ -1,76 +1,81 @@
-"""Stickers in words: each is looked at once by a model that can see, and then remembered."""
+"""Sticker descriptions: each sticker is described once by a vision model and then stored."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from talaria.agent.seeing import Sight, look_at
+from talaria.agent.auxiliary import VisionModel, describe_image
 from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store
 from talaria.core.errors import TalariaError
+from talaria.core.image_types import image_type
 from talaria.core.messages import Image, Text
-from talaria.core.pictures import picture_type
 
 _QUESTION = "This is a sticker from a chat. Say in one short sentence what it shows and what somebody means by it."
-_LONGEST = 300
+_MAX_CHARACTERS = 300
 _SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
 
-class Stickers:
-    """Knows stickers by their unique ids; ``find`` returns a model that can see, if there is one."""
+class StickerDescriber:
+    """Describer of stickers by their unique ids; ``find`` returns a vision model, if there is one."""
 
-    def __init__(self, store: Store, find: Callable[[], Awaitable[Sight | None]], seconds: float = _SECONDS) -> None:
+    def __init__(
+        self, store: Store, find: Callable[[], Awaitable[VisionModel | None]], seconds: float = _SECONDS
+    ) -> None:
         self._store = store
-        self._find = find
+        self._find_model = find
         self._seconds = seconds
-        self._looking: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
 
     async def known(self, platform: str, attachment: Attachment) -> Text | None:
-        """Return what is known of a sticker without looking; ``None`` for one that should be looked at."""
+        """Return the stored description of a sticker; ``None`` if it should be described first.
+
+        For a sticker that cannot be described, the hint of the network is returned.
+        """
         if not attachment.unique_id or not attachment.media_type.startswith("image/"):
-            return _told(attachment, "")
-        kept = await self._store.read(lambda tx: tx.state.get(_key(platform, attachment)))
-        return _told(attachment, kept.value) if kept else None
+            return _make_text(attachment, "")
+        stored = await self._store.read(lambda tx: tx.state.get(_key(platform, attachment)))
+        return _make_text(attachment, stored.value) if stored else None
 
     async def described(self, platform: str, attachment: Attachment, file: Path) -> Text:
-        """Return what a sticker shows, and remember it; where no model can tell, what the network says about it."""
+        """Return and store the description of a sticker; without one, return the hint of the network."""
         key = _key(platform, attachment)
-        async with self._looking.setdefault(key, asyncio.Lock()):
+        async with self._locks.setdefault(key, asyncio.Lock()):
             known = await self.known(platform, attachment)
             if known is None:
-                words = await self._seen(file)
-                if words:
-                    await self._store.write(lambda tx: tx.state.put(key, words))
-                known = _told(attachment, words)
-        self._looking.pop(key, None)
+                description = await self._describe_image(file)
+                if description:
+                    await self._store.write(lambda tx: tx.state.put(key, description))
+                known = _make_text(attachment, description)
+        self._locks.pop(key, None)
         return known
 
-    async def _seen(self, file: Path) -> str:
+    async def _describe_image(self, file: Path) -> str:
         try:
             media_type = await asyncio.to_thread(_media_type, file)
-            sight = await self._find() if media_type else None
-            if media_type is None or sight is None:
+            vision_model = await self._find_model() if media_type else None
+            if media_type is None or vision_model is None:
                 return ""
             async with asyncio.timeout(self._seconds):
-                words = await look_at(sight, Image(str(file), media_type), _QUESTION)
+                description = await describe_image(vision_model, Image(str(file), media_type), _QUESTION)
         except (TalariaError, TimeoutError) as error:
             log.warning("a sticker was not described: %s", str(error) or "it took too long")
             return ""
-        return " ".join(words.split())[:_LONGEST]
+        return " ".join(description.split())[:_MAX_CHARACTERS]
 
 
 def _key(platform: str, attachment: Attachment) -> str:
     return f"sticker:{platform}:{attachment.unique_id}"
 
 
-def _told(attachment: Attachment, words: str) -> Text:
+def _make_text(attachment: Attachment, description: str) -> Text:
     sticker = f"sticker {attachment.hint}".rstrip()
-    return Text(f"[{sticker}: {words}]" if words else f"[{sticker}]")
+    return Text(f"[{sticker}: {description}]" if description else f"[{sticker}]")
 
 
 def _media_type(file: Path) -> str | None:
     with file.open("rb") as opened:
-        return picture_type(opened.read(16))
+        return image_type(opened.read(16))

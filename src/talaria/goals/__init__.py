@@ -1,1 +1,1 @@
-"""Standing goals: whether a finished turn calls for another."""
+"""Goals: tasks that continue over several turns until a judge finds them reached."""

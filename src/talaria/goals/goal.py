@@ -1,14 +1,14 @@
-"""A standing goal: what is to be reached, how that is proved, what it may take, and how far it has come."""
+"""State of a goal: its contract, allowance, progress and last verdict."""
 
 from datetime import datetime, timedelta
 from typing import Literal
 
 from msgspec import Struct, structs
 
+from talaria.core.formatting import pluralize
 from talaria.core.ids import TurnId
 from talaria.core.messages import Usage
 from talaria.core.senders import OWNER, UNKNOWN
-from talaria.core.wording import counted
 
 Status = Literal["active", "paused", "done"]
 Verdict = Literal["done", "continue", "wait", "stop", "skipped", "failed", "inactive"]
@@ -17,8 +17,8 @@ JudgeFailure = Literal["", "unreadable", "unavailable"]
 _MICRODOLLARS = 1_000_000
 
 
-class Contract(Struct, frozen=True, omit_defaults=True):
-    """When a goal is reached, and what holds on the way: ``verify`` is a command that has to end with 0."""
+class GoalContract(Struct, frozen=True, omit_defaults=True):
+    """Contract of a goal: conditions for success and limits; ``verify`` is a command that must exit with 0."""
 
     verify: str = ""
     constraints: str = ""
@@ -27,7 +27,7 @@ class Contract(Struct, frozen=True, omit_defaults=True):
 
 
 class Allowance(Struct, frozen=True, omit_defaults=True):
-    """What a goal may take before a person is asked; 0 is no limit, money is in millionths of a dollar."""
+    """Limits of a goal before a person is asked; 0 means no limit, money is in microdollars."""
 
     turns: int = 20
     tokens: int = 0
@@ -35,34 +35,34 @@ class Allowance(Struct, frozen=True, omit_defaults=True):
     seconds: int = 0
 
 
-class Watched(Struct, frozen=True):
-    """A process that is waited for; its start and its machine tell it from another one with the same number."""
+class WatchedProcess(Struct, frozen=True):
+    """A process to wait for, identified by pid, start time and machine because pids are reused."""
 
     pid: int
     started: str
     machine: str
 
 
-class Pending(Struct, frozen=True):
+class PendingTurn(Struct, frozen=True):
     """A turn that has ended and has not been judged yet."""
 
     turn: TurnId
     reply: str
 
 
-class Parked(Struct, frozen=True):
-    """A wait: ``until`` at the latest, or until a process is over; the next step comes behind ``turn``."""
+class Waiting(Struct, frozen=True):
+    """A wait until a process ends, but no longer than ``until``; the next step follows ``turn``."""
 
     turn: TurnId
     until: datetime
     reason: str
-    process: Watched | None = None
+    process: WatchedProcess | None = None
 
 
-class Judged(Struct, frozen=True, omit_defaults=True):
-    """The verdict on a turn; ``exit_code`` is that of the command which verifies, if one ran to its end.
+class JudgedTurn(Struct, frozen=True, omit_defaults=True):
+    """The verdict on a turn; ``exit_code`` is that of the verify command, if it ran to its end.
 
-    With a ``failure`` of the judge the verdict is ``continue``, but nobody knows whether the goal is reached.
+    With a ``failure`` of the judge the verdict is ``continue``, but whether the goal is reached is unknown.
     """
 
     at: datetime
@@ -75,17 +75,17 @@ class Judged(Struct, frozen=True, omit_defaults=True):
 
     @property
     def label(self) -> str:
-        """The verdict as people read it."""
+        """The verdict as shown to people."""
         return "not judged" if self.failure else self.verdict
 
 
 class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The goal of one conversation.
+    """The goal of one session.
 
-    What it took is counted from ``since``, when it was set or last resumed; ``usage`` is what the conversation had used
-    by then. ``vouched`` says that the owner of the agent set it, ``sender`` who did. ``untold`` is for the person to
-    read next. ``failures`` counts failed turns in a row, ``judge_failures`` turns in a row that could not be judged and
-    ``unreadable`` answers of the judge in a row that could not be read.
+    Consumption is counted from ``since``, when the goal was set or last resumed; ``usage`` is the session's usage at
+    that time. ``vouched`` is set if the agent's owner set the goal, ``sender`` is the person who did. ``untold`` is a
+    notice not shown yet. ``failures`` counts failed turns in a row, ``judge_failures`` turns in a row that could not be
+    judged and ``unreadable`` judge answers in a row that could not be parsed.
     """
 
     id: str
@@ -93,7 +93,7 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     set_at: datetime
     since: datetime
     usage: Usage
-    contract: Contract = Contract()
+    contract: GoalContract = GoalContract()
     subgoals: tuple[str, ...] = ()
     status: Status = "active"
     allowance: Allowance = Allowance()
@@ -105,37 +105,40 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unreadable: int = 0
     vouched: bool = True
     sender: str = UNKNOWN
-    pending: Pending | None = None
-    parked: Parked | None = None
-    last: Judged | None = None
+    pending: PendingTurn | None = None
+    parked: Waiting | None = None
+    last: JudgedTurn | None = None
     untold: str = ""
 
     @property
     def max_turns(self) -> int:
-        """How many turns it may take."""
+        """Maximum number of turns."""
         return self.allowance.turns
 
     @property
     def setter(self) -> str:
-        """Who set the goal: its turns have that person's rights. Goals set by older versions name the owner only."""
+        """The person who set the goal, whose rights its turns have.
+
+        Goals stored by older versions only record whether that was the owner.
+        """
         return self.sender or (OWNER if self.vouched else UNKNOWN)
 
     @property
     def account(self) -> str:
-        """Where the money for it is counted in the ledger; a new one each time that it is resumed."""
+        """Ledger account of the goal; a new one after each resume."""
         return f"goal:{self.id}:{self.resumes}"
 
     @property
     def progress(self) -> str:
-        """Turns used, of how many."""
+        """Turns used, and the maximum if there is one."""
         return f"{self.turns_used} of {self.max_turns} turns" if self.max_turns else f"{self.turns_used} turns"
 
     def paused(self, reason: str) -> "GoalState":
-        """Return the goal as it waits for a person."""
+        """Return the goal in the paused state, in which it needs a person."""
         return structs.replace(self, status="paused", paused_reason=reason, pending=None, parked=None)
 
     def resumed(self, now: datetime, usage: Usage) -> "GoalState":
-        """Return the goal as it goes on, with nothing used yet."""
+        """Return the goal in the active state, with its counters reset."""
         return structs.replace(
             self,
             status="active",
@@ -152,33 +155,33 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def used_up(self, now: datetime, usage: Usage) -> str:
-        """Return which part of the allowance is used up, in words, or nothing."""
+        """Return the part of the allowance that is used up as text, or an empty string."""
         most = self.allowance
-        tokens = tokens_of(usage) - tokens_of(self.usage)
+        tokens = count_tokens(usage) - count_tokens(self.usage)
         money = usage.cost_microdollars - self.usage.cost_microdollars
         if most.turns and self.turns_used >= most.turns:
-            return f"its budget of {counted(most.turns, 'turn')} is used up"
+            return f"its budget of {pluralize(most.turns, 'turn')} is used up"
         if most.tokens and tokens >= most.tokens:
             return f"its budget of {most.tokens:,} tokens is used up"
         if most.microdollars and money >= most.microdollars:
-            return f"its budget of {in_dollars(most.microdollars)} is used up"
+            return f"its budget of {format_dollars(most.microdollars)} is used up"
         if most.seconds and now - self.since >= timedelta(seconds=most.seconds):
-            return f"its budget of {in_words(most.seconds)} is used up"
+            return f"its budget of {format_duration(most.seconds)} is used up"
         return ""
 
 
-def tokens_of(usage: Usage) -> int:
-    """Return how many tokens went in and came out."""
+def count_tokens(usage: Usage) -> int:
+    """Return the sum of input and output tokens."""
     return usage.input_tokens + usage.output_tokens
 
 
-def in_dollars(microdollars: int) -> str:
-    """Return money as people write it."""
+def format_dollars(microdollars: int) -> str:
+    """Format an amount of money in dollars."""
     return f"${microdollars / _MICRODOLLARS:,.2f}"
 
 
-def in_words(seconds: float) -> str:
-    """Return a length of time as people say it."""
+def format_duration(seconds: float) -> str:
+    """Format a duration with its largest fitting unit."""
     for unit, length in (("h", 3_600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.3g} {unit}"

@@ -1,28 +1,29 @@
-"""Read what a judge answers: JSON, alone or in a fence, with prose around it, exact or nearly so."""
+"""Parser for the judge's answers: JSON, bare, fenced or within prose, with lenient values."""
 
 import math
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any
 
 from msgspec import Struct
 
+from talaria.core.messages import Usage
 from talaria.goals.goal import JudgeFailure, Verdict
 
 LONGEST_WAIT = 86_400
-_USUAL_WAIT = 60
-_LONGEST_ANSWER = 20_000
-_MOST_TRIES = 200
+_DEFAULT_WAIT = 60
+_MAX_ANSWER = 20_000
+_MAX_TRIES = 200
 _REASON_LENGTH = 500
-_YES = {"true", "yes", "y", "1", "done", "complete", "completed", "achieved", "reached", "finished"}
-_NO = {"continue", "false", "no", "n", "0", "not done", "not yet", "incomplete", "not_done"}
-_OTHERS: Mapping[str, Verdict] = {"wait": "wait", "stop": "stop"}
+_DONE_WORDS = {"true", "yes", "y", "1", "done", "complete", "completed", "achieved", "reached", "finished"}
+_CONTINUE_WORDS = {"continue", "false", "no", "n", "0", "not done", "not yet", "incomplete", "not_done"}
+_OTHER_VERDICTS: Mapping[str, Verdict] = {"wait": "wait", "stop": "stop"}
 
 
 class Opinion(Struct, frozen=True, kw_only=True):
-    """What somebody thinks of a turn; ``exit_code`` is the evidence, ``wait_…`` says how long to wait.
+    """Opinion of the judge about a turn.
 
-    ``failure`` says that the judge did not judge, and why.
+    ``exit_code`` is that of the verify command; ``wait_seconds`` and ``wait_pid`` limit a wait. ``failure`` is set if
+    there was no verdict, with the cause. ``usage`` is that of the judging model.
     """
 
     verdict: Verdict
@@ -31,22 +32,24 @@ class Opinion(Struct, frozen=True, kw_only=True):
     wait_pid: int = 0
     exit_code: int | None = None
     failure: JudgeFailure = ""
+    usage: Usage = Usage()
 
 
 def read_verdict(answer: str) -> Opinion | None:
-    """Return what a judge thinks, or ``None`` where that cannot be read."""
+    """Return the last opinion in an answer, or ``None`` if none can be parsed."""
     found: Opinion | None = None
-    for value in _objects(answer[:_LONGEST_ANSWER]):
-        found = _opinion(value) or found
+    for value in _iterate_objects(answer[:_MAX_ANSWER]):
+        found = _parse_opinion(value) or found
     return found
 
 
-def _objects(text: str) -> Iterator[Mapping[str, Any]]:
+def _iterate_objects(text: str) -> Iterator[Mapping[str, Any]]:
     """Yield the outermost JSON objects in a text, in order."""
-    # Conversations without a goal, which are most, do not wait for this.
-    decoder = import_module("json").JSONDecoder()
+    from json import JSONDecoder  # noqa: PLC0415 (loaded when there is a goal; most sessions have none)
+
+    decoder = JSONDecoder()
     start = text.find("{")
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         if start < 0:
             return
         try:
@@ -58,36 +61,36 @@ def _objects(text: str) -> Iterator[Mapping[str, Any]]:
         start = text.find("{", end)
 
 
-def _opinion(value: Mapping[str, Any]) -> Opinion | None:
-    verdict = _verdict(value)
+def _parse_opinion(value: Mapping[str, Any]) -> Opinion | None:
+    verdict = _parse_verdict(value)
     if verdict is None:
         return None
     raw = value.get("reason")
     reason = " ".join(raw.split())[:_REASON_LENGTH] if isinstance(raw, str) else ""
     if verdict != "wait":
         return Opinion(verdict=verdict, reason=reason or "The judge gave no reason.")
-    pid = round(_number(value.get("wait_pid"), 2**31))
-    seconds = _number(value.get("wait_seconds"), LONGEST_WAIT) or (LONGEST_WAIT if pid else _USUAL_WAIT)
+    pid = round(_parse_number(value.get("wait_pid"), 2**31))
+    seconds = _parse_number(value.get("wait_seconds"), LONGEST_WAIT) or (LONGEST_WAIT if pid else _DEFAULT_WAIT)
     return Opinion(verdict="wait", reason=reason or "Something has to end first.", wait_seconds=seconds, wait_pid=pid)
 
 
-def _verdict(value: Mapping[str, Any]) -> Verdict | None:
-    word = _word(value.get("verdict")) or _word(value.get("done"))
-    if word in _YES:
+def _parse_verdict(value: Mapping[str, Any]) -> Verdict | None:
+    word = _normalize_word(value.get("verdict")) or _normalize_word(value.get("done"))
+    if word in _DONE_WORDS:
         return "done"
-    if word in _OTHERS:
-        return _OTHERS[word]
-    return "continue" if word in _NO or (word and "verdict" not in value) else None
+    if word in _OTHER_VERDICTS:
+        return _OTHER_VERDICTS[word]
+    return "continue" if word in _CONTINUE_WORDS or (word and "verdict" not in value) else None
 
 
-def _word(value: object) -> str:
+def _normalize_word(value: object) -> str:
     if isinstance(value, bool | int | float):
         return "true" if value else "false"
     return " ".join(value.lower().split()).strip(" .!") if isinstance(value, str) else ""
 
 
-def _number(value: object, most: float) -> float:
-    """Return a number above zero, also where it is written as text, or zero."""
+def _parse_number(value: object, most: float) -> float:
+    """Parse a positive number, also from text, limited to ``most``; 0 if it is none."""
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else 0.0
     except (ValueError, OverflowError):

@@ -1,1 +1,1 @@
-"""Hooks: what the owner wants to happen when something happens, run beside everything else."""
+"""Hooks: programs and functions of the owner that run on events, without blocking turns."""

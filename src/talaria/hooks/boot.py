@@ -1,4 +1,4 @@
-"""The hook that is built in: what BOOT.md asks for, done once each time a gateway has started."""
+"""Built-in boot hook: run the instructions of BOOT.md once after each gateway start."""
 
 import asyncio
 import logging
@@ -10,19 +10,19 @@ from pathlib import Path
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.core.errors import TalariaError
-from talaria.core.events import TurnAnswered, TurnEnd, TurnEvent
+from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
-from talaria.hooks.shelf import BOOT, BOOT_FILE
-from talaria.sessions.chat import ChatWish
-from talaria.sessions.conversation import Conversation
-from talaria.sessions.homes import read_home
-from talaria.sessions.seat import ChatOpener
-from talaria.sessions.sending import Parcel, send_parcel
+from talaria.hooks.discovery import BOOT, BOOT_FILE
+from talaria.runtime.active_session import SessionOpener
+from talaria.runtime.cross_posts import CrossPost, send_cross_post
+from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.runner import SessionRunner
+from talaria.sessions.chat_directory import read_home
 
 SOURCE = BOOT
 SILENT = "[SILENT]"
-_MOST_CHARACTERS = 50_000
+_MAX_CHARACTERS = 50_000
 _SURFACE = (
     "The gateway has just started, and what you read is the file BOOT.md of your owner. Nobody is there to answer"
     f" questions. Your reply is sent to your owner's home chats; reply {SILENT} alone if there is nothing to tell."
@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 
 
 def read_boot(profile_folder: Path) -> str:
-    """Return what BOOT.md asks for; empty where there is no such file, or nothing in it."""
+    """Return the text of BOOT.md; empty if the file is missing, unreadable or blank."""
     file = profile_folder / BOOT_FILE
     try:
-        return file.read_text(encoding="utf-8-sig", errors="replace")[:_MOST_CHARACTERS].strip()
+        return file.read_text(encoding="utf-8-sig", errors="replace")[:_MAX_CHARACTERS].strip()
     except FileNotFoundError:
         return ""
     except OSError as error:
@@ -44,18 +44,18 @@ def read_boot(profile_folder: Path) -> str:
 
 
 class Boot:
-    """Takes one turn in a conversation of its own, and tells the home channels of ``platforms`` what came of it."""
+    """Runner of one turn in its own session, with its reply sent to the home chats of ``platforms``."""
 
-    def __init__(self, opener: ChatOpener, folder: Path, platforms: Sequence[str], jobs: asyncio.TaskGroup) -> None:
+    def __init__(self, opener: SessionOpener, folder: Path, platforms: Sequence[str], jobs: asyncio.TaskGroup) -> None:
         self._opener = opener
         self._folder = folder
         self._platforms = platforms
         self._jobs = jobs
 
     async def run(self, text: str) -> bool:
-        """Do what the text asks for, and return whether something waits in the outbox now; nothing is raised."""
+        """Run a turn for the text, and return whether a report was queued; logs errors instead of raising."""
         try:
-            session_id, end = await self._turn(text)
+            session_id, end = await self._run_turn(text)
         except TalariaError as error:
             log.warning("%s was not done: %s", BOOT_FILE, error)
             return False
@@ -67,26 +67,26 @@ class Boot:
             return False
         if not end.text.strip() or end.text.lstrip().startswith(SILENT):
             return False
-        return await self._tell(session_id, end.text)
+        return await self._report(session_id, end.text)
 
-    async def _turn(self, text: str) -> tuple[SessionId, TurnEnd | None]:
-        wish = ChatWish(source=SOURCE, folder=self._folder, surface=_SURFACE, titled=False, attended=False)
+    async def _run_turn(self, text: str) -> tuple[SessionId, TurnEnd | None]:
+        request = OpenRequest(source=SOURCE, folder=self._folder, surface=_SURFACE, titled=False, attended=False)
         async with AsyncExitStack() as stack:
-            chat = await self._opener.open_chat(wish, _unheard, stack, self._jobs)
+            chat = await self._opener.open_session(request, stack, self._jobs)
             message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
             await chat.conversation.put(message, source=SOURCE, external_id=new_id())
-            return chat.conversation.session_id, await _end_of(chat.conversation)
+            return chat.conversation.session_id, await _wait_for_end(chat.conversation)
 
-    async def _tell(self, session_id: SessionId, text: str) -> bool:
-        told = await self._opener.store.write(lambda tx: self._send(tx, session_id, text))
-        if not told:
+    async def _report(self, session_id: SessionId, text: str) -> bool:
+        platforms_told = await self._opener.store.write(lambda tx: self._queue_reports(tx, session_id, text))
+        if not platforms_told:
             log.info("%s: there is no home channel to tell of it; `/sethome` in a chat makes it one", BOOT_FILE)
-        return bool(told)
+        return bool(platforms_told)
 
-    def _send(self, tx: Transaction, session_id: SessionId, text: str) -> list[str]:
+    def _queue_reports(self, tx: Transaction, session_id: SessionId, text: str) -> list[str]:
         homes = {platform: home for platform in self._platforms if (home := read_home(tx, platform))}
         for platform, home in homes.items():
-            parcel = Parcel(
+            cross_post = CrossPost(
                 key=f"{SOURCE}:{session_id}:{platform}",
                 address=home.address,
                 content=Content(text=text),
@@ -94,19 +94,15 @@ class Boot:
                 at=datetime.now(UTC),
                 sender=session_id,
             )
-            send_parcel(tx, parcel)
+            send_cross_post(tx, cross_post)
         return list(homes)
 
 
-async def _end_of(conversation: Conversation) -> TurnEnd | None:
-    """Wait for the end of the turn; where the gateway ends first it is stopped, since nobody would go on with it."""
+async def _wait_for_end(conversation: SessionRunner) -> TurnEnd | None:
+    """Wait for the end of the turn; on cancellation, stop it, as it would not be resumed."""
     try:
         return await conversation.settled()
     except asyncio.CancelledError:
         if conversation.stop():
             await conversation.settled()
         raise
-
-
-def _unheard(event: TurnEvent) -> None:
-    """Let the steps of the turn pass: only its end is told."""

@@ -1,4 +1,4 @@
-"""What handles the events of a hook: a function in handler.py, or a command; called in a thread that is theirs."""
+"""Handlers of hook events: a function in handler.py or a command, called in the hook's thread."""
 
 import asyncio
 import importlib.util
@@ -17,72 +17,78 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from talaria.contracts.hooks import Fact, context_of
+from talaria.contracts.hooks import Fact, context_from_facts
 from talaria.core.errors import TalariaError
-from talaria.core.session_context import for_child
+from talaria.core.session_context import child_environment
 from talaria.core.umask import person_umask
+from talaria.hooks.discovery import Hook
 from talaria.hooks.manifest import BrokenHook
-from talaria.hooks.shelf import Hook
 
 EVENT_VARIABLE = "TALARIA_HOOK_EVENT"
-_KEPT_OUTPUT = 4000
-_PIECE = 65536
-_LAST_WORDS = 1.0
+_MAX_OUTPUT = 4000
+_CHUNK_SIZE = 65536
+_DRAIN_SECONDS = 1.0
 
 
-class Happening(Struct, frozen=True):
-    """One event on its way to a hook."""
+class HookEvent(Struct, frozen=True):
+    """An event to be handled by a hook."""
 
     event: str
     facts: dict[str, Fact]
 
 
-class Overdue(TalariaError):
-    """A hook took longer than it may."""
+class HookTimeout(TalariaError):
+    """Error of a hook that exceeded its time limit."""
 
 
 class CommandFailed(TalariaError):
-    """A command of a hook ended with another exit code than 0."""
+    """Error of a hook command that ended with an exit code other than 0."""
 
 
 class Handler(Protocol):
-    """Handles events, one at a time."""
+    """Handler of events, one at a time."""
 
-    def handle(self, happening: Happening) -> str:
-        """Handle an event and return what was printed; raises `Overdue`, `BrokenHook`, or whatever goes wrong."""
+    def handle(self, hook_event: HookEvent) -> str:
+        """Handle an event and return the output.
+
+        Raises `HookTimeout`, `BrokenHook`, or any error of the hook's code.
+        """
 
     def end(self) -> None:
-        """Cut off what is running, as far as that can be done."""
+        """Interrupt what is running, as far as possible."""
 
 
 def make_handler(hook: Hook, environment: Mapping[str, str]) -> Handler:
-    """Return what handles the events of a hook; nothing of it is loaded yet."""
+    """Return the handler of a hook, without loading its code."""
     if hook.manifest.run:
         return CommandHandler(hook, environment)
     return FunctionHandler(hook)
 
 
 class FunctionHandler:
-    """Implements `Handler` with ``handle(event, facts)`` of handler.py, which is loaded at the first event."""
+    """Implementation of `Handler` with ``handle(event, facts)`` of handler.py, loaded at the first event."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
         self._function: Callable[[str, dict[str, Fact]], object] | None = None
 
-    def handle(self, happening: Happening) -> str:
-        """Call the function; one that waits gets an event loop of its own."""
-        self._function = self._function or _load(self._hook)
-        answer = self._function(happening.event, dict(happening.facts))
+    def handle(self, hook_event: HookEvent) -> str:
+        """Call the function; an awaitable result runs in its own event loop, with the time limit."""
+        self._function = self._function or _load_function(self._hook)
+        answer = self._function(hook_event.event, dict(hook_event.facts))
         if inspect.isawaitable(answer):
-            asyncio.run(_within(answer, self._hook.manifest.timeout_seconds))
+            asyncio.run(_run_with_timeout(answer, self._hook.manifest.timeout_seconds))
         return ""
 
     def end(self) -> None:
-        """Do nothing: a thread cannot be ended, but no end waits for it either."""
+        """Do nothing: a thread cannot be ended, and closing does not wait for it."""
 
 
 class CommandHandler:
-    """Implements `Handler` with a command, which gets the event as JSON and the conversation in its environment."""
+    """Implementation of `Handler` with a command.
+
+    The command gets the event as JSON on standard input and the session context in its environment.
+    """
 
     def __init__(self, hook: Hook, environment: Mapping[str, str]) -> None:
         self._hook = hook
@@ -90,18 +96,18 @@ class CommandHandler:
         self._running: set[int] = set()
         self._ended = False
 
-    def handle(self, happening: Happening) -> str:
-        """Run the command to its end; what it started and left behind is ended with it."""
-        return asyncio.run(self._run(happening))
+    def handle(self, hook_event: HookEvent) -> str:
+        """Run the command to its end, then kill the processes that it left running."""
+        return asyncio.run(self._run(hook_event))
 
     def end(self) -> None:
-        """Kill what is running, and what is just being started."""
+        """Kill the running command, and one that is just being started."""
         self._ended = True
         for pid in tuple(self._running):
             _kill(pid)
 
-    async def _run(self, happening: Happening) -> str:
-        own = {EVENT_VARIABLE: happening.event, "PWD": str(self._hook.folder)}
+    async def _run(self, hook_event: HookEvent) -> str:
+        own = {EVENT_VARIABLE: hook_event.event, "PWD": str(self._hook.folder)}
         child = await asyncio.create_subprocess_exec(
             "/bin/sh",
             "-c",
@@ -110,60 +116,62 @@ class CommandHandler:
             stdout=PIPE,
             stderr=STDOUT,
             cwd=self._hook.folder,
-            env={**for_child(self._environment, context_of(happening.facts)), **own},
+            env={**child_environment(self._environment, context_from_facts(hook_event.facts)), **own},
             start_new_session=True,
             umask=person_umask(),
         )
         self._running.add(child.pid)
         if self._ended:
             _kill(child.pid)
-        heard = bytearray()
+        captured = bytearray()
         try:
-            await _within(_conversed(child, happening, heard), self._hook.manifest.timeout_seconds)
+            await _run_with_timeout(_exchange(child, hook_event, captured), self._hook.manifest.timeout_seconds)
         finally:
             _kill(child.pid)
             await child.wait()
             self._running.discard(child.pid)
-        said = heard.decode(errors="replace").strip()
+        output = captured.decode(errors="replace").strip()
         if child.returncode:
-            raise CommandFailed(f"the command ended with {_ending(child.returncode)}{': ' if said else ''}{said}")
-        return said
+            raise CommandFailed(
+                f"the command ended with {_describe_exit(child.returncode)}{': ' if output else ''}{output}"
+            )
+        return output
 
 
-async def _conversed(child: Process, happening: Happening, heard: bytearray) -> None:
+async def _exchange(child: Process, hook_event: HookEvent, captured: bytearray) -> None:
     async with asyncio.TaskGroup() as group:
-        listening = group.create_task(_listen(child, heard))
-        await _fed(child, happening)
+        reader = group.create_task(_read_output(child, captured))
+        await _feed_event(child, hook_event)
         _kill(child.pid)
-        await asyncio.wait([listening], timeout=_LAST_WORDS)
-        listening.cancel()
+        await asyncio.wait([reader], timeout=_DRAIN_SECONDS)
+        reader.cancel()
 
 
-async def _fed(child: Process, happening: Happening) -> None:
-    """Give a command its event, and wait for its end; one that does not read it is none the worse."""
+async def _feed_event(child: Process, hook_event: HookEvent) -> None:
+    """Write the event to the command and wait for its end; it need not read the event."""
     assert child.stdin is not None
     with suppress(BrokenPipeError, ConnectionResetError):
-        child.stdin.write(json.dumps({"event": happening.event, "facts": happening.facts}).encode() + b"\n")
+        child.stdin.write(json.dumps({"event": hook_event.event, "facts": hook_event.facts}).encode() + b"\n")
         await child.stdin.drain()
     child.stdin.close()
     await child.wait()
 
 
-async def _listen(child: Process, heard: bytearray) -> None:
-    """Keep the last of what a command prints, however much that is."""
+async def _read_output(child: Process, captured: bytearray) -> None:
+    """Keep the last ``_MAX_OUTPUT`` bytes of a command's output."""
     assert child.stdout is not None
-    while piece := await child.stdout.read(_PIECE):
-        heard.extend(piece)
-        del heard[:-_KEPT_OUTPUT]
+    while piece := await child.stdout.read(_CHUNK_SIZE):
+        captured.extend(piece)
+        del captured[:-_MAX_OUTPUT]
 
 
-async def _within(work: Awaitable[object], seconds: float) -> None:
+async def _run_with_timeout(work: Awaitable[object], seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds) as limit:
             await work
     except TimeoutError:
         if limit.expired():
-            raise Overdue(f"it took longer than {seconds:g} s and was ended") from None
+            raise HookTimeout(f"it took longer than {seconds:g} s and was ended") from None
         raise
 
 
@@ -172,19 +180,19 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _ending(code: int) -> str:
+def _describe_exit(code: int) -> str:
     return f"exit code {code}" if code > 0 else f"signal {-code}"
 
 
-def _load(hook: Hook) -> Callable[[str, dict[str, Fact]], object]:
-    """Run handler.py, as a package so that files beside it can be imported, and return its function."""
-    module = _module(hook)
+def _load_function(hook: Hook) -> Callable[[str, dict[str, Fact]], object]:
+    """Run handler.py as a package, so that neighbouring files can be imported, and return its function."""
+    module = _make_module(hook)
     try:
         assert module.__spec__ is not None
         assert module.__spec__.loader is not None
         module.__spec__.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise BrokenHook(hook.handler, line_in(error, hook.folder), named(error)) from error
+        raise BrokenHook(hook.handler, find_error_line(error, hook.folder), format_error(error)) from error
     function: Any = getattr(module, "handle", None)
     if not callable(function):
         raise BrokenHook(hook.handler, 1, "there is no function `handle(event, facts)` in it.")
@@ -192,7 +200,7 @@ def _load(hook: Hook) -> Callable[[str, dict[str, Fact]], object]:
     return checked
 
 
-def _module(hook: Hook) -> ModuleType:
+def _make_module(hook: Hook) -> ModuleType:
     name = f"talaria_hook_{hook.manifest.name}".replace(".", "_").replace("-", "_")
     spec = importlib.util.spec_from_file_location(name, hook.handler, submodule_search_locations=[str(hook.folder)])
     assert spec is not None
@@ -201,12 +209,12 @@ def _module(hook: Hook) -> ModuleType:
     return module
 
 
-def named(error: BaseException) -> str:
-    """Return an error of somebody else's code in a line."""
+def format_error(error: BaseException) -> str:
+    """Format an error of a hook's code in one line."""
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
-def line_in(error: BaseException, folder: Path) -> int:
-    """Return the last line in the files of a hook that an error passed; 1 where it passed none."""
+def find_error_line(error: BaseException, folder: Path) -> int:
+    """Return the last line in the hook's files in the traceback; 1 if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((frame.lineno or 1 for frame in reversed(frames) if Path(frame.filename).parent == folder), 1)

@@ -1,4 +1,4 @@
-"""Read HOOK.yaml: a few named values and lists in the plain part of YAML, each fault with its line."""
+"""Parser for HOOK.yaml: scalars and lists in a subset of YAML; errors name the line."""
 
 import difflib
 import re
@@ -23,193 +23,202 @@ from talaria.core.errors import TalariaError
 
 MANIFEST = "HOOK.yaml"
 EVENTS = (GATEWAY_START, SESSION_START, SESSION_END, SESSION_RESET, AGENT_START, AGENT_STEP, AGENT_END)
-SECONDS = 30.0
-_MOST_SECONDS = 3600.0
+DEFAULT_TIMEOUT = 30.0
+_MAX_SECONDS = 3600.0
 
 _FIELD = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _BLOCK = re.compile(r"[|>][+-]?[ \t]*(#.*)?")
 _COMMENT = re.compile(r"(?:^|(?<![ \t])[ \t]+)#.*$")
-_YES, _NO = {"true", "yes", "on"}, {"false", "no", "off"}
+_TRUE_WORDS, _FALSE_WORDS = {"true", "yes", "on"}, {"false", "no", "off"}
 
 
 class BrokenHook(TalariaError):
-    """A hook cannot be used; the message names the file, the line and what is wrong there."""
+    """Error of an invalid hook; the message names the file, the line and the problem."""
 
     def __init__(self, file: Path, line: int, why: str) -> None:
         super().__init__(f"{file}, line {line}: {why}")
 
 
-class Manifest(Struct, frozen=True, kw_only=True):
-    """What a hook says of itself; ``run`` is a command, empty where handler.py is what handles its events."""
+class HookManifest(Struct, frozen=True, kw_only=True):
+    """Content of HOOK.yaml; ``run`` is a command, empty if handler.py handles the events."""
 
     name: str
     events: tuple[str, ...]
     description: str = ""
     enabled: bool = True
-    timeout_seconds: float = SECONDS
+    timeout_seconds: float = DEFAULT_TIMEOUT
     run: str = ""
 
     def hears(self, event: str) -> bool:
-        """Tell whether this event is one of those it listens for."""
+        """Return whether the hook listens for this event."""
         return any(fnmatchcase(event, pattern) for pattern in self.events)
 
 
 class _Field(Struct, frozen=True):
-    """A value as it is written, or the items of a list, with their lines."""
+    """A raw value, or the items of a list, with their lines."""
 
     line: int
     values: list[tuple[int, str]]
     is_list: bool = False
 
 
-def read_manifest(file: Path) -> Manifest:
-    """Return what a HOOK.yaml says, or raise `BrokenHook`."""
+def read_manifest(file: Path) -> HookManifest:
+    """Parse a HOOK.yaml, or raise `BrokenHook`."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BrokenHook(file, 1, f"it cannot be read: {error}.") from error
     try:
-        return Manifest(**{"name": file.parent.name, **_read(text)})
-    except _Fault as fault:
+        return HookManifest(**{"name": file.parent.name, **_parse(text)})
+    except _ManifestError as fault:
         raise BrokenHook(file, fault.line, fault.why) from None
 
 
-class _Fault(Exception):
+class _ManifestError(Exception):
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
         self.line = line
         self.why = why
 
 
-def _read(text: str) -> dict[str, Any]:
-    read = {name: _READERS[name](field) for name, field in _fields(text)}
+def _parse(text: str) -> dict[str, Any]:
+    read = {name: _PARSERS[name](field) for name, field in _iterate_fields(text)}
     if "events" not in read:
-        raise _Fault(1, "`events:` is missing, the list of what it listens for.")
+        raise _ManifestError(1, "`events:` is missing, the list of what it listens for.")
     return read
 
 
-def _fields(text: str) -> Iterator[tuple[str, _Field]]:
-    """Yield each name with what stands behind and below it."""
+def _iterate_fields(text: str) -> Iterator[tuple[str, _Field]]:
+    """Yield each field name with its parsed value."""
     seen: set[str] = set()
-    for name, line, value, below in _sections(text):
-        if name not in _READERS:
-            near = difflib.get_close_matches(name, _READERS, n=1)
-            raise _Fault(line, f"`{name}` is not known; " + (f"did you mean `{near[0]}`?" if near else _KNOWN))
+    for name, line, value, block_lines in _split_sections(text):
+        if name not in _PARSERS:
+            suggestions = difflib.get_close_matches(name, _PARSERS, n=1)
+            raise _ManifestError(
+                line,
+                f"`{name}` is not known; " + (f"did you mean `{suggestions[0]}`?" if suggestions else _KNOWN_FIELDS),
+            )
         if name in seen:
-            raise _Fault(line, f"`{name}` stands here a second time.")
+            raise _ManifestError(line, f"`{name}` stands here a second time.")
         seen.add(name)
-        yield name, _field(line, value, below)
+        yield name, _parse_field(line, value, block_lines)
 
 
-def _sections(text: str) -> Iterator[tuple[str, int, str, list[tuple[int, str]]]]:
-    """Yield each name with its line, what stands behind it, and the lines below that belong to it."""
-    name, begun, value, below = "", 0, "", list[tuple[int, str]]()
+def _split_sections(text: str) -> Iterator[tuple[str, int, str, list[tuple[int, str]]]]:
+    """Yield each field name with its line number, the value on that line, and the lines below it."""
+    name, start_line, value, block_lines = "", 0, "", list[tuple[int, str]]()
     for number, line in enumerate(text.splitlines(), 1):
         found = _FIELD.fullmatch(line.rstrip())
         if found:
             if name:
-                yield name, begun, value, below
-            name, begun, value, below = found[1], number, found[2] or "", []
+                yield name, start_line, value, block_lines
+            name, start_line, value, block_lines = found[1], number, found[2] or "", []
         elif name and (line[:1].isspace() or _ITEM.fullmatch(line) or not line.strip()):
-            below.append((number, line))
+            block_lines.append((number, line))
         elif line.strip() not in {"", "---"} and not line.startswith("#"):
-            raise _Fault(number, "this is neither `name: value` nor an item of a list (`- item`).")
+            raise _ManifestError(number, "this is neither `name: value` nor an item of a list (`- item`).")
     if name:
-        yield name, begun, value, below
+        yield name, start_line, value, block_lines
 
 
-def _field(line: int, value: str, below: list[tuple[int, str]]) -> _Field:
+def _parse_field(line: int, value: str, block_lines: list[tuple[int, str]]) -> _Field:
     if _BLOCK.fullmatch(value):
-        return _Field(line, [(line, _block(value[0], [text for _, text in below]))])
-    value = _bare(line, value)
+        return _Field(line, [(line, _join_block(value[0], [text for _, text in block_lines]))])
+    value = _unquote(line, value)
     if value.startswith("["):
         if not value.endswith("]"):
-            raise _Fault(line, "a list that begins with `[` ends with `]` in the same line.")
-        items = [(line, _bare(line, item.strip())) for item in value[1:-1].split(",")]
+            raise _ManifestError(line, "a list that begins with `[` ends with `]` in the same line.")
+        items = [(line, _unquote(line, item.strip())) for item in value[1:-1].split(",")]
         return _Field(line, [item for item in items if item[1]], is_list=True)
-    rest = [(number, text) for number, text in below if _COMMENT.sub("", text).strip()]
+    rest = [(number, text) for number, text in block_lines if _COMMENT.sub("", text).strip()]
     if not value and rest:
-        return _Field(line, [(number, _item(number, text)) for number, text in rest], is_list=True)
+        return _Field(line, [(number, _parse_item(number, text)) for number, text in rest], is_list=True)
     if rest:
-        raise _Fault(rest[0][0], "this line belongs to nothing; a text of several lines stands behind `|`.")
+        raise _ManifestError(rest[0][0], "this line belongs to nothing; a text of several lines stands behind `|`.")
     return _Field(line, [(line, value)])
 
 
-def _item(line: int, text: str) -> str:
+def _parse_item(line: int, text: str) -> str:
     found = _ITEM.fullmatch(text.rstrip())
     if found is None:
-        raise _Fault(line, "this is no item of a list (`- item`).")
-    return _bare(line, found[1])
+        raise _ManifestError(line, "this is no item of a list (`- item`).")
+    return _unquote(line, found[1])
 
 
-def _block(mark: str, lines: list[str]) -> str:
-    """Return the lines of a text below ``|`` or ``>``, without the indentation that they share."""
+def _join_block(mark: str, lines: list[str]) -> str:
+    """Join the lines of a block scalar (``|`` or ``>``), without their common indentation."""
     depth = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
     return ("\n" if mark == "|" else " ").join(line[depth:].rstrip() for line in lines).strip()
 
 
-def _bare(line: int, value: str) -> str:
-    """Return a value without its quotes, or without the comment behind it."""
+def _unquote(line: int, value: str) -> str:
+    """Return a value without its quotes or its trailing comment."""
     quote = value[:1]
     if quote not in {'"', "'"}:
         return _COMMENT.sub("", value).strip()
     inside, closed, rest = value[1:].partition(quote)
     if not closed or _COMMENT.sub("", rest).strip():
-        raise _Fault(line, f"a text that begins with {quote} ends with it, with none of them inside.")
+        raise _ManifestError(line, f"a text that begins with {quote} ends with it, with none of them inside.")
     return inside
 
 
-def _text(field: _Field) -> str:
+def _parse_text(field: _Field) -> str:
     if field.is_list:
-        raise _Fault(field.line, "a text was expected, not a list.")
+        raise _ManifestError(field.line, "a text was expected, not a list.")
     return field.values[0][1]
 
 
-def _name(field: _Field) -> str:
-    name = _text(field)
+def _parse_name(field: _Field) -> str:
+    name = _parse_text(field)
     if not _NAME.fullmatch(name):
-        raise _Fault(field.line, f"`{name}` is no name: letters, digits, `-`, `_` and `.` make one, 64 at most.")
+        raise _ManifestError(
+            field.line, f"`{name}` is no name: letters, digits, `-`, `_` and `.` make one, 64 at most."
+        )
     return name
 
 
-def _flag(field: _Field) -> bool:
-    word = _text(field).lower()
-    if word not in _YES | _NO:
-        raise _Fault(field.line, f"`{word}` is neither true nor false.")
-    return word in _YES
+def _parse_flag(field: _Field) -> bool:
+    word = _parse_text(field).lower()
+    if word not in _TRUE_WORDS | _FALSE_WORDS:
+        raise _ManifestError(field.line, f"`{word}` is neither true nor false.")
+    return word in _TRUE_WORDS
 
 
-def _seconds(field: _Field) -> float:
-    word = _text(field)
+def _parse_seconds(field: _Field) -> float:
+    word = _parse_text(field)
     try:
         seconds = float(word)
     except ValueError:
         seconds = 0.0
-    if not 0 < seconds <= _MOST_SECONDS:
-        raise _Fault(field.line, f"`{word}` is no number of seconds between 0 and {_MOST_SECONDS:g}.")
+    if not 0 < seconds <= _MAX_SECONDS:
+        raise _ManifestError(field.line, f"`{word}` is no number of seconds between 0 and {_MAX_SECONDS:g}.")
     return seconds
 
 
-def _patterns(field: _Field) -> tuple[str, ...]:
+def _parse_patterns(field: _Field) -> tuple[str, ...]:
     patterns = [(line, value) for line, value in field.values if value]
     if not patterns:
-        raise _Fault(field.line, "`events:` names no event.")
+        raise _ManifestError(field.line, "`events:` names no event.")
     for line, pattern in patterns:
         if not pattern.startswith(COMMAND) and not any(fnmatchcase(event, pattern) for event in EVENTS):
-            near = difflib.get_close_matches(pattern, EVENTS, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(EVENTS)} and {COMMAND}NAME."
-            raise _Fault(line, f"no event is called `{pattern}`; {hint}")
+            suggestions = difflib.get_close_matches(pattern, EVENTS, n=1)
+            hint = (
+                f"did you mean `{suggestions[0]}`?"
+                if suggestions
+                else f"there are {', '.join(EVENTS)} and {COMMAND}NAME."
+            )
+            raise _ManifestError(line, f"no event is called `{pattern}`; {hint}")
     return tuple(value for _, value in patterns)
 
 
-_READERS: dict[str, Callable[[_Field], Any]] = {
-    "name": _name,
-    "description": _text,
-    "events": _patterns,
-    "enabled": _flag,
-    "timeout_seconds": _seconds,
-    "run": _text,
+_PARSERS: dict[str, Callable[[_Field], Any]] = {
+    "name": _parse_name,
+    "description": _parse_text,
+    "events": _parse_patterns,
+    "enabled": _parse_flag,
+    "timeout_seconds": _parse_seconds,
+    "run": _parse_text,
 }
-_KNOWN = f"there are {', '.join(_READERS)}."
+_KNOWN_FIELDS = f"there are {', '.join(_PARSERS)}."

@@ -1,1 +1,1 @@
-"""Chat networks: one folder for each, all alike."""
+"""One folder per chat network."""

@@ -1,4 +1,4 @@
-"""Files of strangers, kept in a folder of ours under names that are safe and not taken."""
+"""Received files, stored in our folder under safe and unused names."""
 
 import mimetypes
 import os
@@ -6,27 +6,27 @@ import re
 from itertools import count
 from pathlib import Path
 
-from talaria.platforms.text import sendable
+from talaria.platforms.text import sanitize_text
 
 _UNSAFE = re.compile(r"[^\w .()+,=@-]+")
-_LONGEST = 120  # bytes
+_MAX_NAME_BYTES = 120  # bytes
 _OWNER_ONLY_FILE, _OWNER_ONLY_FOLDER = 0o600, 0o700
 
 
-def safe_name(name: str, media_type: str = "") -> str:
-    """Return a name that is one part of a path, hides nothing, and has an ending if one is known."""
-    last = re.split(r"[/\\]", sendable(name))[-1]
-    kept = Path(_UNSAFE.sub("_", last).strip(" .") or "file")
-    stem, ending = kept.stem, kept.suffix[:20] or mimetypes.guess_extension(media_type) or ""
-    while len((stem + ending).encode()) > _LONGEST:
+def safe_file_name(name: str, media_type: str = "") -> str:
+    """Return a name that is one path component, hides nothing, and has an extension if one is known."""
+    base_name = re.split(r"[/\\]", sanitize_text(name))[-1]
+    cleaned = Path(_UNSAFE.sub("_", base_name).strip(" .") or "file")
+    stem, ending = cleaned.stem, cleaned.suffix[:20] or mimetypes.guess_extension(media_type) or ""
+    while len((stem + ending).encode()) > _MAX_NAME_BYTES:
         stem = stem[:-1]
     return (stem + ending).strip(" .") or "file"
 
 
-def save(data: bytes, name: str, folder: Path, media_type: str = "") -> Path:
-    """Write a file into a folder and return where it is; what has the name already stays as it is."""
+def save_file(data: bytes, name: str, folder: Path, media_type: str = "") -> Path:
+    """Write a file into a folder and return its path; existing files are not replaced."""
     folder.mkdir(_OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
-    safe = Path(safe_name(name, media_type))
+    safe = Path(safe_file_name(name, media_type))
     for number in count(1):
         path = folder / (safe.name if number == 1 else f"{safe.stem}-{number}{safe.suffix}")
         try:

@@ -1,12 +1,12 @@
-"""Text as networks take it."""
+"""Text that networks accept."""
 
 import re
 
 _LINE_ENDS = re.compile(r"\r\n?")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_HALVES = re.compile(r"[\ud800-\udfff]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
-def sendable(text: str) -> str:
-    """Return a text without characters that cannot travel or that nobody could see."""
-    return _HALVES.sub("\ufffd", _CONTROLS.sub("", _LINE_ENDS.sub("\n", text)))
+def sanitize_text(text: str) -> str:
+    """Return a text without untransmittable or invisible characters."""
+    return _SURROGATES.sub("\ufffd", _CONTROLS.sub("", _LINE_ENDS.sub("\n", text)))

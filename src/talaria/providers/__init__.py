@@ -1,1 +1,1 @@
-"""Wire protocols of model providers, one folder each."""
+"""One folder per model protocol; base/ and http/ are shared."""

@@ -1,4 +1,4 @@
-"""The usual providers and local servers as data: where they are, what they speak, how they differ."""
+"""Presets of common providers and local servers: URL, protocol, differences."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ Quirks = ChatQuirks | ResponsesQuirks | AnthropicQuirks
 
 
 class Preset(Struct, frozen=True, kw_only=True):
-    """A provider that needs only a key, kept as the secret ``key_name``; a local one has a ``port`` instead."""
+    """A provider that needs only a key, the secret ``key_name``; a local one has a ``port`` instead."""
 
     name: str
     title: str
@@ -95,18 +95,18 @@ PRESETS: tuple[Preset, ...] = (
 
 
 def is_preset(name: str) -> bool:
-    """Return whether a provider is a known one, rather than one that was added by its address."""
+    """Return whether a provider is a known one, not one added by its URL."""
     return any(preset.name == name for preset in PRESETS)
 
 
 def find_preset(name: str) -> Preset:
-    """Return the preset of this name, or raise `NotFound`."""
+    """Return the preset with this name, or raise `NotFound`."""
     for preset in PRESETS:
         if preset.name == name:
             return preset
-    raise NotFound(f"no provider is called {name!r}; there are {', '.join(preset.name for preset in PRESETS)}")
+    raise NotFound(f"there is no provider {name!r}; choose from {', '.join(preset.name for preset in PRESETS)}")
 
 
 def preset_for_url(base_url: str, protocol: ProtocolName = "openai_chat", name: str = "custom") -> Preset:
-    """Return a preset for a server that we do not know."""
+    """Return a preset for an unknown server."""
     return Preset(name=name, title=base_url, base_url=base_url, protocol=protocol)

@@ -1,1 +1,1 @@
-"""Scheduled jobs: when to start a turn nobody asked for, and what becomes of it."""
+"""Scheduled jobs: recurrence, due runs, executing them, the heartbeat."""

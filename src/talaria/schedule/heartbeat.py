@@ -1,4 +1,4 @@
-"""The heartbeat: a regular look at what is pending, which asks a model only where there is something to look at."""
+"""The heartbeat: a regular check of pending matters, which calls a model only if there are any."""
 
 import asyncio
 import logging
@@ -15,140 +15,141 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.jobs import Job
 from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.errors import TalariaError
-from talaria.schedule.due import begin_now, is_at_work
-from talaria.schedule.keeping import HEARTBEAT, SCHEDULES, Rules, targets_of
-from talaria.schedule.plan import Plan, Scheduled, write_plan
-from talaria.schedule.times import Every, find_zone, write_schedule
+from talaria.schedule.due_runs import has_unfinished_run, start_job_now
+from talaria.schedule.job import JobSpec, ScheduledJob, write_plan
+from talaria.schedule.job_store import HEARTBEAT, JobRules, resolve_targets
+from talaria.schedule.recurrence import Every, find_zone, write_schedule
 
 FILE = "HEARTBEAT.md"
 _KEY = "heartbeat"
-_MOST_CHARACTERS = 20_000
-_MOST_PENDING, _MOST_KNOWN = 20, 500
-_LOOK_AGAIN = 60.0
-# Headings, comments and what is ticked off ask for nothing.
+_MAX_CHARACTERS = 20_000
+_MAX_PENDING, _MAX_KNOWN = 20, 500
+_POLL_INTERVAL = 60.0
+# Headings, comments and ticked items ask for nothing.
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_NOTHING = re.compile(r"\s*+(?:#.*|[-*+]\s*(?:\[[xX]\].*)?|[-=_*\s]*)")
+_BLANK_LINE = re.compile(r"\s*+(?:#.*|[-*+]\s*(?:\[[xX]\].*)?|[-=_*\s]*)")
 _PROMPT = (
-    "This is a regular look at what is pending, not a person. See to what stands below, as far as it is time for it."
-    " Reply with what your owner has to know now; if that is nothing, reply [SILENT] alone."
+    "This is a regular check of pending matters, not a message from a person. Handle what is listed below, if "
+    "it is time for it. Reply with what your owner needs to know now; if there is nothing, reply only [SILENT]."
 )
 
 log = logging.getLogger(__name__)
 
 
-class Beat(Struct, frozen=True):
-    """How the heart beats: how often, within which hours of which zone, and where it reports."""
+class HeartbeatPlan(Struct, frozen=True):
+    """The plan of the heartbeat: interval, active hours and zone, and report targets."""
 
     every: timedelta
     begins: time
     ends: time
-    rules: Rules
+    rules: JobRules
     target: str
     model: str = ""
 
     def is_awake(self, now: datetime) -> bool:
-        """Tell whether a moment lies within the hours; the same hour twice means always."""
+        """Return whether a time is within the active hours; equal hours mean always."""
         shown = now.astimezone(find_zone(self.rules.zone)).time()
         if self.begins <= self.ends:
             return self.begins == self.ends or self.begins <= shown < self.ends
         return shown >= self.begins or shown < self.ends
 
 
-class _Last(Struct, frozen=True):
-    """When it beat last, and which deliveries had been given up then."""
+class _LastBeat(Struct, frozen=True):
+    """The time of the last heartbeat, and the failed deliveries known then."""
 
     at: datetime
     known: tuple[int, ...] = ()
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Last).decode
+_decode = msgspec.json.Decoder(_LastBeat).decode
 
 
-class Heartbeat:
-    """Beats for the profile of a folder; ``beat`` is what the settings say now, ``None`` where it is off."""
+class HeartbeatWorker:
+    """Runs the heartbeat of a profile; ``beat`` returns the current plan, ``None`` if it is off."""
 
-    def __init__(self, store: Store, folder: Path, beat: Callable[[], Beat | None], clock: Clock) -> None:
+    def __init__(self, store: Store, folder: Path, beat: Callable[[], HeartbeatPlan | None], clock: Clock) -> None:
         self._store = store
         self._folder = folder
         self._beat = beat
         self._clock = clock
 
     async def serve(self) -> None:
-        """Beat until cancelled; whoever of several workers is first does it for all."""
+        """Run heartbeats until cancelled; the first of several workers does it for all."""
         while True:
             try:
                 pause = await self.look()
             except TalariaError as error:
-                log.warning("the heartbeat waits: %s", error)
-                pause = _LOOK_AGAIN
+                log.warning("heartbeat not run, will retry: %s", error)
+                pause = _POLL_INTERVAL
             await asyncio.sleep(pause)
 
     async def look(self) -> float:
-        """Beat if it is time, and return for how many seconds there is nothing to do at most."""
+        """Run a heartbeat if it is time, and return the seconds until the next check."""
         beat, now = self._beat(), self._clock.now()
         if beat is None or not beat.is_awake(now):
-            return _LOOK_AGAIN
-        asked = await asyncio.to_thread(read_file, self._folder)
-        left = await self._store.write(lambda tx: _beat(tx, beat, asked, now))
-        await self._store.hint(SCHEDULES)
-        return min(max(left.total_seconds(), 1.0), _LOOK_AGAIN)
+            return _POLL_INTERVAL
+        instructions = await asyncio.to_thread(read_heartbeat_file, self._folder)
+        left = await self._store.write(lambda tx: _beat(tx, beat, instructions, now))
+        return min(max(left.total_seconds(), 1.0), _POLL_INTERVAL)
 
 
-def read_file(folder: Path) -> str:
-    """Return what HEARTBEAT.md asks for; empty where there is no such file, or nothing in it but headings."""
+def read_heartbeat_file(folder: Path) -> str:
+    """Return the content of HEARTBEAT.md; empty if there is no file, or only headings in it."""
     try:
-        text = (folder / FILE).read_text(encoding="utf-8-sig", errors="replace")[:_MOST_CHARACTERS]
+        text = (folder / FILE).read_text(encoding="utf-8-sig", errors="replace")[:_MAX_CHARACTERS]
     except FileNotFoundError:
         return ""
     except OSError as error:
-        log.warning("%s cannot be read: %s", folder / FILE, error)
+        log.warning("can't read %s: %s", folder / FILE, error)
         return ""
     text = _COMMENT.sub("", text).strip()
-    return "" if all(_NOTHING.fullmatch(line) for line in text.splitlines()) else text
+    return "" if all(_BLANK_LINE.fullmatch(line) for line in text.splitlines()) else text
 
 
-def _given_up(tx: Transaction) -> list[OutboxItem]:
-    return [item for item in tx.outbox.find() if item.state == "failed"][-_MOST_KNOWN:]
+def _list_failed(tx: Transaction) -> list[OutboxItem]:
+    return [item for item in tx.outbox.find() if item.state == "failed"][-_MAX_KNOWN:]
 
 
-def _beat(tx: Transaction, beat: Beat, asked: str, now: datetime) -> timedelta:
-    """Begin a run if it is time and there is something to look at; return how long it is until the next time."""
+def _beat(tx: Transaction, beat: HeartbeatPlan, instructions: str, now: datetime) -> timedelta:
+    """Start a run if it is time and there is something to check; return the time until the next one."""
     entry = tx.state.get(_KEY)
     last = _decode(entry.value) if entry else None
-    # A last time that lies further ahead was set by a clock that was ahead.
+    # A last time further ahead was set by a clock that was ahead.
     if last is not None and -beat.every < now - last.at < beat.every:
         return beat.every - (now - last.at)
-    failed = _given_up(tx)
-    beaten = _Last(now, tuple(item.id for item in failed))
-    if not tx.state.replace(_KEY, _encode(beaten).decode(), version=entry.version if entry else 0):
-        return beat.every  # another worker was quicker
-    matters = [_matter(item) for item in failed if last is not None and item.id not in last.known]
-    if asked or matters:
-        job = _job(tx, beat, asked, matters[:_MOST_PENDING], now)
-        if not is_at_work(tx, job.job):
+    failed = _list_failed(tx)
+    new_state = _LastBeat(now, tuple(item.id for item in failed))
+    if not tx.state.replace(_KEY, _encode(new_state).decode(), version=entry.version if entry else 0):
+        return beat.every  # another worker was faster
+    failures = [_describe_failure(item) for item in failed if last is not None and item.id not in last.known]
+    if instructions or failures:
+        job = _build_job(tx, beat, instructions, failures[:_MAX_PENDING], now)
+        if not has_unfinished_run(tx, job.job):
             tx.jobs.put(job.job)
-            begin_now(tx, job, now)
+            start_job_now(tx, job, now)
     return beat.every
 
 
-def _matter(item: OutboxItem) -> str:
-    return f"A message to {item.address.platform}:{item.address.chat_id} could not be delivered: {item.error}"
+def _describe_failure(item: OutboxItem) -> str:
+    return f"A message to {item.address.platform}:{item.address.chat_id} couldn't be delivered: {item.error}"
 
 
-def _job(tx: Transaction, beat: Beat, asked: str, matters: list[str], now: datetime) -> Scheduled:
+def _build_job(
+    tx: Transaction, beat: HeartbeatPlan, instructions: str, failures: list[str], now: datetime
+) -> ScheduledJob:
     parts = [_PROMPT]
-    if asked:
-        parts.append(f"{FILE} of your owner:\n\n{asked}")
-    if matters:
-        parts.append("Pending:\n" + "\n".join(f"- {one}" for one in matters))
+    if instructions:
+        parts.append(f"Your owner's {FILE}:\n\n{instructions}")
+    if failures:
+        parts.append("Pending:\n" + "\n".join(f"- {one}" for one in failures))
     schedule = Every(int(beat.every.total_seconds()), now)
-    plan = Plan(
+    plan = JobSpec(
         zone=beat.rules.zone,
         made_at=now,
         prompt="\n\n".join(parts),
         model=beat.model,
-        deliver=targets_of(tx, (beat.target,), beat.rules.networks),
+        deliver=resolve_targets(tx, (beat.target,), beat.rules.networks),
     )
-    job = Job(id=HEARTBEAT, name="Heartbeat", schedule=write_schedule(schedule), payload=write_plan(plan))
-    return Scheduled(job, plan, schedule)
+    job = Job(id=HEARTBEAT, name="HeartbeatWorker", schedule=write_schedule(schedule), payload=write_plan(plan))
+    return ScheduledJob(job, plan, schedule)

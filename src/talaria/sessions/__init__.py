@@ -1,1 +1,1 @@
-"""One conversation at a time: its log, its turns, what they may spend and who answers for it."""
+"""A session as data: its key, title, branches, transcript, preferences, prompt prefix."""

@@ -1,4 +1,4 @@
-"""Change single keys of a config.toml so that everything else in it, comments included, stays as it was."""
+"""Edits of single keys in a config.toml that keep everything else, including comments."""
 
 import tomllib
 from collections.abc import MutableMapping
@@ -10,74 +10,72 @@ from msgspec import Struct
 from tomlkit.exceptions import TOMLKitError
 
 from talaria.core.errors import NotFound, Refused
-from talaria.settings.errors import SettingsInvalid
-from talaria.settings.faults import unknown, wrong_value
-from talaria.settings.fields import NO_SECTIONS, Field, Model, Sections
-from talaria.settings.files import only_writer, write_file
-from talaria.settings.keys import Key, dotted, split_key
+from talaria.settings.atomic_files import lock_folder, write_file
+from talaria.settings.config_file import ConfigFile, read_source
+from talaria.settings.errors import SettingsInvalid, build_unknown_fault, build_wrong_value_fault
 from talaria.settings.load import interpret
+from talaria.settings.parse_value import parse_value
 from talaria.settings.profiles import Profile
-from talaria.settings.source import Source, read_source
-from talaria.settings.text import value_from_text
+from talaria.settings.schema import NO_SECTIONS, Key, SchemaField, Sections, SettingsSchema, format_key, split_key
 
 Table = MutableMapping[str, Any]
 
 
-class Edit(Struct, frozen=True):
-    """What was changed. Without a field, a key was removed that is not a known one."""
+class SettingEdit(Struct, frozen=True):
+    """Change to a setting; without a field, an unknown key was removed."""
 
     key: str
-    field: Field | None
+    field: SchemaField | None
     shown: str = ""
 
     @property
     def live(self) -> bool:
-        """Whether a running process takes the change over at once."""
+        """Whether a running process applies the change at once."""
         return self.field is not None and self.field.live
 
 
-def set_value(profile: Profile, key: str, text: str, sections: Sections = NO_SECTIONS) -> Edit:
-    """Give a key the value that ``text`` means, or raise without having written anything."""
-    field = _known_field(key, Model(sections))
-    value = value_from_text(text, field.annotation)
+def set_value(profile: Profile, key: str, text: str, sections: Sections = NO_SECTIONS) -> SettingEdit:
+    """Set a key to the value of ``text``; raises without writing if it is invalid."""
+    field = _find_field(key, SettingsSchema(sections))
+    value = parse_value(text, field.annotation)
     if not field.accepts(value):
-        raise SettingsInvalid([wrong_value(field.key, field.expected, field.found(value))])
-    with only_writer(profile.folder):
-        source = _sound(profile)
+        raise SettingsInvalid([build_wrong_value_fault(field.key, field.expected, field.found(value))])
+    with lock_folder(profile.folder):
+        source = _read_valid_source(profile)
         document = tomlkit.parse(source.text)
         _put(document, field.path, value)
-        wanted = deepcopy(source.table)
-        _put(wanted, field.path, value)
-        _write(source, document, wanted, sections)
-    return Edit(field.key, field, field.shown(value))
+        expected_table = deepcopy(source.table)
+        _put(expected_table, field.path, value)
+        _write(source, document, expected_table, sections)
+    return SettingEdit(field.key, field, field.shown(value))
 
 
-def unset_value(profile: Profile, key: str, sections: Sections = NO_SECTIONS) -> Edit:
-    """Remove a key from the file, so that its default counts again; an unknown key can be removed too."""
+def unset_value(profile: Profile, key: str, sections: Sections = NO_SECTIONS) -> SettingEdit:
+    """Remove a key from the file, so that its default applies; also works for unknown keys."""
     path = split_key(key)
-    with only_writer(profile.folder):
-        source = _sound(profile)
-        wanted = deepcopy(source.table)
-        if not _remove(wanted, path):
-            known = Model(sections).find(path)
-            fault = unknown("key", key, [field.key for field in Model(sections).fields()])
+    with lock_folder(profile.folder):
+        source = _read_valid_source(profile)
+        expected_table = deepcopy(source.table)
+        if not _remove(expected_table, path):
+            known = SettingsSchema(sections).find(path)
+            fault = build_unknown_fault("key", key, [field.key for field in SettingsSchema(sections).fields()])
             raise NotFound(f"`{key}` is not set in {source.path}." if known else fault.problem)
         document = tomlkit.parse(source.text)
         _remove(document, path)
-        _write(source, document, wanted, sections)
-    known = Model(sections).find(path)
-    return Edit(dotted(path), known if isinstance(known, Field) else None)
+        _write(source, document, expected_table, sections)
+    known = SettingsSchema(sections).find(path)
+    return SettingEdit(format_key(path), known if isinstance(known, SchemaField) else None)
 
 
-def _known_field(key: str, model: Model) -> Field:
+def _find_field(key: str, model: SettingsSchema) -> SchemaField:
     known = model.find(split_key(key))
-    if isinstance(known, Field):
+    if isinstance(known, SchemaField):
         return known
-    fault = unknown("key", key, [field.key for field in model.fields()])
-    raise NotFound(f"`{key}` is a table; name a key in it." if known else fault.problem)
+    fault = build_unknown_fault("key", key, [field.key for field in model.fields()])
+    raise NotFound(f"`{key}` is a table. Name a key in it." if known else fault.problem)
 
 
-def _sound(profile: Profile) -> Source:
+def _read_valid_source(profile: Profile) -> ConfigFile:
     source = read_source(profile.config_file)
     if source.fault:
         raise SettingsInvalid([source.fault])
@@ -90,7 +88,7 @@ def _put(table: Table, path: Key, value: Any) -> None:
             table[name] = tomlkit.table() if isinstance(table, tomlkit.container.Container) else {}
         table = table[name]
         if not isinstance(table, MutableMapping):
-            raise Refused(f"`{name}` is not a table in config.toml; repair it with `talaria config edit`.")
+            raise Refused(f"`{name}` isn't a table in config.toml. Fix it with `talaria config edit`.")
     table[path[-1]] = value
 
 
@@ -103,16 +101,16 @@ def _remove(table: Table, path: Key) -> bool:
     return table.pop(path[-1], None) is not None if path else False
 
 
-def _write(source: Source, document: tomlkit.TOMLDocument, wanted: Table, sections: Sections) -> None:
+def _write(source: ConfigFile, document: tomlkit.TOMLDocument, expected_table: Table, sections: Sections) -> None:
     try:
         text = tomlkit.dumps(document)
-        matches = tomllib.loads(text) == wanted
+        matches = tomllib.loads(text) == expected_table
     except (TOMLKitError, tomllib.TOMLDecodeError):
         matches = False
     if not matches:
-        raise Refused(f"{source.path} is written in a way that cannot be changed safely; use `talaria config edit`.")
+        raise Refused(f"{source.path} is written in a way that can't be changed safely. Use `talaria config edit`.")
     before = {fault.problem for fault in interpret(source, {}, sections).faults}
-    after = interpret(Source(source.path, text), {}, sections).faults
+    after = interpret(ConfigFile(source.path, text), {}, sections).faults
     new = [fault for fault in after if fault.problem not in before]
     if new:
         raise SettingsInvalid(new)

@@ -1,4 +1,4 @@
-"""Folder trust: commands and skills of a project work only after the owner has trusted the folder, as it is now.
+"""Folder trust: a project's commands and skills work only after the owner has trusted the folder.
 
 A trusted folder is stored in the profile by its real path and a digest of the files that would take effect. When one of
 those files changes, the folder has to be trusted again.
@@ -7,6 +7,7 @@ those files changes, the folder has to be trusted again.
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -14,13 +15,17 @@ import msgspec
 from talaria.core.errors import Refused
 
 PROJECT_FILES = (".talaria/commands", ".talaria/skills")
-_MOST_FILES = 2_000
-_MOST_BYTES = 20_000_000
+_MAX_FILES = 2_000
+_MAX_BYTES = 20_000_000
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 
 
+class UnreadableFolder(Refused):
+    """Error for a folder whose commands and skills cannot be read or are too many."""
+
+
 class FolderTrust:
-    """The trusted folders of the profile in this folder."""
+    """Trusted folders of the profile in this folder."""
 
     def __init__(self, profile: Path) -> None:
         self._file = profile / "trusted-folders.json"
@@ -32,23 +37,32 @@ class FolderTrust:
         except FileNotFoundError:
             return {}
         except msgspec.MsgspecError as error:
-            raise Refused(f"{self._file} cannot be read. Delete it and trust your folders again.") from error
+            raise Refused(f"Can't read {self._file}. Delete it and trust your folders again.") from error
 
     def is_trusted(self, folder: Path) -> bool:
-        """Return whether the files of a folder are those that the owner has trusted; also if it has none."""
-        files = project_files(folder)
-        return not files or self.folders().get(os.path.realpath(folder)) == digest_of(folder)
+        """Return whether the owner has trusted the current files of a folder; true if it has none."""
+        try:
+            files = project_files(folder)
+            return not files or self.folders().get(os.path.realpath(folder)) == compute_digest(folder)
+        except UnreadableFolder:
+            return False
 
-    def trust(self, folder: Path) -> str:
-        """Trust a folder as it is now, and return its real path."""
-        place = os.path.realpath(folder)
-        self._write({**self.folders(), place: digest_of(folder)})
-        return place
+    def notice(self, folder: Path) -> str:
+        """Return a notice for a folder whose files are ignored; empty if it is trusted."""
+        if self.is_trusted(folder):
+            return ""
+        return f"Commands and skills in {folder} are ignored until you trust them: `talaria trust {folder}`."
+
+    def trust(self, folder: Path, digest: str = "") -> str:
+        """Trust a folder in its current state, or with this digest, and return its real path."""
+        real_path = os.path.realpath(folder)
+        self._write({**self.folders(), real_path: digest or compute_digest(folder)})
+        return real_path
 
     def revoke(self, folder: Path) -> bool:
-        """Trust a folder no longer; ``False`` if it wasn't trusted."""
-        known, place = dict(self.folders()), os.path.realpath(folder)
-        if known.pop(place, None) is None:
+        """Revoke trust in a folder; ``False`` if it was not trusted."""
+        known, real_path = dict(self.folders()), os.path.realpath(folder)
+        if known.pop(real_path, None) is None:
             return False
         self._write(known)
         return True
@@ -64,31 +78,33 @@ class FolderTrust:
 
 def project_files(folder: Path) -> list[Path]:
     """Return the files of a project that would take effect, sorted."""
-    found = [path for root in PROJECT_FILES for path in _below(folder / root)]
-    if len(found) > _MOST_FILES:
-        raise Refused(f"{folder} has more than {_MOST_FILES:,} files in {' and '.join(PROJECT_FILES)}.")
+    found: list[Path] = []
+    for path in chain.from_iterable(_list_files(folder / root) for root in PROJECT_FILES):
+        found += [path] if path.is_file() else []
+        if len(found) > _MAX_FILES:
+            raise UnreadableFolder(f"{folder} has more than {_MAX_FILES:,} files in {' and '.join(PROJECT_FILES)}.")
     return sorted(found)
 
 
-def digest_of(folder: Path) -> str:
+def compute_digest(folder: Path) -> str:
     """Return a digest of the names and contents of those files."""
-    digest, left = hashlib.sha256(), _MOST_BYTES
+    digest, remaining = hashlib.sha256(), _MAX_BYTES
     for path in project_files(folder):
-        content = path.read_bytes() if path.stat().st_size <= left else None
+        try:
+            content = path.read_bytes() if path.stat().st_size <= remaining else None
+        except OSError as error:
+            raise UnreadableFolder(f"Can't read {path}: {error.strerror}.") from error
         if content is None:
-            raise Refused(f"{folder} has more than {_MOST_BYTES:,} bytes in {' and '.join(PROJECT_FILES)}.")
-        left -= len(content)
+            raise UnreadableFolder(f"{folder} has more than {_MAX_BYTES:,} bytes in {' and '.join(PROJECT_FILES)}.")
+        remaining -= len(content)
         digest.update(f"{path.relative_to(folder)}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
         digest.update(content)
     return digest.hexdigest()
 
 
-def _below(root: Path) -> Iterator[Path]:
-    count = 0
-    for folder, _, names in os.walk(root, followlinks=True):
-        for name in names:
-            if (path := Path(folder, name)).is_file():
-                yield path
-                count += 1
-        if count > _MOST_FILES:
-            return
+def _list_files(root: Path) -> Iterator[Path]:
+    """Yield the files below a folder; follows links, which may form cycles."""
+    for count, (folder, _, names) in enumerate(os.walk(root, followlinks=True)):
+        if count > _MAX_FILES:
+            raise UnreadableFolder(f"{root} has more than {_MAX_FILES:,} folders, or circular links.")
+        yield from (Path(folder, name) for name in names)

@@ -1,90 +1,171 @@
-"""Read the settings of a profile: defaults, then its config.toml, then the environment, with every fault at once."""
+"""Loading of settings: defaults, then config.toml, then the environment, with all faults at once."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 
-from talaria.settings.errors import SettingsInvalid
-from talaria.settings.faults import Fault, Place, missing_key, unknown, wrong_value
-from talaria.settings.fields import NO_SECTIONS, Branch, Field, Model, Sections, named_type
-from talaria.settings.keys import Key, dotted
+from talaria.settings.config_file import ConfigFile, read_source
+from talaria.settings.describe import describe_value
+from talaria.settings.errors import (
+    Fault,
+    SettingsInvalid,
+    SourceLocation,
+    build_missing_key_fault,
+    build_unknown_fault,
+    build_wrong_value_fault,
+)
 from talaria.settings.model import Settings
-from talaria.settings.overrides import Overrides, read_overrides
+from talaria.settings.parse_value import parse_value
 from talaria.settings.profiles import Profile
-from talaria.settings.source import Source, read_source
-from talaria.settings.words import value_in_words
+from talaria.settings.schema import (
+    ANY_NAME,
+    NO_SECTIONS,
+    VARIABLE_PREFIX,
+    Key,
+    SchemaField,
+    SchemaTable,
+    Sections,
+    SettingsSchema,
+    format_key,
+    named_type,
+    split_key,
+    variable,
+    variable_part,
+)
+
+
+class EnvironmentOverrides(Struct, frozen=True):
+    """Overrides from the environment as a table like that of a file, with each key's variable."""
+
+    table: dict[str, Any] = {}
+    variables: dict[Key, str] = {}
+    faults: list[Fault] = []
+
+    def place(self, path: Key) -> SourceLocation:
+        """Return the variable that sets a key."""
+        return _locate_variable(self.variables.get(path, variable(path)))
+
+
+def read_overrides(
+    environment: Mapping[str, str], model: SettingsSchema, table: Mapping[str, Any]
+) -> EnvironmentOverrides:
+    """Return all overrides; ``table`` gives the spelling of named tables that the file has."""
+    overrides = EnvironmentOverrides()
+    for name in sorted(name for name in environment if name.startswith(VARIABLE_PREFIX)):
+        known = _find(name.removeprefix(VARIABLE_PREFIX).split("__"), model.root, table)
+        if known is None:
+            overrides.faults.append(_build_variable_fault(name, model))
+        else:
+            overrides.variables[known.path] = name
+            _put(overrides.table, known.path, parse_value(environment[name], known.annotation))
+    return overrides
+
+
+def _find(parts: list[str], branch: SchemaTable, table: Any) -> SchemaField | None:
+    below = table if isinstance(table, Mapping) else {}
+    names = [*branch.children, *below]
+    name = next((name for name in names if variable_part(name) == parts[0]), parts[0].lower())
+    child = branch.child(name) if name not in {"", ANY_NAME} else None
+    if isinstance(child, SchemaTable):
+        return _find(parts[1:], child, below.get(name)) if parts[1:] else None
+    return None if parts[1:] else child
+
+
+def _put(table: dict[str, Any], path: Key, value: Any) -> None:
+    for name in path[:-1]:
+        table = table.setdefault(name, {})
+    table[path[-1]] = value
+
+
+def _build_variable_fault(name: str, model: SettingsSchema) -> Fault:
+    guess = name.removeprefix(VARIABLE_PREFIX).replace("__", ".").lower()
+    close = model.nearest(guess)
+    nearest = variable(split_key(close)) if close else ""
+    help_ = f"the nearest is `{nearest}`" if close else "`talaria config show` lists them all"
+    place = _locate_variable(name)
+    return Fault(problem=f"`{name}` doesn't match any setting; {help_}.", file=place.file, key=guess, nearest=nearest)
+
+
+def _locate_variable(name: str) -> SourceLocation:
+    return SourceLocation(f"environment variable {name}")
+
 
 Table = dict[str, Any]
+
+
 S = TypeVar("S")
 
 
-class Origin(msgspec.Struct, frozen=True):
-    """Where a value comes from; without a place it is the default."""
+class ValueOrigin(msgspec.Struct, frozen=True):
+    """Origin of a value; without a location it is the default."""
 
-    place: Place | None = None
+    place: SourceLocation | None = None
 
     def __str__(self) -> str:
         return "default" if self.place is None else str(self.place)
 
 
-class Loaded(msgspec.Struct, frozen=True):
-    """What was read. With faults, ``settings`` holds what could be read, and defaults for the rest."""
+class LoadedSettings(msgspec.Struct, frozen=True):
+    """Loaded settings; with faults, ``settings`` has the valid values and defaults for the rest."""
 
     settings: Settings
     faults: tuple[Fault, ...]
-    model: Model
-    source: Source
+    model: SettingsSchema
+    source: ConfigFile
     given: Table
-    overrides: Overrides
+    overrides: EnvironmentOverrides
     sections: Mapping[str, Any]
 
     def section(self, name: str, kind: type[S]) -> S:
-        """The section called ``name``, which is of type ``kind``; its defaults if nothing was said."""
+        """Return the section ``name`` of type ``kind``; its defaults if it is not set."""
         found = self.sections.get(name)
         return kind() if found is None else cast("S", found)
 
-    def values(self) -> Iterator[tuple[Field, Any]]:
-        """Every key with its value, section by section."""
+    def values(self) -> Iterator[tuple[SchemaField, Any]]:
+        """Return all keys with their values, by section."""
         for name, kind in self.model.sections.items():
-            branch = Branch(tuple(name.split(".")), NO_SECTIONS, kind)
+            branch = SchemaTable(tuple(name.split(".")), NO_SECTIONS, kind)
             yield from branch.values(self.sections.get(name) or kind())
 
-    def origin(self, path: Key) -> Origin:
-        """Where the value of a key comes from."""
+    def origin(self, path: Key) -> ValueOrigin:
+        """Return the origin of a key's value."""
         if path in self.overrides.variables:
-            return Origin(self.overrides.place(path))
+            return ValueOrigin(self.overrides.place(path))
         at: Any = self.given
         for name in path:
             if not isinstance(at, dict) or name not in at:
-                return Origin()
+                return ValueOrigin()
             at = at[name]
-        return Origin(self.source.place(path))
+        return ValueOrigin(self.source.place(path))
 
 
-def load(profile: Profile, environment: Mapping[str, str], sections: Sections = NO_SECTIONS) -> Loaded:
-    """Read what there is, and collect what is wrong with it.
+def load(profile: Profile, environment: Mapping[str, str], sections: Sections = NO_SECTIONS) -> LoadedSettings:
+    """Load the settings and collect all faults.
 
-    ``sections`` are the tables that other parts of the program own; every key of theirs has a default.
+    ``sections`` are the tables that other parts of the program own; each of their keys has a default.
     """
     return interpret(read_source(profile.config_file), environment, sections)
 
 
 def load_settings(profile: Profile, environment: Mapping[str, str], sections: Sections = NO_SECTIONS) -> Settings:
-    """The settings of a profile, or `SettingsInvalid` with everything that is wrong with them."""
+    """Return the settings of a profile; raises `SettingsInvalid` with all faults."""
     loaded = load(profile, environment, sections)
     if loaded.faults:
         raise SettingsInvalid(loaded.faults)
     return loaded.settings
 
 
-def interpret(source: Source, environment: Mapping[str, str], sections: Sections = NO_SECTIONS) -> Loaded:
-    """Make settings of a configuration text and the overrides of an environment."""
-    return _Reading(source, environment, Model(sections)).finish()
+def interpret(source: ConfigFile, environment: Mapping[str, str], sections: Sections = NO_SECTIONS) -> LoadedSettings:
+    """Return the settings for a configuration text and the overrides of an environment."""
+    return _SettingsReader(source, environment, SettingsSchema(sections)).finish()
 
 
-class _Reading:
-    def __init__(self, source: Source, environment: Mapping[str, str], model: Model) -> None:
+class _SettingsReader:
+    def __init__(self, source: ConfigFile, environment: Mapping[str, str], model: SettingsSchema) -> None:
         self._source = source
         self._model = model
         self._faults = [source.fault] if source.fault else []
@@ -92,13 +173,13 @@ class _Reading:
         self._overrides = read_overrides(environment, model, source.table)
         self._faults += self._overrides.faults
 
-    def finish(self) -> Loaded:
-        given = self._checked(self._source.table, self._model.root, self._source.place)
-        merged = _merged(given, self._checked(self._overrides.table, self._model.root, self._overrides.place))
+    def finish(self) -> LoadedSettings:
+        given = self._check_table(self._source.table, self._model.root, self._source.place)
+        merged = _merge(given, self._check_table(self._overrides.table, self._model.root, self._overrides.place))
         self._find_missing(merged, self._model.root)
         built = {name: value for name in self._model.sections if (value := self._build(name, merged)) is not None}
         core = {name: built[name] for name in Settings.__struct_fields__ if name in built}
-        return Loaded(
+        return LoadedSettings(
             settings=Settings(**core),
             faults=tuple(self._faults),
             model=self._model,
@@ -108,37 +189,41 @@ class _Reading:
             sections=built,
         )
 
-    def _checked(self, table: Table, branch: Branch, place: Callable[[Key], Place]) -> Table:
-        """The part of ``table`` that is right; the rest becomes faults."""
-        right: Table = {}
+    def _check_table(self, table: Table, branch: SchemaTable, place: Callable[[Key], SourceLocation]) -> Table:
+        """Return the valid part of ``table``; the rest becomes faults."""
+        valid: Table = {}
         for name, value in table.items():
             path, known = (*branch.path, name), branch.child(name)
             if known is None:
-                self._faults.append(_unknown(path, value, branch, self._model, place(path)))
-            elif isinstance(known, Branch):
+                self._faults.append(_build_key_fault(path, value, branch, self._model, place(path)))
+            elif isinstance(known, SchemaTable):
                 if isinstance(value, dict):
-                    right[name] = self._checked(value, known, place)
+                    valid[name] = self._check_table(value, known, place)
                 else:
-                    self._faults.append(wrong_value(known.key, "a table", value_in_words(value), place(path)))
+                    self._faults.append(
+                        build_wrong_value_fault(known.key, "a table", describe_value(value), place(path))
+                    )
             else:
                 self._seen.add(path)
                 if known.accepts(value):
-                    right[name] = value
+                    valid[name] = value
                 else:
-                    self._faults.append(wrong_value(known.key, known.expected, known.found(value), place(path)))
-        return right
+                    self._faults.append(
+                        build_wrong_value_fault(known.key, known.expected, known.found(value), place(path))
+                    )
+        return valid
 
-    def _find_missing(self, table: Table, branch: Branch) -> None:
+    def _find_missing(self, table: Table, branch: SchemaTable) -> None:
         for name, value in table.items():
             child = branch.child(name)
-            if isinstance(child, Branch):
+            if isinstance(child, SchemaTable):
                 self._find_missing(value, child)
         for child in branch.own.values():
-            if isinstance(child, Field) and child.required and child.path not in self._seen:
-                self._faults.append(missing_key(child.key, child.expected, self._source.place(branch.path)))
+            if isinstance(child, SchemaField) and child.required and child.path not in self._seen:
+                self._faults.append(build_missing_key_fault(child.key, child.expected, self._source.place(branch.path)))
 
     def _build(self, name: str, given: Table) -> Any:
-        """The section called ``name``; None if nothing is said about it, or nothing that makes sense."""
+        """Return the section ``name``; ``None`` if it is not set or has no valid value."""
         path = tuple(name.split("."))
         table = given
         for part in path:
@@ -146,55 +231,61 @@ class _Reading:
         if not table:
             return None
         try:
-            return msgspec.convert(_share(name, table, self._model.sections), self._model.sections[name])
+            return msgspec.convert(_select_section_keys(name, table, self._model.sections), self._model.sections[name])
         except msgspec.ValidationError as error:
-            self._blame_section(path, str(error))
+            self._add_section_fault(path, str(error))
             return None
 
-    def _blame_section(self, path: Key, reason: str) -> None:
-        """Say that values which are right one by one do not fit together, unless one of them is at fault already."""
-        key = dotted(path)
+    def _add_section_fault(self, path: Key, reason: str) -> None:
+        """Report valid values that do not fit together, unless one of them already has a fault."""
+        key = format_key(path)
         if not any(fault.key.startswith(key + ".") for fault in self._faults):
             place = self._source.place(path)
             problem = f"`{key}`: {reason.partition(' - at `')[0]}"
             self._faults.append(Fault(problem=problem, file=place.file, line=place.line, key=key))
 
 
-def _unknown(path: Key, value: Any, branch: Branch, model: Model, place: Place) -> Fault:
+def _build_key_fault(path: Key, value: Any, branch: SchemaTable, model: SettingsSchema, place: SourceLocation) -> Fault:
     if isinstance(value, dict):
-        return unknown("section", dotted(path), [child.key for child in branch.children.values()], place)
-    here = unknown("key", dotted(path), [child.key for child in branch.children.values()], place)
-    return here if here.nearest else unknown("key", dotted(path), [field.key for field in model.fields()], place)
+        return build_unknown_fault(
+            "section", format_key(path), [child.key for child in branch.children.values()], place
+        )
+    here = build_unknown_fault("key", format_key(path), [child.key for child in branch.children.values()], place)
+    return (
+        here
+        if here.nearest
+        else build_unknown_fault("key", format_key(path), [field.key for field in model.fields()], place)
+    )
 
 
-def _merged(table: Table, over: Table) -> Table:
+def _merge(table: Table, overriding: Table) -> Table:
     merged = dict(table)
-    for name, value in over.items():
+    for name, value in overriding.items():
         old = merged.get(name)
-        merged[name] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        merged[name] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return merged
 
 
-def _share(section: str, table: Table, sections: Sections) -> Table:
-    """The part of ``table`` that is of the type of ``section``.
+def _select_section_keys(section: str, table: Table, sections: Sections) -> Table:
+    """Return the part of ``table`` that belongs to the type of ``section``.
 
-    The table of one network is shared: by the type of all networks, and by that of its own part of the program.
+    The table of a network is shared by the type of all networks and the type of its own adapter.
     """
-    below, each = _below(section, sections), named_type(sections[section])
+    below, each = _list_subsections(section, sections), named_type(sections[section])
     share = {key: value for key, value in table.items() if key not in below}
     for key in below & table.keys() if each else ():
-        theirs = _keys(sections.get(f"{section}.{key}"))
-        share[key] = {name: value for name, value in table[key].items() if name in _keys(each) - theirs}
+        theirs = _list_fields(sections.get(f"{section}.{key}"))
+        share[key] = {name: value for name, value in table[key].items() if name in _list_fields(each) - theirs}
     above = sections.get(section.rpartition(".")[0])
-    not_ours = _keys(named_type(above)) - _keys(sections[section]) if above else set()
+    not_ours = _list_fields(named_type(above)) - _list_fields(sections[section]) if above else set()
     return {key: value for key, value in share.items() if key not in not_ours}
 
 
-def _keys(kind: Any) -> set[str]:
+def _list_fields(kind: Any) -> set[str]:
     return set(getattr(kind, "__struct_fields__", ()))
 
 
-def _below(section: str, sections: Sections) -> set[str]:
-    """The names of the sections that stand in ``section``."""
+def _list_subsections(section: str, sections: Sections) -> set[str]:
+    """Return the names of the sections within ``section``."""
     prefix = section + "."
     return {other.removeprefix(prefix).partition(".")[0] for other in sections if other.startswith(prefix)}

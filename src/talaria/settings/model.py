@@ -1,16 +1,17 @@
-"""Every setting of Talaria itself: its type, its default, its limits and what it does.
+"""All settings of Talaria itself: types, defaults, limits and descriptions.
 
-``extra`` tells what a type cannot: ``live`` (a running process takes the change over at once), ``check`` and
-``expected`` (a test of the value and its words), ``mask`` (how a value that holds a secret is shown).
+``extra`` has what a type cannot express: ``live`` (a running process applies a change at once), ``check`` and
+``expected`` (a check of the value and its description), ``mask`` (how a value that holds a secret is shown).
 """
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.settings.api import Api
-from talaria.settings.chats import Access, ChatNetwork, Gateway, Person
-from talaria.settings.checks import (
+from talaria.settings.sections.api import ApiSettings
+from talaria.settings.sections.background import DelegationSettings, HeartbeatSettings, ScheduleSettings
+from talaria.settings.sections.chats import AccessSettings, ChatNetworkSettings, GatewaySettings, PersonSettings
+from talaria.settings.sections.checks import (
     is_identifier,
     is_store_url,
     is_time_zone,
@@ -18,10 +19,8 @@ from talaria.settings.checks import (
     mask_header_values,
     mask_password,
 )
-from talaria.settings.delegation import Delegation
-from talaria.settings.media import Media, Voice
-from talaria.settings.providers import Embedded, Model, ModelFacts, ProviderAccount
-from talaria.settings.schedule import Heartbeat, Schedule
+from talaria.settings.sections.media import MediaSettings, VoiceSettings
+from talaria.settings.sections.providers import EmbeddedSettings, ModelFacts, ModelSettings, ProviderAccount
 
 TOOLSETS = ("terminal", "files", "web", "memory", "skills", "planning", "code", "vision", "send", "cron", "delegation")
 _SOME_TOOLSETS = {
@@ -32,19 +31,19 @@ _LIVE = {"live": True}
 
 
 class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One table of config.toml; every key has a default."""
+    """Table of config.toml; every key has a default."""
 
 
-class Store(Section, frozen=True):
-    """Where conversations are kept."""
+class StoreSettings(Section, frozen=True):
+    """Location of the store."""
 
     url: Annotated[
         str,
         Meta(
-            description="The PostgreSQL database to use; empty means the SQLite file in the profile's folder.",
+            description="PostgreSQL database to use; empty means the SQLite file in the profile's folder.",
             extra={
                 "check": is_store_url,
-                "expected": "empty or an address that begins with postgresql://",
+                "expected": "empty or an address that starts with postgresql://",
                 "mask": mask_password,
             },
         ),
@@ -52,193 +51,201 @@ class Store(Section, frozen=True):
     schema: Annotated[
         str,
         Meta(
-            description="The PostgreSQL schema that holds the tables.",
+            description="PostgreSQL schema that holds the tables.",
             extra={
                 "check": is_identifier,
-                "expected": "a name of at most 63 lower-case letters, digits and underscores, no digit first",
+                "expected": "a name of at most 63 lower-case letters, digits and underscores, not "
+                "starting with a digit",
             },
         ),
     ] = "talaria"
     busy_timeout_seconds: Annotated[
         float, Meta(gt=0, le=3600, description="How long to wait while another process writes to the store.")
     ] = 5.0
-    readers: Annotated[int, Meta(ge=1, le=16, description="How many SQLite connections of one process only read.")] = 2
+    readers: Annotated[int, Meta(ge=1, le=16, description="Number of read-only SQLite connections per process.")] = 2
     connections: Annotated[
-        int, Meta(ge=1, le=64, description="How many PostgreSQL connections one process may open.")
+        int, Meta(ge=1, le=64, description="Maximum number of PostgreSQL connections per process.")
     ] = 4
 
 
-class Cli(Section, frozen=True):
-    """How the terminal shows things."""
+class CliSettings(Section, frozen=True):
+    """Display options of the terminal."""
 
     color: Annotated[
         Literal["auto", "always", "never"],
-        Meta(description="Whether output is coloured; auto means on a terminal only.", extra=_LIVE),
+        Meta(description="Whether output is coloured; auto means only on a terminal.", extra=_LIVE),
     ] = "auto"
     time_zone: Annotated[
         str,
         Meta(
-            description="The time zone in which times are shown; empty means that of the system.",
+            description="Time zone for displayed times; empty means the system's.",
             extra={
                 "live": True,
                 "check": is_time_zone,
-                "expected": "empty or the name of a time zone, such as Europe/Berlin",
+                "expected": "empty or the name of a time zone, for example Europe/Berlin",
             },
         ),
     ] = ""
 
     theme: Annotated[
         Literal["auto", "dark", "light", "mono"],
-        Meta(description="The colours of the chat; auto goes by COLORFGBG, else dark; mono has none.", extra=_LIVE),
+        Meta(description="Colours of the chat; auto uses TERM and COLORFGBG, mono has none."),
     ] = "auto"
     plain: Annotated[
         bool,
-        Meta(description="Whether the chat is plain lines of text, as for screen readers and dumb terminals."),
+        Meta(description="Whether the chat uses plain lines of text, for screen readers and simple terminals."),
     ] = False
     busy: Annotated[
         Literal["queue", "steer", "interrupt"],
         Meta(
-            description="What becomes of a message typed while a turn runs: it waits, joins the turn, or stops it.",
-            extra=_LIVE,
+            description="What happens to a message typed while a turn is running: it waits, joins the "
+            "turn, or stops it.",
         ),
     ] = "queue"
     notify: Annotated[
         Literal["off", "bell", "desktop"],
         Meta(
-            description="How the chat reports that a turn ended or a question is open while you are away: by the"
-            " terminal's bell, or as a desktop notification (OSC 9, where the terminal supports it)."
+            description="How the chat notifies you while you are away, when a turn ends or a question is "
+            "open: terminal bell, or desktop notification (OSC 9, where supported)."
         ),
     ] = "bell"
     notify_seconds: Annotated[
-        float, Meta(ge=0, le=3600, description="You count as away after so many seconds without a key press.")
+        float, Meta(ge=0, le=3600, description="Seconds without a key press after which you count as away.")
     ] = 10.0
 
 
-class Sessions(Section, frozen=True):
-    """How long conversations are kept."""
+class SessionSettings(Section, frozen=True):
+    """Retention of sessions."""
 
     prune_after_days: Annotated[
         int,
         Meta(
             ge=1,
             le=36_500,
-            description="How many days without a message make a session one that `talaria sessions prune` removes.",
+            description="Days without a message after which `talaria sessions prune` deletes a session.",
             extra={"live": True},
         ),
     ] = 90
 
 
-class Doctor(Section, frozen=True):
-    """What `talaria doctor` warns about."""
+class DoctorSettings(Section, frozen=True):
+    """Thresholds of `talaria doctor`."""
 
     min_free_megabytes: Annotated[
-        int, Meta(ge=0, description="How much free disk space is enough, in megabytes.", extra=_LIVE)
+        int,
+        Meta(ge=0, description="Minimum free disk space in megabytes; `talaria doctor` warns below it.", extra=_LIVE),
     ] = 500
 
 
-class Log(Section, frozen=True):
-    """What is written to the log."""
+class LogSettings(Section, frozen=True):
+    """Logging."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="The least important messages that are still logged.", extra=_LIVE),
+        Meta(description="Lowest level of messages that are logged.", extra=_LIVE),
     ] = "info"
     format: Annotated[
         Literal["text", "json"],
-        Meta(description="Lines for people, or a JSON object in each line for programs; both name session and turn."),
+        Meta(
+            description="Log format: text lines for people, or one JSON object per line; both include session and turn."
+        ),
     ] = "text"
 
 
-class Agent(Section, frozen=True):
-    """How far a turn may go."""
+class AgentSettings(Section, frozen=True):
+    """Limits of a turn."""
 
     max_iterations: Annotated[
-        int, Meta(ge=1, le=1000, description="The most model calls of one turn.", extra=_LIVE)
+        int, Meta(ge=1, le=1000, description="Maximum number of model calls per turn.", extra=_LIVE)
     ] = 60
     max_turn_seconds: Annotated[
-        int, Meta(ge=0, description="The most seconds of one turn; 0 means no limit.", extra=_LIVE)
+        int, Meta(ge=0, description="Maximum seconds per turn; 0 means no limit.", extra=_LIVE)
     ] = 0
     max_turn_tokens: Annotated[
-        int, Meta(ge=0, description="The most tokens of one turn; 0 means no limit.", extra=_LIVE)
+        int, Meta(ge=0, description="Maximum tokens per turn; 0 means no limit.", extra=_LIVE)
     ] = 0
 
 
-class Goals(Section, frozen=True):
-    """How long a standing goal is worked at before a person is asked; 0 means no limit."""
+class GoalSettings(Section, frozen=True):
+    """Limits of a goal before the user is asked; 0 means no limit."""
 
-    max_turns: Annotated[int, Meta(ge=1, le=10_000, description="The most turns.", extra=_LIVE)] = 20
-    max_tokens: Annotated[int, Meta(ge=0, description="The most tokens.", extra=_LIVE)] = 0
-    max_dollars: Annotated[float, Meta(ge=0, description="The most dollars.", extra=_LIVE)] = 0.0
-    max_minutes: Annotated[int, Meta(ge=0, description="The most minutes, waiting included.", extra=_LIVE)] = 0
+    max_turns: Annotated[int, Meta(ge=1, le=10_000, description="Maximum number of turns.", extra=_LIVE)] = 20
+    max_tokens: Annotated[int, Meta(ge=0, description="Maximum number of tokens.", extra=_LIVE)] = 0
+    max_dollars: Annotated[float, Meta(ge=0, description="Maximum cost in dollars.", extra=_LIVE)] = 0.0
+    max_minutes: Annotated[
+        int, Meta(ge=0, description="Maximum number of minutes, including waiting.", extra=_LIVE)
+    ] = 0
     judge_seconds: Annotated[
-        int, Meta(ge=1, le=3600, description="How long to wait for the judge of a turn.", extra=_LIVE)
+        int, Meta(ge=1, le=3600, description="How long to wait for the judge's verdict on a turn.", extra=_LIVE)
     ] = 60
     verify_seconds: Annotated[
         int, Meta(ge=1, le=86_400, description="How long a goal's `verify:` command may take.", extra=_LIVE)
     ] = 300
 
 
-class Budget(Section, frozen=True):
-    """What may be spent on models, in dollars; 0 means no limit."""
+class BudgetSettings(Section, frozen=True):
+    """Spending caps for models, in dollars; 0 means no limit."""
 
-    total: Annotated[float, Meta(ge=0, description="On everything, in a calendar month.", extra=_LIVE)] = 0.0
-    person: Annotated[float, Meta(ge=0, description="On one person, in a calendar month.", extra=_LIVE)] = 0.0
-    session: Annotated[float, Meta(ge=0, description="On one conversation.", extra=_LIVE)] = 0.0
-    turn: Annotated[float, Meta(ge=0, description="On one turn.", extra=_LIVE)] = 0.0
+    total: Annotated[float, Meta(ge=0, description="In total per calendar month.", extra=_LIVE)] = 0.0
+    person: Annotated[float, Meta(ge=0, description="Per person and calendar month.", extra=_LIVE)] = 0.0
+    session: Annotated[float, Meta(ge=0, description="Per conversation.", extra=_LIVE)] = 0.0
+    turn: Annotated[float, Meta(ge=0, description="Per turn.", extra=_LIVE)] = 0.0
 
 
-class Tools(Section, frozen=True):
-    """What the agent can do."""
+class ToolSettings(Section, frozen=True):
+    """Tools of the agent."""
 
     toolsets: Annotated[
         tuple[str, ...],
         Meta(
-            description="Which groups of tools are on; `talaria tools` lists them.",
+            description="Toolsets that are on; `talaria tools` lists them.",
             extra=_SOME_TOOLSETS,
         ),
     ] = TOOLSETS
-    disabled: Annotated[tuple[str, ...], Meta(description="Single tools that are off.")] = ()
+    disabled: Annotated[tuple[str, ...], Meta(description="Tools that are off.")] = ()
     search_engine: Annotated[
         str,
         Meta(
-            description="The address of a SearXNG server for web searches; empty means DuckDuckGo.",
-            extra={"check": is_web_address, "expected": "empty or an address that begins with https:// or http://"},
+            description="Address of a SearXNG server for web searches; empty means DuckDuckGo.",
+            extra={"check": is_web_address, "expected": "empty or an address that starts with https:// or http://"},
         ),
     ] = ""
 
 
-class Surface(Section, frozen=True):
-    """What is different in one place, such as cli or python."""
+class SurfaceSettings(Section, frozen=True):
+    """Overrides for one surface, for example cli or python."""
 
     toolsets: Annotated[
         tuple[str, ...],
         Meta(
-            description="Which groups of tools are on there; empty means those of tools.toolsets.",
+            description="Toolsets that are on there; empty means those in tools.toolsets.",
             extra=_SOME_TOOLSETS,
         ),
     ] = ()
 
 
-class McpAccount(Section, frozen=True):
-    """One MCP server: either a command to run and speak to, or an address to ask."""
+class McpServerSettings(Section, frozen=True):
+    """MCP server: either a command to run or an address to connect to."""
 
-    enabled: Annotated[bool, Meta(description="Whether conversations use it.")] = True
-    command: Annotated[str, Meta(description="The program that is the server; empty where it has an address.")] = ""
-    args: Annotated[tuple[str, ...], Meta(description="What to give that program.")] = ()
+    enabled: Annotated[bool, Meta(description="Whether conversations use this server.")] = True
+    command: Annotated[str, Meta(description="Program to start as the server; empty if the server has an address.")] = (
+        ""
+    )
+    args: Annotated[tuple[str, ...], Meta(description="Arguments of that program.")] = ()
     env: Annotated[
         dict[str, str],
         Meta(
-            description="Variables for that program; `${NAME}` stands for the secret of that name.",
+            description="Environment variables of that program; `${NAME}` is replaced by the secret of that name.",
             extra={"mask": mask_header_values},
         ),
     ] = {}
     url: Annotated[
         str,
         Meta(
-            description="The address of the server (streamable HTTP); empty where it is a program.",
+            description="Address of the server (streamable HTTP); empty if it is a program.",
             extra={
                 "check": is_web_address,
-                "expected": "empty or an address that begins with https:// or http://",
+                "expected": "empty or an address that starts with https:// or http://",
                 "mask": mask_password,
             },
         ),
@@ -246,93 +253,100 @@ class McpAccount(Section, frozen=True):
     headers: Annotated[
         dict[str, str],
         Meta(
-            description="Headers to send there; `${NAME}` stands for the secret of that name.",
+            description="Headers to send; `${NAME}` is replaced by the secret of that name.",
             extra={"mask": mask_header_values},
         ),
     ] = {}
-    include: Annotated[tuple[str, ...], Meta(description="The tools of it to use; none means all.")] = ()
-    exclude: Annotated[tuple[str, ...], Meta(description="Tools of it to leave out.")] = ()
+    include: Annotated[tuple[str, ...], Meta(description="Tools to use from this server; empty means all.")] = ()
+    exclude: Annotated[tuple[str, ...], Meta(description="Tools to leave out.")] = ()
     connect_timeout_seconds: Annotated[
-        float, Meta(gt=0, le=600, description="How long a new conversation waits for it.")
+        float, Meta(gt=0, le=600, description="How long a new conversation waits for the server.")
     ] = 10.0
-    timeout_seconds: Annotated[float, Meta(gt=0, le=3600, description="How long one call of a tool may take.")] = 120.0
+    timeout_seconds: Annotated[float, Meta(gt=0, le=3600, description="Maximum time for one tool call.")] = 120.0
 
 
-class Approval(Section, frozen=True):
-    """What needs a person's word."""
+class ApprovalSettings(Section, frozen=True):
+    """Actions that need approval."""
 
     mode: Annotated[
         Literal["ask", "allow-list", "off"],
         Meta(
-            description="ask: dangerous calls are asked about; allow-list: only named ones run; off: all run.",
+            description="ask: ask before dangerous calls; allow-list: ask before everything that isn't "
+            "listed; off: never ask.",
             extra=_LIVE,
         ),
     ] = "ask"
     allowed: Annotated[
-        tuple[str, ...], Meta(description="Commands that always run, such as `git status`.", extra=_LIVE)
+        tuple[str, ...],
+        Meta(description="Commands that always run without asking, for example `git status`.", extra=_LIVE),
     ] = ()
     timeout_seconds: Annotated[
-        int, Meta(ge=1, le=86_400, description="How long to wait for an answer; none means no.", extra=_LIVE)
+        int, Meta(ge=1, le=86_400, description="How long to wait for an answer; no answer means no.", extra=_LIVE)
     ] = 300
 
 
-class Sandbox(Section, frozen=True):
-    """What commands and code of the agent can reach."""
+class SandboxSettings(Section, frozen=True):
+    """Sandbox of the agent's commands and code."""
 
     enabled: Annotated[
-        bool, Meta(description="Whether they run in a sandbox of bubblewrap, or not at all where there is none.")
-    ] = False
-    network: Annotated[bool, Meta(description="Whether they reach the network from there.")] = True
+        Literal["auto"] | bool,
+        Meta(
+            description="Whether commands run in a bubblewrap sandbox; auto: for chats, the API and "
+            "scheduled jobs, where it is available; true: always, and commands are refused "
+            "where it is not available.",
+        ),
+    ] = "auto"
+    network: Annotated[bool, Meta(description="Whether commands in the sandbox can use the network.")] = True
 
 
-class Telemetry(Section, frozen=True):
-    """Where traces of finished turns are sent: names, sizes, times and costs, never what was said."""
+class TelemetrySettings(Section, frozen=True):
+    """Export of traces of finished turns: names, sizes, times and costs, never messages."""
 
     endpoint: Annotated[
         str,
         Meta(
-            description="The OpenTelemetry collector that takes traces as OTLP over HTTP; empty means none.",
+            description="OpenTelemetry collector that receives traces (OTLP over HTTP); empty means none.",
             extra={
                 "check": is_web_address,
-                "expected": "empty or an address that begins with https:// or http://",
+                "expected": "empty or an address that starts with https:// or http://",
                 "mask": mask_password,
             },
         ),
     ] = ""
     headers: Annotated[
         dict[str, str],
-        Meta(description="Headers to send to it, such as a key.", extra={"mask": mask_header_values}),
+        Meta(description="Headers to send to it, for example an API key.", extra={"mask": mask_header_values}),
     ] = {}
 
 
 class Settings(Section, frozen=True):
-    """All sections, with their defaults where nothing else was said."""
+    """All sections, with defaults for everything that is not set."""
 
-    store: Store = Store()
-    cli: Cli = Cli()
-    sessions: Sessions = Sessions()
-    doctor: Doctor = Doctor()
-    log: Log = Log()
-    model: Model = Model()
+    store: StoreSettings = StoreSettings()
+    cli: CliSettings = CliSettings()
+    sessions: SessionSettings = SessionSettings()
+    doctor: DoctorSettings = DoctorSettings()
+    log: LogSettings = LogSettings()
+    model: ModelSettings = ModelSettings()
     providers: dict[str, ProviderAccount] = {}
     models: dict[str, ModelFacts] = {}
-    embedded: Embedded = Embedded()
-    agent: Agent = Agent()
-    goals: Goals = Goals()
-    delegation: Delegation = Delegation()
-    schedule: Schedule = Schedule()
-    heartbeat: Heartbeat = Heartbeat()
-    gateway: Gateway = Gateway()
-    api: Api = Api()
-    media: Media = Media()
-    voice: Voice = Voice()
-    budget: Budget = Budget()
-    tools: Tools = Tools()
-    surfaces: dict[str, Surface] = {}
-    mcp: dict[str, McpAccount] = {}
-    approval: Approval = Approval()
-    sandbox: Sandbox = Sandbox()
-    telemetry: Telemetry = Telemetry()
-    access: Access = Access()
-    platforms: dict[str, ChatNetwork] = {}
-    people: dict[str, Person] = {}
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    agent: AgentSettings = AgentSettings()
+    goals: GoalSettings = GoalSettings()
+    delegation: DelegationSettings = DelegationSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    api: ApiSettings = ApiSettings()
+    media: MediaSettings = MediaSettings()
+    voice: VoiceSettings = VoiceSettings()
+    budget: BudgetSettings = BudgetSettings()
+    tools: ToolSettings = ToolSettings()
+    surfaces: dict[str, SurfaceSettings] = {}
+    mcp: dict[str, McpServerSettings] = {}
+    approval: ApprovalSettings = ApprovalSettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    access: AccessSettings = AccessSettings()
+    platforms: dict[str, ChatNetworkSettings] = {}
+    people: dict[str, PersonSettings] = {}

@@ -1,30 +1,29 @@
-"""A config.toml to begin with: every key with its meaning, none of them set."""
+"""Template for a config.toml: every key with its description, none of them set."""
 
 from itertools import groupby
 
 import msgspec
 
-from talaria.settings.fields import Field, Model
-from talaria.settings.keys import ANY_NAME, dotted
-from talaria.settings.text import value_from_text
+from talaria.settings.parse_value import parse_value
+from talaria.settings.schema import ANY_NAME, SchemaField, SettingsSchema, format_key
 
 
-def template(model: Model) -> str:
-    """The text of a file that changes nothing and explains everything."""
-    parts = ["# Remove the # before a key to set it. `talaria config check` says whether all is well.\n"]
+def render_template(model: SettingsSchema) -> str:
+    """Return a file that documents all settings and changes none."""
+    parts = ["# Remove the # before a key to set it. `talaria config check` validates the file.\n"]
     for table, fields in groupby(model.fields(), key=lambda field: field.path[:-1]):
-        parts.append(f"\n{'# ' if ANY_NAME in table else ''}[{dotted(table)}]\n")
-        parts += [_explained(field) for field in fields]
+        parts.append(f"\n{'# ' if ANY_NAME in table else ''}[{format_key(table)}]\n")
+        parts += [_render_field(field) for field in fields]
     return "".join(parts)
 
 
-def _explained(field: Field) -> str:
-    return f"\n# {field.doc}\n# Expected: {field.expected}.\n# {field.path[-1]} = {_shown_default(field)}\n"
+def _render_field(field: SchemaField) -> str:
+    return f"\n# {field.doc}\n# Expected: {field.expected}.\n# {field.path[-1]} = {_render_default(field)}\n"
 
 
-def _shown_default(field: Field) -> str:
-    """Return the default, or an example where nothing is the default: TOML has no word for it."""
+def _render_default(field: SchemaField) -> str:
+    """Return the default, or an example if there is none, because TOML has no null."""
     value = None if field.required else field.default
     if value is None and not field.required:
-        value = value_from_text("1", field.annotation)
+        value = parse_value("1", field.annotation)
     return msgspec.json.encode(value).decode()

@@ -1,32 +1,31 @@
-"""Notice, in a process that runs for long, that the files of its profile have changed."""
+"""Detection of changes to a profile's settings and secrets in a running process."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from talaria.settings.errors import SettingsInvalid
-from talaria.settings.faults import Fault
-from talaria.settings.fields import NO_SECTIONS, Sections
-from talaria.settings.load import Loaded, load
+from talaria.settings.errors import Fault, SettingsInvalid
+from talaria.settings.load import LoadedSettings, load
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
+from talaria.settings.schema import NO_SECTIONS, Sections
 from talaria.settings.secrets import Secrets, read_secrets
 
-Stamp = tuple[int, int, int] | None
+FileStamp = tuple[int, int, int] | None
 
 
 class ChangedKey(Struct, frozen=True):
-    """A key or secret that now has another value, with a sentence for the person who changed it."""
+    """Key or secret with a new value, and a sentence for the user who changed it."""
 
     key: str
     sentence: str
 
 
-class Change(Struct, frozen=True):
-    """What a poll found. Settings or secrets with new faults are not taken over: the old ones stay in force.
+class SettingsChange(Struct, frozen=True):
+    """Result of a poll; settings or secrets with new faults are not applied.
 
-    ``restart`` names everything that differs from what the process started with and waits for a restart.
+    ``restart`` names everything that differs from the start of the process and needs a restart.
     """
 
     settings: Settings
@@ -37,7 +36,7 @@ class Change(Struct, frozen=True):
 
 
 class SettingsWatch:
-    """The settings and secrets in force; `poll` costs two calls of stat unless a file has changed.
+    """Current settings and secrets; `poll` costs two stat calls unless a file has changed.
 
     Raises `SettingsInvalid` if the settings have faults at the start.
     """
@@ -46,47 +45,47 @@ class SettingsWatch:
         self._profile = profile
         self._environment = environment
         self._sections = sections
-        self._stamps = self._look()
+        self._stamps = self._read_stamps()
         self.loaded = load(profile, environment, sections)
         if self.loaded.faults:
             raise SettingsInvalid(self.loaded.faults)
         self.secrets = read_secrets(profile, environment)
         self._started = _State(self.loaded, self.secrets)
-        self._now = self._started
+        self._current = self._started
 
-    def poll(self) -> Change | None:
-        """What has changed since the last call; None if nothing has, or if the whole profile is out of reach."""
-        stamps = self._look()
+    def poll(self) -> SettingsChange | None:
+        """Return the changes since the last call; ``None`` if there are none or the profile is unreachable."""
+        stamps = self._read_stamps()
         if stamps == self._stamps or not self._profile.folder.is_dir():
             return None
         self._stamps = stamps
         loaded = load(self._profile, self._environment, self._sections)
         secrets = read_secrets(self._profile, self._environment)
-        doubtful = tuple(fault for fault in secrets.faults if fault not in self.secrets.faults)
+        new_faults = tuple(fault for fault in secrets.faults if fault not in self.secrets.faults)
         self.loaded = self.loaded if loaded.faults else loaded
-        self.secrets = self.secrets if doubtful else secrets
-        return self._compare(loaded.faults + doubtful)
+        self.secrets = self.secrets if new_faults else secrets
+        return self._compare(loaded.faults + new_faults)
 
-    def _compare(self, faults: tuple[Fault, ...]) -> Change | None:
-        before, self._now = self._now, _State(self.loaded, self.secrets)
-        if not faults and self._now.values == before.values:
+    def _compare(self, faults: tuple[Fault, ...]) -> SettingsChange | None:
+        before, self._current = self._current, _State(self.loaded, self.secrets)
+        if not faults and self._current.values == before.values:
             return None
-        return Change(
+        return SettingsChange(
             self.loaded.settings,
             self.secrets,
-            live=tuple(before.changes(self._now, live=True)),
-            restart=tuple(self._started.changes(self._now, live=False)),
+            live=tuple(before.changes(self._current, live=True)),
+            restart=tuple(self._started.changes(self._current, live=False)),
             faults=faults,
         )
 
-    def _look(self) -> tuple[Stamp, Stamp]:
+    def _read_stamps(self) -> tuple[FileStamp, FileStamp]:
         return _stamp(self._profile.config_file), _stamp(self._profile.secrets_file)
 
 
 class _State:
-    """Every key and secret with its value and how it is shown."""
+    """All keys and secrets with their values and how they are shown."""
 
-    def __init__(self, loaded: Loaded, secrets: Secrets) -> None:
+    def __init__(self, loaded: LoadedSettings, secrets: Secrets) -> None:
         fields = {field.key: (field, value) for field, value in loaded.values()}
         self.values = {key: value for key, (_, value) in fields.items()}
         self.values |= {name: secrets.get(name) for name in secrets.names()}
@@ -98,9 +97,9 @@ class _State:
             if self.values.get(key) == later.values.get(key) or (key in self.live | later.live) is not live:
                 continue
             when = "" if live else "; it takes effect after a restart"
-            yield ChangedKey(key, f"`{key}` {self._difference(later, key)}{when}.")
+            yield ChangedKey(key, f"`{key}` {self._describe_difference(later, key)}{when}.")
 
-    def _difference(self, later: "_State", key: str) -> str:
+    def _describe_difference(self, later: "_State", key: str) -> str:
         if key in later.shown and key in self.shown:
             return f"is now {later.shown[key]}, it was {self.shown[key]}"
         if key not in later.values:
@@ -108,7 +107,7 @@ class _State:
         return "has a new value" if key in self.values else "was added"
 
 
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: Path) -> FileStamp:
     try:
         found = path.stat()
     except OSError:

@@ -1,1 +1,1 @@
-"""The stores of `talaria.contracts`, on SQLite and on PostgreSQL."""
+"""Implementations of the store contracts for SQLite and PostgreSQL."""

@@ -1,6 +1,6 @@
-"""A store over one connection: transactions, several in one commit, and again after a conflict."""
+"""Transactions on a single connection, with batched commits and retries after conflicts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -11,36 +11,39 @@ from talaria.storage.tables.transaction import Tables
 
 T = TypeVar("T")
 Work = Callable[[Transaction], Any]
-_ATTEMPTS = 5
+_MAX_ATTEMPTS = 5
 
 
 class Connection(Protocol):
-    """One connection of an engine, used by one thread at a time."""
+    """Database engine connection, used by one thread at a time."""
 
     tables: Tables
 
     def begin(self, *, write: bool) -> None:
         """Start a transaction."""
 
-    def commit(self) -> None:
-        """Make it durable."""
+    def commit(self) -> Mapping[str, int]:
+        """Commit durably, notify other processes and return the notified topics with their sequence numbers.
+
+        Sequence numbers grow with each commit to the store; they are 0 where the engine has none.
+        """
 
     def rollback(self) -> None:
-        """Undo it."""
+        """Undo the transaction."""
 
     @property
-    def is_tended(self) -> bool:
-        """Whether nothing was written here since the upkeep was done."""
+    def is_maintained(self) -> bool:
+        """Whether nothing has been written on this connection since maintenance last finished."""
 
-    def tend(self) -> bool:
-        """Do a little upkeep that can wait; tell whether there is more."""
+    def run_maintenance(self) -> bool:
+        """Run one step of deferred maintenance and return whether more remains."""
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Close the connection."""
 
 
 class Outcome(Struct, frozen=True):
-    """What became of a piece of work: its value, or the error that undid it."""
+    """Result of one unit of work: its return value, or the error that rolled it back."""
 
     value: Any = None
     error: Exception | None = None
@@ -53,14 +56,15 @@ class Outcome(Struct, frozen=True):
 
 
 class ConnectionDatabase:
-    """Implements `Database`; ``on_damage`` is called when work meets something that cannot be read."""
+    """`Database` implementation; calls ``on_corruption`` when work raises `StoreCorrupt`."""
 
-    def __init__(self, connection: Connection, on_damage: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, connection: Connection, on_corruption: Callable[[], None] = lambda: None) -> None:
         self.connection = connection
-        self._on_damage = on_damage
+        self._on_damage = on_corruption
+        self._notified: dict[str, int] = {}
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` on one unchanging view of the store."""
+        """Run ``work`` on a consistent snapshot of the store and return its result."""
         self.connection.begin(write=False)
         try:
             return work(self.connection.tables)
@@ -71,24 +75,27 @@ class ConnectionDatabase:
             self.connection.rollback()
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` and keep all that it wrote, durably, or nothing if it raises."""
-        result: T = self._alone(work).unwrap()
+        """Run ``work`` and commit its writes durably, or roll back if it raises.
+
+        Retried up to 5 times after `StoreConflict`, so ``work`` may run more than once.
+        """
+        result: T = self._write_alone(work).unwrap()
         return result
 
     def read_all(self, works: Sequence[Work]) -> list[Outcome]:
-        """Run several pieces of work on one view of the store; where one of them raises, each on a view of its own."""
+        """Run several reads on one snapshot; if one raises, repeat each on its own snapshot."""
         if len(works) > 1:
             try:
                 return self.read(lambda tx: [Outcome(work(tx)) for work in works])
-            except Exception:  # noqa: BLE001, S110 (every work is run again alone, and raises there for its owner)
+            except Exception:  # noqa: BLE001, S110 (each unit of work runs again alone and reports its own error)
                 pass
         return [self._read_alone(work) for work in works]
 
     def write_all(self, works: Sequence[Work]) -> list[Outcome]:
-        """Run several pieces of work, in order, in one commit where that is possible.
+        """Run several units of work, in order, in one commit if possible.
 
-        If one of them raises, all are undone and each is run again in a transaction of its own, so that one
-        failure takes nothing else with it. A store that lets nobody begin is asked once for all of them.
+        If one of them raises, all are rolled back and each runs again in its own transaction, so one failure does not
+        affect the others. If the transaction cannot begin, every outcome has that error.
         """
         if len(works) > 1:
             try:
@@ -96,35 +103,40 @@ class ConnectionDatabase:
             except StoreError as error:
                 return [Outcome(error=error)] * len(works)
             try:
-                return [Outcome(value) for value in self._through(works)]
-            except Exception:  # noqa: BLE001, S110 (every work is run again alone, and raises there for its owner)
+                return [Outcome(value) for value in self._run_and_commit(works)]
+            except Exception:  # noqa: BLE001, S110 (each unit of work runs again alone and reports its own error)
                 pass
-        return [self._alone(work) for work in works]
+        return [self._write_alone(work) for work in works]
+
+    def take_notified(self) -> Mapping[str, int]:
+        """Return and clear the topics notified by commits, with their latest sequence numbers."""
+        notified, self._notified = self._notified, {}
+        return notified
 
     @property
-    def is_tended(self) -> bool:
-        """Whether nothing was written here since the upkeep was done."""
-        return self.connection.is_tended
+    def is_maintained(self) -> bool:
+        """Whether nothing has been written on this connection since maintenance last finished."""
+        return self.connection.is_maintained
 
-    def tend(self) -> bool:
-        """Do a little upkeep that can wait; tell whether there is more."""
-        return self.connection.tend()
+    def run_maintenance(self) -> bool:
+        """Run one step of deferred maintenance and return whether more remains."""
+        return self.connection.run_maintenance()
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the connection."""
         self.connection.close()
 
     def _read_alone(self, work: Work) -> Outcome:
         try:
             return Outcome(self.read(work))
-        except Exception as error:  # noqa: BLE001 (handed to whoever asked for this work)
+        except Exception as error:  # noqa: BLE001 (returned to the caller of this work)
             return Outcome(error=error)
 
-    def _through(self, works: Sequence[Work]) -> list[Any]:
-        """Do all of it in the transaction that has begun, and end that."""
+    def _run_and_commit(self, works: Sequence[Work]) -> list[Any]:
+        """Run all work in the open transaction and commit; roll back and re-raise on any error."""
         try:
             values = [work(self.connection.tables) for work in works]
-            self.connection.commit()
+            self._notified.update(self.connection.commit())
         except BaseException as error:
             if isinstance(error, StoreCorrupt):
                 self._on_damage()
@@ -132,14 +144,14 @@ class ConnectionDatabase:
             raise
         return values
 
-    def _alone(self, work: Work) -> Outcome:
+    def _write_alone(self, work: Work) -> Outcome:
         outcome = Outcome()
-        for _ in range(_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             try:
                 self.connection.begin(write=True)
-                return Outcome(self._through([work])[0])
+                return Outcome(self._run_and_commit([work])[0])
             except StoreConflict as error:
                 outcome = Outcome(error=error)
-            except Exception as error:  # noqa: BLE001 (handed to whoever asked for this work)
+            except Exception as error:  # noqa: BLE001 (returned to the caller of this work)
                 return Outcome(error=error)
         return outcome

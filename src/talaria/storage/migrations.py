@@ -1,4 +1,4 @@
-"""Numbered migrations: files that are only ever added to, the same numbers for every engine."""
+"""Numbered, append-only schema migrations, with the same numbers for every engine."""
 
 from pathlib import Path
 
@@ -8,18 +8,18 @@ from talaria.core.errors import StoreTooNew
 
 
 class Migration(Struct, frozen=True):
-    """One step of the schema."""
+    """SQL statements that take the schema to version ``number``."""
 
     number: int
     name: str
     statements: str
 
 
-LATEST = 7
+LATEST_SCHEMA = 9
 
 
-def migrations_in(folder: Path) -> list[Migration]:
-    """Return the steps in a folder of ``NNNN_name.sql`` files, in order."""
+def list_migrations(folder: Path) -> list[Migration]:
+    """Return the migrations in a folder of ``NNNN_name.sql`` files, in order."""
     return [
         Migration(int(file.stem[:4]), file.stem[5:], file.read_text(encoding="utf-8"))
         for file in sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
@@ -27,9 +27,9 @@ def migrations_in(folder: Path) -> list[Migration]:
 
 
 def check_not_newer(version: int, store: str) -> None:
-    """Raise `StoreTooNew` for a store that a later program has made."""
-    if version > LATEST:
+    """Raise `StoreTooNew` for a store created by a newer version of Talaria."""
+    if version > LATEST_SCHEMA:
         raise StoreTooNew(
-            f"{store} was made by a newer Talaria (schema {version}; this one knows {LATEST}). It was left untouched:"
-            " update Talaria, or choose another profile with -p."
+            f"{store} was made by a newer Talaria (schema {version}; this one knows {LATEST_SCHEMA}). It was left"
+            " untouched: update Talaria, or choose another profile with -p."
         )

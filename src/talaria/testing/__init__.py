@@ -1,1 +1,1 @@
-"""Published fakes and helpers for the tests of ours and of plug-in authors."""
+"""Published fakes and contract suites."""

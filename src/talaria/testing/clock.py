@@ -1,4 +1,4 @@
-"""A clock that stands still until it is moved."""
+"""A clock that stands still until a test moves it."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,7 +6,7 @@ NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 
 
 class SettableClock:
-    """Implements `Clock`: leases lapse and codes grow old when a test says so."""
+    """A `Clock` under the control of a test: leases and codes expire when the test says so."""
 
     def __init__(self, moment: datetime = NOON) -> None:
         self._moment = moment

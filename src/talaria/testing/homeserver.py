@@ -30,16 +30,16 @@ _START_SECONDS = 90
 _STOP_SECONDS = 20
 _CALL_SECONDS = 60
 _ATTEMPTS = 3
-_PLENTY = {"per_second": 1000, "burst_count": 1000}
+_NO_RATE_LIMIT = {"per_second": 1000, "burst_count": 1000}
 _GUARD = 'read -r _; kill -TERM "$1"; while kill -0 "$1"; do sleep 0.1; done; rm -rf "$2"'
 
 
 class Refusal(Exception):
-    """The homeserver said no."""
+    """An error answer of the homeserver."""
 
 
 class Account(Struct, frozen=True):
-    """Somebody with an account there."""
+    """A user account."""
 
     user_id: str
     token: str
@@ -51,8 +51,8 @@ def find_homeserver() -> Path | None:
     return _PYTHON if (_PYTHON.parent / "synapse_homeserver").exists() else None
 
 
-class Reception(Struct, frozen=True):
-    """Where a homeserver is; makes accounts there."""
+class HomeserverClient(Struct, frozen=True):
+    """A client for a homeserver, which creates accounts there."""
 
     url: str
 
@@ -60,11 +60,11 @@ class Reception(Struct, frozen=True):
         """Make an account; its name must be new."""
         path = "/_synapse/admin/v1/register"
         nonce = self.call("GET", path)["nonce"]
-        words = [nonce, name, _PASSWORD, "admin" if admin else "notadmin"]
-        mac = hmac.new(_SECRET.encode(), "\x00".join(words).encode(), hashlib.sha1).hexdigest()
-        wanted = {"nonce": nonce, "username": name, "password": _PASSWORD, "admin": admin, "mac": mac}
-        made = self.call("POST", path, wanted)
-        return Account(made["user_id"], made["access_token"], _PASSWORD)
+        mac_fields = [nonce, name, _PASSWORD, "admin" if admin else "notadmin"]
+        mac = hmac.new(_SECRET.encode(), "\x00".join(mac_fields).encode(), hashlib.sha1).hexdigest()
+        registration = {"nonce": nonce, "username": name, "password": _PASSWORD, "admin": admin, "mac": mac}
+        registered = self.call("POST", path, registration)
+        return Account(registered["user_id"], registered["access_token"], _PASSWORD)
 
     def call(self, method: str, path: str, body: object = None, *, token: str = "") -> Any:
         """Ask the homeserver something over plain HTTP, as any client could; raises `Refusal`."""
@@ -82,22 +82,22 @@ class Reception(Struct, frozen=True):
 
 
 class Homeserver:
-    """A server at a free port, in a folder that goes with it; ``with`` starts and ends it."""
+    """A server at a free port, in a temporary folder; ``with`` starts and ends it."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.port = 0
-        self._given = folder
+        self._given_folder = folder
         self._folder = folder or Path()
         self._server: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
 
     @property
-    def reception(self) -> Reception:
+    def homeserver_client(self) -> HomeserverClient:
         """Where it is."""
-        return Reception(f"http://127.0.0.1:{self.port}")
+        return HomeserverClient(f"http://127.0.0.1:{self.port}")
 
     def __enter__(self) -> Self:
-        self._folder = self._given or Path(tempfile.mkdtemp(prefix="talaria-homeserver-"))
+        self._folder = self._given_folder or Path(tempfile.mkdtemp(prefix="talaria-homeserver-"))
         self._folder.mkdir(exist_ok=True)
         try:
             self.start()
@@ -178,7 +178,7 @@ class Homeserver:
     def _is_ready(self, port: int) -> bool:
         """Wait until the server answers; ``False`` if it gave up."""
         deadline = time.monotonic() + _START_SECONDS
-        there = Reception(f"http://127.0.0.1:{port}")
+        there = HomeserverClient(f"http://127.0.0.1:{port}")
         while self._server is not None and self._server.poll() is None and time.monotonic() < deadline:
             try:
                 there.call("GET", "/_matrix/client/versions")
@@ -193,7 +193,7 @@ class Homeserver:
 
 
 @contextmanager
-def shared_homeserver(folder: Path) -> Iterator[Reception]:
+def shared_homeserver(folder: Path) -> Iterator[HomeserverClient]:
     """Use the server of a folder together with other processes: the first starts it, it ends after the last.
 
     It also ends when all of them are killed: each holds a lock, and who keeps the server waits for all of these.
@@ -204,28 +204,28 @@ def shared_homeserver(folder: Path) -> Iterator[Reception]:
         fcntl.flock(users, fcntl.LOCK_SH)
         fcntl.flock(starting, fcntl.LOCK_EX)
         if not note.exists():
-            _start_keeper(folder, note)
+            _start_shared_process(folder, note)
         fcntl.flock(starting, fcntl.LOCK_UN)
-        yield msgspec.json.decode(note.read_bytes(), type=Reception)
+        yield msgspec.json.decode(note.read_bytes(), type=HomeserverClient)
 
 
-def keep_homeserver(folder: Path) -> None:
+def run_shared_homeserver(folder: Path) -> None:
     """Start the server of a folder, leave a note where it is, and end it when nobody uses the folder any more."""
     note = folder / "server" / "reception.json"
     with Homeserver(note.parent) as server, (folder / "users.lock").open() as users:
         draft = note.with_suffix(".draft")
-        draft.write_bytes(msgspec.json.encode(server.reception))
+        draft.write_bytes(msgspec.json.encode(server.homeserver_client))
         draft.rename(note)
         fcntl.flock(users, fcntl.LOCK_EX)
         note.unlink()
 
 
-def _start_keeper(folder: Path, note: Path) -> None:
+def _start_shared_process(folder: Path, note: Path) -> None:
     # The shell ends at once, so that the keeper is nobody's child and needs nobody to wait for it.
-    apart = '"$@" </dev/null >/dev/null 2>"$0" &'
-    keeper = [sys.executable, "-m", "talaria.testing.homeserver", str(folder)]
+    own_session = '"$@" </dev/null >/dev/null 2>"$0" &'
+    shared_process = [sys.executable, "-m", "talaria.testing.homeserver", str(folder)]
     errors = folder / "errors"
-    subprocess.run(["/bin/sh", "-c", apart, str(errors), *keeper], check=True, start_new_session=True)
+    subprocess.run(["/bin/sh", "-c", own_session, str(errors), *shared_process], check=True, start_new_session=True)
     deadline = time.monotonic() + _START_SECONDS
     while not note.exists():
         if time.monotonic() > deadline:
@@ -259,11 +259,11 @@ def _settings(folder: Path, port: int) -> dict[str, object]:
             }
         ],
         "database": {"name": "sqlite3", "args": {"database": str(folder / "homeserver.db")}},
-        "rc_message": _PLENTY,
-        "rc_registration": _PLENTY,
-        "rc_login": {"address": _PLENTY, "account": _PLENTY, "failed_attempts": _PLENTY},
-        "rc_joins": {"local": _PLENTY},
-        "rc_invites": {"per_room": _PLENTY, "per_user": _PLENTY, "per_issuer": _PLENTY},
+        "rc_message": _NO_RATE_LIMIT,
+        "rc_registration": _NO_RATE_LIMIT,
+        "rc_login": {"address": _NO_RATE_LIMIT, "account": _NO_RATE_LIMIT, "failed_attempts": _NO_RATE_LIMIT},
+        "rc_joins": {"local": _NO_RATE_LIMIT},
+        "rc_invites": {"per_room": _NO_RATE_LIMIT, "per_user": _NO_RATE_LIMIT, "per_issuer": _NO_RATE_LIMIT},
     }
 
 
@@ -287,4 +287,4 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    keep_homeserver(Path(sys.argv[1]))
+    run_shared_homeserver(Path(sys.argv[1]))

@@ -21,7 +21,7 @@ def key_bytes(key: str, *, application: bool = False) -> bytes:
     """
     if key in _PLAIN or len(key) == 1:
         return _PLAIN.get(key, key).encode()
-    base, modifiers = _taken_apart(key)
+    base, modifiers = _split_key(key)
     if base in _LETTERED:
         opening = "\x1b[" if modifiers or not application else "\x1bO"
         return f"{opening}{f'1;{1 + modifiers}' if modifiers else ''}{_LETTERED[base]}".encode()
@@ -30,11 +30,11 @@ def key_bytes(key: str, *, application: bool = False) -> bytes:
     if modifiers == _CONTROL and len(base) == 1 and base.isascii() and base.isalpha():
         return bytes([ord(base.upper()) - ord("@")])
     if modifiers & _ALT:
-        return b"\x1b" + key_bytes(_without_alt(key), application=application)
+        return b"\x1b" + key_bytes(_strip_alt(key), application=application)
     raise ValueError(f"There is no key {key!r}; keys are named like enter, tab, s-tab, c-c, a-enter, up and f5.")
 
 
-def _taken_apart(key: str) -> tuple[str, int]:
+def _split_key(key: str) -> tuple[str, int]:
     modifiers = 0
     while len(key) > 2 and key[1] == "-" and key[0] in _MODIFIERS:
         modifiers |= _MODIFIERS[key[0]]
@@ -42,6 +42,6 @@ def _taken_apart(key: str) -> tuple[str, int]:
     return key, modifiers
 
 
-def _without_alt(key: str) -> str:
-    before, _, behind = key.partition("a-")
-    return before + behind
+def _strip_alt(key: str) -> str:
+    before, _, after_modifier = key.partition("a-")
+    return before + after_modifier

@@ -1,4 +1,4 @@
-"""A Slack workspace of somebody else's on this machine, for tests that want a second opinion."""
+"""A third-party Slack emulation on this machine, for a second opinion in tests."""
 
 import json
 import shutil
@@ -52,10 +52,19 @@ class LocalSlack:
         (self._folder / "workspace.yaml").write_text(json.dumps(_WORKSPACE))  # which is YAML as well
         port = _free_port()
         self.url = f"http://127.0.0.1:{port}"
-        words = ["--config", "workspace.yaml", "--port", str(port), "--base-host", "127.0.0.1", "--files-dir", "files"]
+        command = [
+            "--config",
+            "workspace.yaml",
+            "--port",
+            str(port),
+            "--base-host",
+            "127.0.0.1",
+            "--files-dir",
+            "files",
+        ]
         with (self._folder / "out").open("wb") as out:
             self._server = subprocess.Popen(
-                [str(program), *words],
+                [str(program), *command],
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -66,7 +75,7 @@ class LocalSlack:
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "guard", str(self._server.pid)], stdin=subprocess.PIPE, start_new_session=True
         )
-        self._wait()
+        self._wait_until_ready()
         return self
 
     def __exit__(
@@ -84,15 +93,15 @@ class LocalSlack:
                 self._server.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def does(self, deed: str, **details: object) -> Any:
+    def does(self, proposed_action: str, **details: object) -> Any:
         """Let Alice do something in the channel; returns when the app has acknowledged it, or did not for long."""
-        return self._call(f"/_control/{deed}", {"channel": CHANNEL, "user": ALICE, **details})
+        return self._call(f"/_control/{proposed_action}", {"channel": CHANNEL, "user": ALICE, **details})
 
     def asks(self, method: str, **details: object) -> Any:
         """Ask the Web API something."""
         return self._call(f"/api/{method}", details)
 
-    def _wait(self) -> None:
+    def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while True:
             try:

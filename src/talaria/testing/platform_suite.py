@@ -1,7 +1,7 @@
-"""The contract suite for chat networks: what every adapter has to do, told as tests.
+"""The contract suite for chat networks: what every adapter has to do, as tests.
 
-Derive a class whose name begins with ``Test`` from `PlatformSuite`, with a fixture ``far_side`` that gives the other
-end of your network: its people, what they see, and what can go wrong there.
+Derive a class whose name starts with ``Test`` from `PlatformSuite`, with a fixture ``far_side`` for the other end of
+your network: its people, what they see, and its faults.
 """
 
 import asyncio
@@ -13,15 +13,23 @@ from typing import Literal, Protocol, cast
 import pytest
 from msgspec import Struct
 
-from talaria.contracts.platform import Abilities, Button, Content, Incoming, MarkingPlatform, MessageRef, Platform
+from talaria.contracts.platform import (
+    Button,
+    Content,
+    Incoming,
+    MarkingPlatform,
+    MessageRef,
+    Platform,
+    PlatformCapabilities,
+)
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File
 
-Trouble = Literal["slow_down", "failing", "silent", "deaf", "cut", "revoked"]
+FailureKind = Literal["slow_down", "failing", "silent", "deaf", "cut", "revoked"]
 
 _PATIENCE = 30.0
-_NASTY = (
+_TRICKY_TEXTS = (
     "word *unclosed", "**word", "`word", "```\nword", "[word](", "[word](x", "_word*_", "> word\n>", "# word #",
     "word & <b>", "word\\", "| word |\n|---|", "word | a\n--|--\n1", "1. word\n   - x\n\n  y", "{word} %s $1 \\1",
     "word 👩‍👩‍👧 e\u0301 日本 \u202ertl", "word\r\nline\ttab", "word \ud83d half", "word \x00\x07 control", "~~word~",
@@ -29,8 +37,8 @@ _NASTY = (
 )  # fmt: skip
 
 
-class Seen(Struct, frozen=True, kw_only=True):
-    """A message of ours as a person there sees it."""
+class VisibleMessage(Struct, frozen=True, kw_only=True):
+    """A message of ours as a person sees it."""
 
     message_id: str
     text: str
@@ -42,9 +50,9 @@ class Seen(Struct, frozen=True, kw_only=True):
 class FarSide(Protocol):
     """The other end of a network.
 
-    ``platform`` is the adapter, not connected yet; it gives up on a silent network within a few seconds. ``private``
-    is a chat with one person, ``group`` and ``thread`` are places with several where the network has such, ``nowhere``
-    is a chat that does not exist. ``secret`` is what the account logs in with.
+    ``platform`` is the adapter, not connected yet; it gives up on a silent network within a few seconds. ``private`` is
+    a chat with one person, ``group`` and ``thread`` are chats with several where the network has them, ``nowhere`` is a
+    chat that doesn't exist. ``secret`` is the account's credential.
     """
 
     platform: Platform
@@ -72,10 +80,10 @@ class FarSide(Protocol):
     async def redelivers(self) -> bool:
         """Deliver what was said last once more, before it is confirmed; return whether the network ever does that."""
 
-    async def seen(self, at: Address) -> list[Seen]:
+    async def seen(self, at: Address) -> list[VisibleMessage]:
         """Return our messages in a place, oldest first."""
 
-    async def upset(self, trouble: Trouble) -> bool:
+    async def disrupt(self, trouble: FailureKind) -> bool:
         """Let something go wrong, and return whether that is possible here.
 
         ``slow_down``: a send is refused with a pause. ``failing``: it fails on their side. ``silent``: it is accepted
@@ -84,20 +92,20 @@ class FarSide(Protocol):
         """
 
     async def calm(self) -> None:
-        """End what `upset` began."""
+        """End what `disrupt` began."""
 
 
 class ReceivingSuite:
-    """What people do arrives: all of it, in order, received for good when the next is asked for."""
+    """Tests of receiving: all updates arrive, in order, and are confirmed when the next is requested."""
 
     async def test_what_a_person_writes_arrives(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "Good morning, 👩‍👩‍👧")
-            incoming = await following(arrivals)
+            incoming = await next_incoming(arrivals)
         assert incoming.text == "Good morning, 👩‍👩‍👧"
         assert incoming.addressed
         assert not incoming.edited
-        assert _place(incoming.address) == _place(far_side.private)
+        assert _chat_key(incoming.address) == _chat_key(far_side.private)
         assert incoming.address.platform == far_side.platform.name
         assert all([incoming.external_id, incoming.message_id, incoming.sender.id, incoming.sender.name])
         assert abs(datetime.now(UTC) - incoming.at) < timedelta(minutes=5)
@@ -105,7 +113,7 @@ class ReceivingSuite:
     async def test_an_answer_is_seen_where_it_was_asked(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "Are you there?")
-            asked = await following(arrivals)
+            asked = await next_incoming(arrivals)
             answer = Content(text="I am.", reply_to=asked.message_id)
             ref = await far_side.platform.send(asked.address, answer, "answer")
         seen = await far_side.seen(far_side.private)
@@ -117,7 +125,7 @@ class ReceivingSuite:
         async with far_side.platform.connect() as arrivals:
             for number in range(20):
                 await far_side.says(far_side.private, f"number {number}")
-            arrived = [await following(arrivals) for _ in range(20)]
+            arrived = [await next_incoming(arrivals) for _ in range(20)]
         assert [one.text for one in arrived] == [f"number {number}" for number in range(20)]
         assert len({one.external_id for one in arrived}) == 20
 
@@ -125,8 +133,8 @@ class ReceivingSuite:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "first")
             await far_side.says(far_side.private, "second")
-            assert (await following(arrivals)).text == "first"
-            lost = await following(arrivals)  # asking for this one confirms the one before
+            assert (await next_incoming(arrivals)).text == "first"
+            lost = await next_incoming(arrivals)  # asking for this one confirms the one before
         async with far_side.platform.connect() as arrivals:
             again = await arrival(arrivals, lambda one: one.text != "first")
         assert (again.text, again.external_id) == ("second", lost.external_id)
@@ -136,7 +144,7 @@ class ReceivingSuite:
             pass
         await far_side.says(far_side.private, "Is anybody there?")
         async with far_side.platform.connect() as arrivals:
-            assert (await following(arrivals)).text == "Is anybody there?"
+            assert (await next_incoming(arrivals)).text == "Is anybody there?"
 
     async def test_a_redelivery_has_the_id_of_the_first_time(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
@@ -144,33 +152,33 @@ class ReceivingSuite:
             if not await far_side.redelivers():
                 pytest.skip("this network delivers everything once")
             await far_side.says(far_side.private, "end")
-            arrived = [await following(arrivals)]
+            arrived = [await next_incoming(arrivals)]
             while arrived[-1].text != "end":
-                arrived.append(await following(arrivals))
+                arrived.append(await next_incoming(arrivals))
         assert len({one.external_id for one in arrived if one.text == "once"}) == 1
 
 
-class PlacesSuite:
-    """Groups and threads are places of their own."""
+class ChatsSuite:
+    """Tests of groups and threads, which have separate addresses."""
 
-    async def test_others_in_a_group_are_told_apart_from_what_is_meant_for_us(self, far_side: FarSide) -> None:
+    async def test_group_messages_for_others_are_distinguished(self, far_side: FarSide) -> None:
         place = far_side.group or pytest.skip("there are no groups here")
         async with far_side.platform.connect() as arrivals:
             await far_side.says(place, "and you, Bob?", addressed=False)
             await far_side.says(place, "what time is it?")
-            aside, asked = await following(arrivals), await following(arrivals)
+            aside, asked = await next_incoming(arrivals), await next_incoming(arrivals)
         assert (aside.text, aside.addressed) == ("and you, Bob?", False)
         assert asked.addressed
         assert asked.text.endswith("what time is it?")
-        assert _place(asked.address) == _place(place)
+        assert _chat_key(asked.address) == _chat_key(place)
 
     async def test_a_thread_is_a_place_of_its_own(self, far_side: FarSide) -> None:
         place = far_side.thread or pytest.skip("there are no threads here")
         async with far_side.platform.connect() as arrivals:
             await far_side.says(place, "in here")
-            asked = await following(arrivals)
+            asked = await next_incoming(arrivals)
             await far_side.platform.send(asked.address, Content(text="in here too"), "thread")
-        assert _place(asked.address) == _place(place)
+        assert _chat_key(asked.address) == _chat_key(place)
         assert [one.text for one in await far_side.seen(place)] == ["in here too"]
 
     async def test_a_handoff_thread_can_be_written_to(self, far_side: FarSide) -> None:
@@ -187,14 +195,14 @@ class PlacesSuite:
 
 
 class SendingSuite:
-    """What is sent is seen, and no text makes it fail."""
+    """Tests of sending: posted messages are visible, and no text makes sending fail."""
 
     async def test_what_is_sent_is_seen_in_its_order(self, far_side: FarSide) -> None:
         for number in range(5):
             await far_side.platform.send(far_side.private, Content(text=f"piece {number}"), f"key:{number}")
         assert [one.text for one in await far_side.seen(far_side.private)] == [f"piece {number}" for number in range(5)]
 
-    @pytest.mark.parametrize("text", _NASTY)
+    @pytest.mark.parametrize("text", _TRICKY_TEXTS)
     async def test_no_text_fails_a_message(self, far_side: FarSide, text: str) -> None:
         await far_side.platform.send(far_side.private, Content(text=text), "nasty")
         assert "word" in (await far_side.seen(far_side.private))[0].text
@@ -260,9 +268,9 @@ class SendingSuite:
         assert (await far_side.seen(far_side.private))[0].buttons == ("Yes, do it", "No 🛑")
         async with far_side.platform.connect() as arrivals:
             await far_side.presses(far_side.private, ref.message_id, "No 🛑")
-            pressed = await following(arrivals)
+            pressed = await next_incoming(arrivals)
         assert (pressed.button, pressed.message_id) == ("deny:7", ref.message_id)
-        assert _place(pressed.address) == _place(far_side.private)
+        assert _chat_key(pressed.address) == _chat_key(far_side.private)
 
     async def test_typing_can_be_shown(self, far_side: FarSide) -> None:
         if not far_side.platform.abilities.typing:
@@ -270,43 +278,43 @@ class SendingSuite:
         await far_side.platform.show_typing(far_side.private)
 
 
-class MarksSuite:
-    """Messages are marked with emoji, ours by people and theirs by us."""
+class ReactionsSuite:
+    """Tests of reactions, by people and by us."""
 
     async def test_a_mark_stands_in_place_of_the_one_before_and_is_taken_away(self, far_side: FarSide) -> None:
-        ref = await _theirs(far_side)
+        ref = await _receive_message(far_side)
         marks = []
         for emoji in ("👀", "👍", "👍", "", ""):
-            await _marking(far_side).react(ref, emoji)
+            await _require_reactions(far_side).react(ref, emoji)
             marks.append(await far_side.marks(ref.address, ref.message_id))
         assert marks == [["👀"], ["👍"], ["👍"], [], []]
 
     @pytest.mark.parametrize("emoji", ["✅", "❌", "🚀", "❤️", "👩‍👩‍👧"])
     async def test_every_emoji_gives_one_mark(self, far_side: FarSide, emoji: str) -> None:
-        ref = await _theirs(far_side)
-        await _marking(far_side).react(ref, emoji)
+        ref = await _receive_message(far_side)
+        await _require_reactions(far_side).react(ref, emoji)
         assert len(await far_side.marks(ref.address, ref.message_id)) == 1
 
     async def test_a_mark_on_a_message_that_is_not_there_is_refused(self, far_side: FarSide) -> None:
-        ref = await _theirs(far_side)
+        ref = await _receive_message(far_side)
         with pytest.raises(Rejected):
-            await _marking(far_side).react(MessageRef(ref.address, "987654321"), "👍")
+            await _require_reactions(far_side).react(MessageRef(ref.address, "987654321"), "👍")
 
-    async def test_a_mark_of_a_person_is_told_and_says_nothing_else(self, far_side: FarSide) -> None:
+    async def test_a_reaction_is_reported_without_text(self, far_side: FarSide) -> None:
         if not far_side.platform.abilities.reactions:
             pytest.skip("nothing can be marked here")
         ref = await far_side.platform.send(far_side.private, Content(text="Done."), "marked")
         async with far_side.platform.connect() as arrivals:
             await far_side.reacts(far_side.private, ref.message_id, "👍")
-            marked = await following(arrivals)
+            marked = await next_incoming(arrivals)
         assert (marked.reaction, marked.message_id, marked.text, marked.button) == ("👍", ref.message_id, "", "")
         assert marked.addressed
-        assert _place(marked.address) == _place(far_side.private)
+        assert _chat_key(marked.address) == _chat_key(far_side.private)
         assert marked.sender.id
 
 
 class FilesSuite:
-    """Files go both ways, within limits and under safe names."""
+    """Tests of files in both directions, within limits and under safe names."""
 
     async def test_a_file_is_sent_with_its_words(self, far_side: FarSide, tmp_path: Path) -> None:
         if not far_side.platform.abilities.file_limit:
@@ -344,18 +352,18 @@ class FilesSuite:
         folder.mkdir(parents=True)
         async with far_side.platform.connect() as arrivals:
             await far_side.sends_file(far_side.private, name, b"some bytes \x00\xff")
-            (attachment,) = (await following(arrivals)).attachments
+            (attachment,) = (await next_incoming(arrivals)).attachments
             paths = [await far_side.platform.fetch(attachment, folder) for _ in range(2)]
         for path in paths:
             assert path.parent == folder
             assert path.read_bytes() == b"some bytes \x00\xff"
 
 
-class TroubleSuite:
-    """What goes wrong is told in time, by the right error, and nothing is lost by it."""
+class FailuresSuite:
+    """Tests of failures: reported in time, with the right error, and without loss."""
 
-    async def test_a_pause_that_is_asked_for_is_told(self, far_side: FarSide) -> None:
-        await _upset(far_side, "slow_down")
+    async def test_a_rate_limit_is_reported_with_its_pause(self, far_side: FarSide) -> None:
+        await _disrupt_or_skip(far_side, "slow_down")
         with pytest.raises(SlowDown) as slow:
             await far_side.platform.send(far_side.private, Content(text="too much"), "slow")
         assert slow.value.retry_after > timedelta(0)
@@ -364,8 +372,8 @@ class TroubleSuite:
         assert [one.text for one in await far_side.seen(far_side.private)] == ["later"]
 
     @pytest.mark.parametrize("trouble", ["failing", "silent"])
-    async def test_a_network_in_trouble_is_told_within_its_time(self, far_side: FarSide, trouble: Trouble) -> None:
-        await _upset(far_side, trouble)
+    async def test_an_unreachable_network_is_reported_in_time(self, far_side: FarSide, trouble: FailureKind) -> None:
+        await _disrupt_or_skip(far_side, trouble)
         with pytest.raises(Unreachable):
             async with asyncio.timeout(_PATIENCE):
                 await far_side.platform.send(far_side.private, Content(text="hello?"), "trouble")
@@ -376,10 +384,10 @@ class TroubleSuite:
     async def test_a_connection_without_a_sign_of_life_is_given_up(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "before")
-            assert (await following(arrivals)).text == "before"
-            await _upset(far_side, "deaf")
+            assert (await next_incoming(arrivals)).text == "before"
+            await _disrupt_or_skip(far_side, "deaf")
             with pytest.raises(Unreachable):
-                await following(arrivals)
+                await next_incoming(arrivals)
         await far_side.calm()
         await far_side.says(far_side.private, "after")
         async with far_side.platform.connect() as arrivals:
@@ -388,11 +396,11 @@ class TroubleSuite:
     async def test_nothing_is_lost_when_connections_break(self, far_side: FarSide) -> None:
         async with far_side.platform.connect() as arrivals:
             await far_side.says(far_side.private, "before")
-            first = await following(arrivals)
-            await _upset(far_side, "cut")
+            first = await next_incoming(arrivals)
+            await _disrupt_or_skip(far_side, "cut")
             await far_side.says(far_side.private, "after")
             try:
-                second = await following(arrivals)
+                second = await next_incoming(arrivals)
             except Unreachable:
                 second = first
         if second is first:
@@ -401,21 +409,21 @@ class TroubleSuite:
         assert second.text == "after"
         await far_side.platform.send(far_side.private, Content(text="still here"), "cut")
 
-    async def test_an_account_that_is_not_known_is_told_without_its_secret(self, far_side: FarSide) -> None:
-        await _upset(far_side, "revoked")
+    async def test_an_unknown_account_is_reported_without_its_secret(self, far_side: FarSide) -> None:
+        await _disrupt_or_skip(far_side, "revoked")
         with pytest.raises(BadCredentials) as unknown:
             await far_side.platform.send(far_side.private, Content(text="hello"), "revoked")
         assert far_side.secret not in str(unknown.value)
         with pytest.raises(BadCredentials):
             async with far_side.platform.connect() as arrivals:
-                await following(arrivals)
+                await next_incoming(arrivals)
 
 
-class PlatformSuite(ReceivingSuite, PlacesSuite, SendingSuite, MarksSuite, FilesSuite, TroubleSuite):
-    """All that holds for each network; tests of what one cannot do are skipped by its `Abilities`."""
+class PlatformSuite(ReceivingSuite, ChatsSuite, SendingSuite, ReactionsSuite, FilesSuite, FailuresSuite):
+    """All tests of the contract; those of missing capabilities are skipped by `PlatformCapabilities`."""
 
 
-async def following(arrivals: AsyncIterator[Incoming]) -> Incoming:
+async def next_incoming(arrivals: AsyncIterator[Incoming]) -> Incoming:
     """Return what arrives next; nothing for half a minute is a failure."""
     async with asyncio.timeout(_PATIENCE):
         return await anext(arrivals)
@@ -424,12 +432,12 @@ async def following(arrivals: AsyncIterator[Incoming]) -> Incoming:
 async def arrival(arrivals: AsyncIterator[Incoming], wanted: Callable[[Incoming], bool]) -> Incoming:
     """Return the next arrival that is as wanted."""
     while True:
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
         if wanted(incoming):
             return incoming
 
 
-def measure(text: str, abilities: Abilities) -> int:
+def measure(text: str, abilities: PlatformCapabilities) -> int:
     """Return how long a text is, as a network counts."""
     match abilities.text_unit:
         case "characters":
@@ -440,24 +448,24 @@ def measure(text: str, abilities: Abilities) -> int:
             return len(text.encode())
 
 
-async def _theirs(far_side: FarSide) -> MessageRef:
+async def _receive_message(far_side: FarSide) -> MessageRef:
     """Return a message of a person; where nothing can be marked the test ends here."""
     if not far_side.platform.abilities.reactions:
         pytest.skip("nothing can be marked here")
     async with far_side.platform.connect() as arrivals:
         await far_side.says(far_side.private, "Could you do that?")
-        asked = await following(arrivals)
+        asked = await next_incoming(arrivals)
     return MessageRef(asked.address, asked.message_id)
 
 
-async def _upset(far_side: FarSide, trouble: Trouble) -> None:
-    if not await far_side.upset(trouble):
+async def _disrupt_or_skip(far_side: FarSide, trouble: FailureKind) -> None:
+    if not await far_side.disrupt(trouble):
         pytest.skip(f"the far side cannot be made {trouble}")
 
 
-def _place(address: Address) -> tuple[str, str, str]:
+def _chat_key(address: Address) -> tuple[str, str, str]:
     return address.chat_id, address.chat_type, address.thread_id
 
 
-def _marking(far_side: FarSide) -> MarkingPlatform:
+def _require_reactions(far_side: FarSide) -> MarkingPlatform:
     return cast("MarkingPlatform", far_side.platform)

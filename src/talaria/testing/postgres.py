@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own, for tests and benchmarks."""
+"""A private PostgreSQL server for tests and benchmarks."""
 
 import os
 import pwd
@@ -20,7 +20,7 @@ _START_SECONDS = 60
 _STOP_SECONDS = 20
 _ATTEMPTS = 5
 _GUARD = 'read -r _; kill -QUIT "$1"; while kill -0 "$1"; do sleep 0.1; done; rm -rf "$2"'
-_HASTY = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
+_FAST_SETTINGS = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
 
 def find_postgres() -> Path | None:
@@ -29,15 +29,15 @@ def find_postgres() -> Path | None:
     if on_path and shutil.which("initdb", path=str(Path(on_path).parent)):
         return Path(on_path).parent
     versions = Path("/usr/lib/postgresql").glob("*/bin/postgres")
-    newest = max(versions, key=lambda program: _number(program.parent.parent.name), default=None)
+    newest = max(versions, key=lambda program: _parse_version(program.parent.parent.name), default=None)
     return newest.parent if newest else None
 
 
 class PostgresServer:
-    """A server on loopback, at a free port, in a folder that goes with it; ``with`` starts and ends it.
+    """A server on loopback, at a free port, in a temporary folder; ``with`` starts and ends it.
 
-    It also ends when the process that started it dies. Unless it is ``durable`` it does not wait for the
-    disk. ``password`` makes it ask for one.
+    It also ends when the process that started it dies. Unless it is ``durable`` it doesn't wait for the disk.
+    ``password`` makes it require one.
     """
 
     def __init__(self, *, durable: bool = False, password: str = "") -> None:
@@ -67,7 +67,7 @@ class PostgresServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end(signal.SIGQUIT)
+        self._stop_server(signal.SIGQUIT)
         self._remove()
 
     def start(self) -> None:
@@ -78,12 +78,12 @@ class PostgresServer:
             if self._is_ready():
                 self.port = port
                 return
-            self._end(signal.SIGQUIT)
+            self._stop_server(signal.SIGQUIT)
         raise RuntimeError(f"PostgreSQL did not start: {self._log.read_text(errors='replace')[-2000:]}")
 
     def stop(self) -> None:
         """Stop the server, cut off its clients, and keep its data for the next `start`."""
-        self._end(signal.SIGINT)
+        self._stop_server(signal.SIGINT)
 
     @property
     def _data(self) -> Path:
@@ -109,7 +109,7 @@ class PostgresServer:
 
     def _launch(self, port: int) -> None:
         settings = [f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={self._folder}"]
-        settings += [] if self._durable else _HASTY
+        settings += [] if self._durable else _FAST_SETTINGS
         self._server = self._run(["postgres", "-D", str(self._data), *(f"--{setting}" for setting in settings)])
         # Its input ends when this process does, in whatever way; then it ends the server and clears up.
         self._guard = subprocess.Popen(
@@ -148,7 +148,7 @@ class PostgresServer:
             time.sleep(0.01)
         return False
 
-    def _end(self, by: signal.Signals) -> None:
+    def _stop_server(self, by: signal.Signals) -> None:
         if self._guard is not None:
             self._guard.kill()
             self._guard.communicate()
@@ -173,5 +173,5 @@ def _free_port() -> int:
         return port
 
 
-def _number(version: str) -> float:
+def _parse_version(version: str) -> float:
     return float(version) if version.replace(".", "", 1).isdigit() else 0

@@ -1,4 +1,4 @@
-"""A program on a pseudo-terminal of its own."""
+"""A program on its own pseudo-terminal."""
 
 import asyncio
 import fcntl
@@ -18,9 +18,9 @@ _OPEN = 'exec "$@" <>"$0" >&0 2>&0'
 
 
 class PtyProcess(asyncio.SubprocessProtocol):
-    """A running program, the far end of its terminal, and what is to be written there.
+    """A running program, the far end of its terminal, and its pending input.
 
-    Each piece of output goes to ``on_output``. When the program has ended and all it said was handed over,
+    Each piece of output is passed to ``on_output``. When the program has ended and all output was passed on,
     ``on_exit`` is called.
     """
 

@@ -1,4 +1,4 @@
-"""Run a program on a terminal and look at it as a person does: type, wait until something shows, read the screen."""
+"""Run a program on a terminal like a person: type, wait for output, read the screen."""
 
 import asyncio
 import re
@@ -10,16 +10,16 @@ from time import perf_counter
 
 from msgspec import Struct
 
-from talaria.testing.cells import Cell
 from talaria.testing.keys import key_bytes
 from talaria.testing.pty_process import PtyProcess
 from talaria.testing.terminal import Terminal
+from talaria.testing.terminal_cells import Cell
 
-_KIND = {"TERM": "xterm-256color"}
+_TERM_ENVIRONMENT = {"TERM": "xterm-256color"}
 
 
-class Place(Struct, frozen=True):
-    """Where the cursor is, counted from 0."""
+class CursorPosition(Struct, frozen=True):
+    """The position of the cursor, counted from 0."""
 
     row: int
     column: int
@@ -41,16 +41,16 @@ async def open_screen(
     """
     screen = Screen(columns, rows)
     try:
-        await screen.process.start(command, {**_KIND, **env}, cwd)
+        await screen.process.start(command, {**_TERM_ENVIRONMENT, **env}, cwd)
         yield screen
     finally:
         await screen.process.end()
 
 
 class Screen:
-    """A person's end of a terminal: keys in, a picture out.
+    """The person's end of a terminal: keys in, screen out.
 
-    ``changed_at`` is when the last output came, on the clock of `time.perf_counter`. ``alerts`` are the bells and
+    ``changed_at`` is the time of the last output, on the clock of `time.perf_counter`. ``alerts`` are the bells and
     desktop notifications so far, as in `Terminal`.
     """
 
@@ -83,10 +83,10 @@ class Screen:
         return self._terminal.cells
 
     @property
-    def cursor(self) -> Place:
+    def cursor(self) -> CursorPosition:
         """Where the next character would appear."""
         cursor = self._terminal.cursor
-        return Place(cursor.y, min(cursor.x, self._terminal.columns - 1), not cursor.hidden)
+        return CursorPosition(cursor.y, min(cursor.x, self._terminal.columns - 1), not cursor.hidden)
 
     @property
     def cursor_line(self) -> str:
@@ -110,7 +110,7 @@ class Screen:
     async def paste(self, text: str) -> None:
         """Paste text at once, marked as such if the program asked for that."""
         pasted = text.replace("\x1b", "").replace("\r\n", "\n").replace("\n", "\r")
-        await self._send((f"\x1b[200~{pasted}\x1b[201~" if self._terminal.takes_pastes else pasted).encode())
+        await self._send((f"\x1b[200~{pasted}\x1b[201~" if self._terminal.wants_bracketed_paste else pasted).encode())
 
     def resize(self, columns: int, rows: int) -> None:
         """Make the window larger or smaller; the program gets `SIGWINCH`."""
@@ -135,18 +135,18 @@ class Screen:
             async with asyncio.timeout(seconds):
                 while not holds():
                     if self.process.exit_code is not None:
-                        raise self._disappointment(wanted)
+                        raise self._describe_failure(wanted)
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise self._disappointment(f"{wanted} within {seconds:g} s") from None
+            raise self._describe_failure(f"{wanted} within {seconds:g} s") from None
 
     async def exit_code(self, *, seconds: float = 10) -> int:
         """Wait for the end of the program and return its exit code, negative for a signal."""
         try:
             return await asyncio.wait_for(self.process.wait(), seconds)
         except TimeoutError:
-            raise self._disappointment(f"the program's end within {seconds:g} s") from None
+            raise self._describe_failure(f"the program's end within {seconds:g} s") from None
 
     def kill(self, by: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to the program."""
@@ -164,7 +164,7 @@ class Screen:
     def _wake(self) -> None:
         self._changed.set()
 
-    def _disappointment(self, wanted: str) -> AssertionError:
+    def _describe_failure(self, wanted: str) -> AssertionError:
         code = self.process.exit_code
         state = "is running" if code is None else f"ended with exit code {code}"
         edge = "─" * self._terminal.columns

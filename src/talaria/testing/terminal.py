@@ -2,38 +2,177 @@
 
 import codecs
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any
 
 import pyte
 from pyte.modes import DECTCEM
-from pyte.screens import Cursor, Margins
+from pyte.screens import Char, Cursor, Margins, wcwidth
 
-from talaria.testing.cells import Cell, Line, cells_of, text_of
-from talaria.testing.drawing import Drawing
-from talaria.testing.sequences import Cutter, Sequence
+from talaria.testing.terminal_cells import Cell, Dim, Line, cells_of, text_of
+from talaria.testing.terminal_sequences import ControlSequence, SequenceSplitter
 
-BELL = "\a"
-_PRIVATE = 5  # pyte keeps private modes this many bits higher
-_ALTERNATE = {47, 1047, 1049}
-_BRACKETED_PASTE = 2004 << _PRIVATE
-_CURSOR_KEYS = 1 << _PRIVATE
-_SET, _RESET = "h", "l"
-_WIDTH_OF_THE_PRINTER = 3  # 132 columns: terminals of today do not obey
-_KNOWN_FINALS = frozenset(pyte.Stream.csi)
-_NUMBERS = {"H": 2, "f": 2, "r": 2, "h": 9, "l": 9}  # what may have more than one; pyte fails on too many
-_KNOWN_ESCAPES = frozenset(f"\x1b{letter}" for letter in pyte.Stream.escape)
+_COLOUR_ARGUMENTS = {5: 1, 2: 3}
 
 
-class Terminal(Drawing):
-    """Takes what a program sends: obeys what it knows, drops what it does not, remembers what scrolls out.
+_UNDERLINE_COLOUR = 58
 
-    Like xterm it does not wrap lines anew when its width changes. ``answer`` gets what it has to say to the program.
-    ``alerts`` has a `BELL` for each time it rang, and the text of each notification for the desktop (OSC 9).
+
+_DIM, _NEITHER_BOLD_NOR_DIM = 2, 22
+
+
+class DrawingScreen(pyte.Screen):
+    """A screen that executes drawing commands; ``answer`` gets its replies to the program.
+
+    ``scrolled_out`` has the lines that left it at the top.
     """
 
     def __init__(self, columns: int, rows: int, answer: Callable[[str], None]) -> None:
-        self._behind: tuple[dict[int, Line], Cursor] | None = None
+        self.scrolled_out: list[str] = []
+        self._answer = answer
+        super().__init__(columns, rows)
+
+    def save_cursor(self) -> None:
+        """Remember one place: the last one."""
+        self.savepoints.clear()
+        super().save_cursor()
+
+    def restore_cursor(self) -> None:
+        """Go back to the remembered place, as often as wanted."""
+        saved = [point._replace(cursor=copy(point.cursor)) for point in self.savepoints]
+        super().restore_cursor()
+        self.savepoints = saved
+
+    def draw(self, data: str) -> None:
+        """Draw text; marks without a width join the character before them."""
+        if data.isascii() and data.isprintable():
+            super().draw(data)
+            return
+        for character in data:
+            width = wcwidth(character)
+            if width == 0:
+                self._combine(character)
+            elif width > 0:
+                if width > self.columns - self.cursor.x > 0:
+                    self.carriage_return()
+                    self.linefeed()
+                super().draw(character)
+
+    def erase_in_line(self, how: int = 0, private: bool = False) -> None:
+        """Erase with the background's colour alone."""
+        if how < 3:
+            with self._blank_attributes():
+                super().erase_in_line(how, private)
+
+    def erase_in_display(self, how: int = 0, *_: Any, **__: Any) -> None:
+        """Erase what is shown, or, as xterm does with 3, what has scrolled out."""
+        if how == 3:
+            self.scrolled_out.clear()
+        elif how < 3:
+            with self._blank_attributes():
+                super().erase_in_display(how)
+
+    def erase_characters(self, count: int | None = None) -> None:
+        """Erase with the background's colour alone."""
+        with self._blank_attributes():
+            super().erase_characters(count)
+
+    def select_graphic_rendition(self, *attrs: int, **_: Any) -> None:
+        """Choose colours and the rest, dim included."""
+        known, dim = _renditions(attrs or (0,), isinstance(self.cursor.attrs, Dim))
+        if known:  # without any, pyte would forget all that was chosen before
+            super().select_graphic_rendition(*known)
+        self.cursor.attrs = (Dim if dim else Char)(*self.cursor.attrs)
+
+    def report_device_status(self, mode: int, **private: bool) -> None:
+        """Say where the cursor is, or that all is well."""
+        if mode == 6:
+            place = f"{self.cursor.y + 1};{min(self.cursor.x, self.columns - 1) + 1}"
+            self._answer(f"\x1b[{'?' if private else ''}{place}R")
+        elif mode == 5:
+            self._answer("\x1b[0n")
+
+    def write_process_input(self, data: str) -> None:
+        """Say what pyte has to say."""
+        self._answer(data)
+
+    def _combine(self, mark: str) -> None:
+        line = self.buffer[self.cursor.y]
+        column = self.cursor.x - 1
+        if column > 0 and not line[column].data:
+            column -= 1
+        if column >= 0:
+            line[column] = line[column]._replace(data=line[column].data + mark)
+
+    @contextmanager
+    def _blank_attributes(self) -> Iterator[None]:
+        attributes = self.cursor.attrs
+        self.cursor.attrs = Char(" ", bg=attributes.bg)
+        try:
+            yield
+        finally:
+            self.cursor.attrs = attributes
+
+
+def _renditions(attributes: tuple[int, ...], dim: bool) -> tuple[list[int], bool]:
+    """Return the attributes that pyte knows, and whether text is dim behind them all."""
+    known: list[int] = []
+    place = 0
+    while place < len(attributes):
+        one = attributes[place]
+        length = 1
+        if one in {pyte.graphics.FG_256, pyte.graphics.BG_256, _UNDERLINE_COLOUR}:
+            length = 2 + _COLOUR_ARGUMENTS.get((*attributes, 0)[place + 1], 0)
+        if one == _DIM or one in {0, _NEITHER_BOLD_NOR_DIM}:
+            dim = one == _DIM
+        if one != _UNDERLINE_COLOUR:
+            known += attributes[place : place + length]
+        place += length
+    return known, dim
+
+
+BELL = "\a"
+
+
+_PRIVATE = 5  # pyte keeps private modes this many bits higher
+
+
+_ALTERNATE = {47, 1047, 1049}
+
+
+_BRACKETED_PASTE = 2004 << _PRIVATE
+
+
+_CURSOR_KEYS = 1 << _PRIVATE
+
+
+_SET, _RESET = "h", "l"
+
+
+_COLUMNS_MODE = 3  # 132 columns: terminals of today do not obey
+
+
+_KNOWN_FINALS = frozenset(pyte.Stream.csi)
+
+
+_NUMBERS = {"H": 2, "f": 2, "r": 2, "h": 9, "l": 9}  # what may have more than one; pyte fails on too many
+
+
+_KNOWN_ESCAPES = frozenset(f"\x1b{letter}" for letter in pyte.Stream.escape)
+
+
+class Terminal(DrawingScreen):
+    """Processes a program's output: executes known sequences, drops others, stores what scrolls out.
+
+    Like xterm it doesn't rewrap lines when its width changes. ``answer`` gets its replies to the program. ``alerts``
+    has a `BELL` for each bell, and the text of each desktop notification (OSC 9).
+    """
+
+    def __init__(self, columns: int, rows: int, answer: Callable[[str], None]) -> None:
+        self._main_screen: tuple[dict[int, Line], Cursor] | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._cutter = Cutter()
+        self._splitter = SequenceSplitter()
         self.alerts: list[str] = []
         super().__init__(columns, rows, answer)
         self._stream = pyte.Stream(self)
@@ -49,7 +188,7 @@ class Terminal(Drawing):
         return [list(cells_of(self.buffer[row], self.columns)) for row in range(self.lines)]
 
     @property
-    def takes_pastes(self) -> bool:
+    def wants_bracketed_paste(self) -> bool:
         """Whether the program wants to know where a paste begins and ends."""
         return _BRACKETED_PASTE in self.mode
 
@@ -64,11 +203,11 @@ class Terminal(Drawing):
 
     def feed(self, output: bytes) -> None:
         """Take what the program sent."""
-        for piece in self._cutter.cut(self._decoder.decode(output)):
+        for piece in self._splitter.split(self._decoder.decode(output)):
             if isinstance(piece, str):
                 self._stream.feed(piece)
             elif piece.final:
-                self._obey(piece)
+                self._apply_sequence(piece)
             elif piece.written in _KNOWN_ESCAPES:
                 self._stream.feed(piece.written)
             elif piece.system[:2] in {"0;", "2;"}:
@@ -82,13 +221,13 @@ class Terminal(Drawing):
 
     def reset(self) -> None:
         """Begin anew, in front."""
-        self._behind = None
+        self._main_screen = None
         super().reset()
 
     def index(self) -> None:
         """Go a line down, and remember what that moves out at the top."""
         top, bottom = self.margins or Margins(0, self.lines - 1)
-        if self.cursor.y == bottom and top == 0 and self._behind is None:
+        if self.cursor.y == bottom and top == 0 and self._main_screen is None:
             self.scrolled_out.append(self.row(0))
         super().index()
 
@@ -109,7 +248,7 @@ class Terminal(Drawing):
         self.ensure_hbounds()
         self.ensure_vbounds()
 
-    def _obey(self, sequence: Sequence) -> None:
+    def _apply_sequence(self, sequence: ControlSequence) -> None:
         numbers = [int(number or 0) for number in sequence.numbers.replace(":", ";").split(";")]
         match sequence.private, sequence.marks, sequence.final:
             case "", "", "m":
@@ -133,17 +272,17 @@ class Terminal(Drawing):
                 pass
 
     def _switch(self, modes: list[int], final: str) -> None:
-        modes = [mode for mode in modes if mode != _WIDTH_OF_THE_PRINTER]
+        modes = [mode for mode in modes if mode != _COLUMNS_MODE]
         (self.set_mode if final == _SET else self.reset_mode)(*modes, private=True)
         if not _ALTERNATE & set(modes):
             return
-        if final == _SET and self._behind is None:
-            self._behind = dict(self.buffer), self.cursor
+        if final == _SET and self._main_screen is None:
+            self._main_screen = dict(self.buffer), self.cursor
             self.buffer.clear()
             self.cursor = Cursor(0, 0)
-        elif final == _RESET and self._behind is not None:
-            lines, self.cursor = self._behind
-            self._behind = None
+        elif final == _RESET and self._main_screen is not None:
+            lines, self.cursor = self._main_screen
+            self._main_screen = None
             self.buffer.clear()
             self.buffer.update(lines)
             self.ensure_vbounds()

@@ -1,1 +1,1 @@
-"""What a model can do, one folder for each family of tools."""
+"""One folder per tool family."""

@@ -1,12 +1,12 @@
-"""Ask the person, where only they can know."""
+"""The clarify tool: ask the person a question."""
 
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 
-_NOBODY = "Nobody answered in time. Decide yourself, take the safer way, and say what you assumed."
+_NOBODY = "No answer in time. Choose the safer option yourself, and state what you assumed."
 
 
 class ClarifyArguments(Struct, frozen=True):
@@ -17,16 +17,16 @@ class ClarifyArguments(Struct, frozen=True):
 
 
 class Clarify:
-    """Puts one question to the person and waits."""
+    """Asks the person one question and waits for the answer."""
 
     name = "clarify"
-    description = "Ask the person, when only they can decide."
+    description = "Ask the person a question that only they can answer."
     effect = Effect.READS
     arguments: type[Struct] = ClarifyArguments
 
-    def deed(self, arguments: ClarifyArguments) -> Deed:
-        """Say what is asked."""
-        return Deed("other", arguments.question)
+    def proposed_action(self, arguments: ClarifyArguments) -> ProposedAction:
+        """Describe the question."""
+        return ProposedAction("other", arguments.question)
 
     async def run(self, arguments: ClarifyArguments, call: Call) -> ToolOutput:
         """Return the answer, or that there is none."""

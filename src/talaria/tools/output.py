@@ -1,4 +1,4 @@
-"""What tools say to a model: readable, short enough, and without secrets."""
+"""Tool output for the model: readable, bounded, and without secrets."""
 
 import re
 import shutil
@@ -16,10 +16,10 @@ _OWNER_ONLY = 0o700
 
 
 def cut_output(text: str, *, limit: int = OUTPUT_LIMIT, rest: str = "") -> str:
-    """Return ``text`` with its middle cut out where it is longer than ``limit`` characters.
+    """Return ``text`` with its middle cut out if it is longer than ``limit`` characters.
 
-    Head and tail stay, because a command's beginning says what it does and its end how it went.
-    ``rest`` tells the model how to read what is missing.
+    Head and tail stay, because a command's beginning says what it does and its end how it went. ``rest`` tells the
+    model how to read the missing part.
     """
     if len(text) <= limit:
         return text
@@ -31,13 +31,13 @@ def cut_output(text: str, *, limit: int = OUTPUT_LIMIT, rest: str = "") -> str:
 def join_cut(head: str, tail: str, *, missing: int, rest: str = "") -> str:
     """Return head and tail of an output around a note on the ``missing`` bytes between them."""
     how = f"; {rest}" if rest else ""
-    return f"{head}\n[… {missing:,} bytes left out here{how} …]\n{tail}"
+    return f"{head}\n[… {missing:,} bytes omitted{how} …]\n{tail}"
 
 
 def masking(values: Iterable[str] = ()) -> Callable[[str], str]:
-    """Return what replaces these secrets, and whatever has the form of a well-known key, by `MASK` in a text.
+    """Return a function that replaces these secrets, and anything that looks like a known kind of key, by `MASK`.
 
-    It hides what is printed by accident. Who encodes a secret before printing it gets it past this.
+    It hides accidental output. It doesn't stop code that encodes a secret before printing it.
     """
     secrets = sorted({value for value in values if len(value) >= _SHORTEST_SECRET}, key=len, reverse=True)
 
@@ -50,7 +50,7 @@ def masking(values: Iterable[str] = ()) -> Callable[[str], str]:
 
 
 def readable(raw: bytes) -> str:
-    """Return what a terminal would show in the end: no colours, no overwritten progress bars, no raw binary."""
+    """Return the text a terminal would finally show: no colours, no overwritten progress bars, no raw binary."""
     text = _ESCAPES.sub("", raw.decode("utf-8", "replace"))
     if "\r" in text:
         text = "\n".join(map(_last_written, text.replace("\r\n", "\n").split("\n")))
@@ -58,29 +58,29 @@ def readable(raw: bytes) -> str:
 
 
 def _last_written(line: str) -> str:
-    """Return what stays of a line whose parts overwrite each other; one that ends in a return is ended by it."""
+    """Return what remains of a line whose parts overwrite each other; a trailing carriage return ends it."""
     kept = line.rstrip("\r")
     return kept[kept.rfind("\r") + 1 :] + "\n" * (len(line) - len(kept))
 
 
 class FullOutputs:
-    """Keeps outputs that were too long for the model, in a private folder for each session."""
+    """Full outputs that were too long for the model, in a private folder per session."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def new_file(self, session: SessionId) -> Path:
-        """Return the path of a file for one more output; its folder exists, the file does not."""
+        """Return the path for one more output; its folder exists, the file doesn't."""
         place = self.place(session)
         place.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
         return place / f"{new_id()}.txt"
 
     def forget(self, session: SessionId) -> None:
-        """Remove all outputs of a session that has ended."""
+        """Delete all outputs of a closed session."""
         shutil.rmtree(self.place(session), ignore_errors=True)
 
     def place(self, session: SessionId) -> Path:
-        """Return the folder of a session, which need not exist."""
+        """Return the folder of a session, which may not exist."""
         return self._folder / (re.sub(r"[^\w-]", "_", session) or "_")
 
 
@@ -90,8 +90,8 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 @cache
 def _keys() -> re.Pattern[str]:
-    """Return what finds keys; made at first use, because that takes a while."""
-    # A named group "before" stays readable: it tells the model what kind of secret stood there.
+    """Return the pattern for keys; compiled on first use, because that takes a while."""
+    # The named group "before" stays readable: it tells the model what kind of secret it was.
     return re.compile(
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]+?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
         r"|\b(?:sk-(?:ant-|proj-|or-v1-)?[\w-]{20,}"  # OpenAI, Anthropic, OpenRouter, DeepSeek

@@ -1,4 +1,4 @@
-"""A list of steps for the conversation, so that long work keeps its plan."""
+"""The todo tool: the plan of a session as a list of steps."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.state import Entry
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.stores.key_value import KeyValueEntry
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 
@@ -29,27 +29,27 @@ class Step(Struct, frozen=True, omit_defaults=True):
 class TodoArguments(Struct, frozen=True):
     """The list, or changes to it."""
 
-    steps: Annotated[list[Step], Meta(description="Omit to read")] = []
+    steps: Annotated[list[Step], Meta(description="Omit to read the list")] = []
     merge: Annotated[bool, Meta(description="Change these by id, keep the others")] = False
 
 
 class Todo:
-    """The plan of each conversation, kept in the store."""
+    """The plan of each session, in the store."""
 
     name = "todo"
-    description = "Plan longer work and keep the list current."
+    description = "Plan longer work. Keep the list current."
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = TodoArguments
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def deed(self, arguments: TodoArguments) -> Deed:
-        """Say what becomes of the list."""
-        return Deed("other", f"{len(arguments.steps)} steps" if arguments.steps else "show the list")
+    def proposed_action(self, arguments: TodoArguments) -> ProposedAction:
+        """Describe the change of the list."""
+        return ProposedAction("other", f"{len(arguments.steps)} steps" if arguments.steps else "show the list")
 
     async def run(self, arguments: TodoArguments, call: Call) -> ToolOutput:
-        """Write the list, or a part of it, and return it whole."""
+        """Write the list, or a part of it, and return all of it."""
         if arguments.steps:
             steps = await self._write(call.session_id, arguments)
         else:
@@ -58,7 +58,7 @@ class Todo:
         return ToolOutput("\n".join(lines) or "The list is empty.")
 
     async def _write(self, session_id: SessionId, arguments: TodoArguments) -> tuple[Step, ...]:
-        """Write until nobody else wrote at the same moment; each round somebody succeeds."""
+        """Write, and repeat after a concurrent change; each round one writer succeeds."""
         writing = _writing(session_id, arguments.steps, merge=arguments.merge)
         while (steps := await self._store.write(writing)) is None:
             continue
@@ -66,7 +66,7 @@ class Todo:
 
 
 async def steps_of(store: Store, session_id: SessionId) -> tuple[Step, ...]:
-    """Return the list of a conversation."""
+    """Return the list of a session."""
     return _decoded(await store.read(lambda tx: tx.state.get(_key(session_id))))
 
 
@@ -85,9 +85,9 @@ def _writing(
 
 
 def _merged(kept: Sequence[Step], changes: Sequence[Step], *, known: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps that are kept with these changes.
+    """Return the stored steps with these changes.
 
-    A step is known by its id or, without one, by its words; a known one that comes without words keeps them.
+    A step is identified by its id or, without one, by its text; a known one without text keeps its text.
     """
     texts = {step.id: step.text for step in known}
     merged = {step.id: step for step in kept}
@@ -111,13 +111,13 @@ def _free_id(steps: dict[str, Step]) -> str:
 
 def _checked(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     if nameless := [step.id for step in steps if not step.text]:
-        raise ToolFailed(f"there is no step {nameless[0]!r} yet: give its `text`")
+        raise ToolFailed(f"there is no step {nameless[0]!r} yet; give its `text`")
     if len(steps) > _MOST_STEPS or any(len(step.text) > _LONGEST_STEP for step in steps):
         raise ToolFailed(f"at most {_MOST_STEPS} steps of {_LONGEST_STEP} characters each")
     return steps
 
 
-def _decoded(entry: Entry | None) -> tuple[Step, ...]:
+def _decoded(entry: KeyValueEntry | None) -> tuple[Step, ...]:
     return msgspec.json.decode(entry.value, type=tuple[Step, ...]) if entry else ()
 
 

@@ -1,4 +1,4 @@
-"""Look at a picture through a model that can see, for one that cannot."""
+"""The vision tool: view an image through a model that can see."""
 
 import asyncio
 import base64
@@ -12,29 +12,29 @@ from msgspec import Meta, Struct
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import ModelReply, ModelRequest, Provider
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ProviderError, ToolFailed
+from talaria.core.image_types import image_type
 from talaria.core.messages import Image, Message, Text
-from talaria.core.pictures import picture_type
 from talaria.tools.web.client import WebClient
 
-SIZE_LIMIT = 5_000_000  # bytes; what the usual providers take
+SIZE_LIMIT = 5_000_000  # bytes; the limit of most providers
 _OUTPUT_TOKENS = 1_500
 _WEB = ("http://", "https://")
 
 
 class VisionArguments(Struct, frozen=True):
-    """The picture and what to find out."""
+    """An image and a question about it."""
 
-    image: Annotated[str, Meta(min_length=1, description="File or address")]
-    question: str = "Describe this picture, and give all text in it."
+    image: Annotated[str, Meta(min_length=1, description="Path or URL")]
+    question: str = "Describe this image, and transcribe all text in it."
 
 
 class Vision:
-    """Asks another model about a picture."""
+    """Asks another model about an image."""
 
     name = "vision"
-    description = "Look at a picture and answer a question about it."
+    description = "View an image and answer a question about it."
     effect = Effect.READS
     arguments: type[Struct] = VisionArguments
 
@@ -44,14 +44,16 @@ class Vision:
         self._client = client
         self._clock = clock or SystemClock()
 
-    def deed(self, arguments: VisionArguments) -> Deed:
-        """Say what is looked at."""
+    def proposed_action(self, arguments: VisionArguments) -> ProposedAction:
+        """Describe which image is viewed."""
         if arguments.image.startswith("data:"):
-            return Deed("other", "a picture")
-        return Deed("fetch" if arguments.image.startswith(_WEB) else "read", arguments.image.removeprefix("file://"))
+            return ProposedAction("other", "an image")
+        return ProposedAction(
+            "fetch" if arguments.image.startswith(_WEB) else "read", arguments.image.removeprefix("file://")
+        )
 
     async def run(self, arguments: VisionArguments, call: Call) -> ToolOutput:
-        """Return what the other model sees."""
+        """Return the other model's answer."""
         picture = await self._load(arguments.image, call)
         parts = (Text(arguments.question), _image(picture))
         request = ModelRequest(
@@ -62,14 +64,14 @@ class Vision:
         try:
             return ToolOutput(await self._ask(request))
         except ProviderError as error:
-            raise ToolFailed(f"the picture could not be looked at: {error}") from error
+            raise ToolFailed(f"the image couldn't be analysed: {error}") from error
 
     async def _ask(self, request: ModelRequest) -> str:
         async with aclosing(self._provider.reply(request)) as events:
             async for event in events:
                 if isinstance(event, ModelReply) and event.message.text:
                     return event.message.text
-        raise ToolFailed("the model that was to look at the picture said nothing")
+        raise ToolFailed("the vision model returned no text")
 
     async def _load(self, source: str, call: Call) -> bytes:
         if source.startswith("data:"):
@@ -80,11 +82,11 @@ class Vision:
 
 
 def _image(picture: bytes) -> Image:
-    media_type = picture_type(picture)
+    media_type = image_type(picture)
     if not media_type:
-        raise ToolFailed("that is no picture (PNG, JPEG, GIF or WebP)")
+        raise ToolFailed("not an image (PNG, JPEG, GIF or WebP)")
     if len(picture) > SIZE_LIMIT:
-        raise ToolFailed(f"the picture is larger than {SIZE_LIMIT:,} bytes; make it smaller first")
+        raise ToolFailed(f"the image is larger than {SIZE_LIMIT:,} bytes; scale it down first")
     return Image(f"data:{media_type};base64,{base64.b64encode(picture).decode()}", media_type)
 
 
@@ -93,7 +95,7 @@ def _from_file(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(SIZE_LIMIT + 1)
     except OSError as error:
-        raise ToolFailed(f"{path} cannot be read: {error.strerror}") from error
+        raise ToolFailed(f"can't read {path}: {error.strerror}") from error
 
 
 def _from_data_uri(uri: str) -> bytes:
@@ -102,4 +104,4 @@ def _from_data_uri(uri: str) -> bytes:
     try:
         return base64.b64decode(raw, validate=True) if head.endswith(";base64") else raw
     except binascii.Error as error:
-        raise ToolFailed("the picture in the address is damaged") from error
+        raise ToolFailed("the image data in the URL is damaged") from error

@@ -1,4 +1,4 @@
-"""Where a conversation works: its folder and the environment of its commands."""
+"""The workspace of a session: its folder and the environment of its commands."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from talaria.core.session_context import SessionContext, for_child, without_context
+from talaria.core.session_context import SessionContext, child_environment, without_context
 
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:API_?)?(?:KEYS?|TOKENS?|SECRETS?|CREDENTIALS?|AUTH|PAT)(?:$|_(?!SOCK))"
@@ -20,25 +20,26 @@ _OF_THE_SHELL = {"_", "SHLVL"}
 
 
 class LocalWorkspace:
-    """A folder on this machine.
+    """A workspace on this machine.
 
-    Its commands begin with the variables that are ``given``; what one of them exports the next ones have, whatever its
-    name. All of them are told of the conversation that they belong to.
+    Its commands start with the variables that are ``given``; exports of a command carry over to the next ones. All of
+    them get the session context. ``began_in`` is the folder in which the session started: it stays the same when the
+    workspace moves, and when it is restored elsewhere.
     """
 
     def __init__(self, folder: Path, given: Mapping[str, str]) -> None:
-        self.folder = folder.absolute()
+        self.folder = self.began_in = folder.absolute()
         self._given = self._own = given
         self._context: SessionContext | None = None
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables of the next command."""
-        return for_child(self._own, self._context) if self._context else self._own
+        """Return the variables for the next command."""
+        return child_environment(self._own, self._context) if self._context else self._own
 
     @property
     def is_untouched(self) -> bool:
-        """Whether its variables are those that it was given: all else is in the snapshot."""
+        """Return whether its variables are unchanged: everything else is in the snapshot."""
         return self._own == self._given
 
     def resolve(self, path: str) -> Path:
@@ -48,19 +49,19 @@ class LocalWorkspace:
         return Path(os.path.normpath(self.folder / Path(path).expanduser()))
 
     def move_to(self, folder: Path) -> None:
-        """Work in another folder from now on."""
+        """Change the working folder."""
         self.folder = folder.absolute()
 
     def set_environment(self, values: Mapping[str, str]) -> None:
-        """Have these variables in every later command, instead of those that there were."""
+        """Replace the variables for all later commands."""
         self._own = {name: value for name, value in without_context(values).items() if name not in _OF_THE_SHELL}
 
     def tell(self, context: SessionContext) -> None:
-        """Let every later command know of this conversation, and of no other."""
+        """Set the session context for all later commands."""
         self._context = context
 
     def snapshot(self) -> str:
-        """Return folder and changes of the environment as text for the store.
+        """Return the folder and the changes of the environment as text for the store.
 
         Secrets are left out: they live no longer than the process.
         """
@@ -70,24 +71,26 @@ class LocalWorkspace:
             changed = {name: value for name, value in self._own.items() if self._given.get(name) != value}
             kept = {name: value for name, value in without_secrets(changed).items() if _is_text(name + value)}
             removed = [name for name in self._given if name not in self._own]
-        return msgspec.json.encode(_Snapshot(str(self.folder), kept, removed)).decode()
+        return msgspec.json.encode(_Snapshot(str(self.folder), kept, removed, str(self.began_in))).decode()
 
     def restore(self, text: str) -> None:
-        """Take up what `snapshot` returned, on top of what is given today."""
+        """Restore the result of `snapshot`, on top of today's given variables."""
         kept = msgspec.json.decode(text, type=_Snapshot)
         self.folder = Path(kept.folder)
+        if kept.began_in:
+            self.began_in = Path(kept.began_in)
         if kept.changed or kept.removed:
             own = {**self._given, **kept.changed}
             self._own = {name: value for name, value in own.items() if name not in kept.removed}
 
 
 def for_commands(environment: Mapping[str, str], secrets: Collection[str] = ()) -> dict[str, str]:
-    """Return what commands may begin with of the person's environment: no secrets, nothing of another conversation."""
+    """Return the part of the user's environment that commands may start with: without secrets or other sessions."""
     return without_context(without_secrets(environment, secrets))
 
 
 def without_secrets(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
-    """Return the variables that neither are named here nor look like a key, a token or a password."""
+    """Return the variables that are neither named here nor look like a key, a token or a password."""
     return {name: value for name, value in environment.items() if name not in names and not _is_secret(name, value)}
 
 
@@ -95,6 +98,7 @@ class _Snapshot(Struct, frozen=True):
     folder: str
     changed: dict[str, str]
     removed: list[str]
+    began_in: str = ""
 
 
 def _is_secret(name: str, value: str) -> bool:
@@ -102,5 +106,5 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """Tell whether a store takes it: the system also allows bytes that are no text."""
+    """Return whether the store accepts the text: the system also allows invalid bytes."""
     return value.encode("utf-8", "replace").decode() == value

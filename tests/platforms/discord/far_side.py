@@ -9,7 +9,7 @@ from talaria.platforms.discord.adapter import Discord
 from talaria.platforms.discord.settings import DiscordSettings
 from talaria.testing.discord_server import DiscordServer, Post, Room
 from talaria.testing.discord_server.methods import create_message
-from talaria.testing.platform_suite import Seen, Trouble
+from talaria.testing.platform_suite import FailureKind, VisibleMessage
 
 QUICK = timedelta(seconds=3)
 
@@ -66,9 +66,9 @@ class DiscordFarSide:
         await Room(self._server.world, self._last.place).redelivers(self._last)
         return True
 
-    async def seen(self, at: Address) -> list[Seen]:
+    async def seen(self, at: Address) -> list[VisibleMessage]:
         return [
-            Seen(
+            VisibleMessage(
                 message_id=one.id,
                 text=one.text,
                 reply_to=one.reply_to.id if one.reply_to else "",
@@ -78,7 +78,7 @@ class DiscordFarSide:
             for one in self._room(at).answers
         ]
 
-    async def upset(self, trouble: Trouble) -> bool:
+    async def disrupt(self, trouble: FailureKind) -> bool:
         match trouble:
             case "slow_down":
                 self._server.fail(create_message, 429, retry_after=7)

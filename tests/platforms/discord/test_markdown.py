@@ -4,7 +4,7 @@ import pytest
 
 from talaria.contracts.platform import Button
 from talaria.core.errors import Rejected
-from talaria.platforms.discord.outgoing import components, format_text, menu, nonce, thread_name
+from talaria.platforms.discord.outgoing import build_components, build_menu, format_text, make_nonce, make_thread_name
 
 
 @pytest.mark.parametrize(
@@ -52,13 +52,13 @@ def test_where_drawing_makes_it_too_long_the_source_is_sent() -> None:
 
 
 def test_up_to_five_choices_are_buttons_and_more_are_a_menu() -> None:
-    few = components([Button(f"No {number}", f"v{number}") for number in range(5)])
+    few = build_components([Button(f"No {number}", f"v{number}") for number in range(5)])
     assert [one["type"] for one in few[0]["components"]] == [2] * 5  # type: ignore[attr-defined]
-    many = components([Button("x" * 200, f"v{number}") for number in range(25)])
+    many = build_components([Button("x" * 200, f"v{number}") for number in range(25)])
     assert [one["type"] for one in many[0]["components"]] == [3]  # type: ignore[attr-defined]
     values = [one["value"] for one in many[0]["components"][0]["options"]]  # type: ignore[index]
     assert values == [f"v{number}" for number in range(25)]
-    assert components([]) == []
+    assert build_components([]) == []
 
 
 @pytest.mark.parametrize(
@@ -66,26 +66,28 @@ def test_up_to_five_choices_are_buttons_and_more_are_a_menu() -> None:
 )
 def test_choices_that_discord_would_not_take_are_refused(buttons: list[Button]) -> None:
     with pytest.raises(Rejected):
-        components(buttons)
+        build_components(buttons)
 
 
 def test_a_menu_has_the_names_that_discord_takes() -> None:
-    shown = menu([("status", "How\nthings are"), ("not a name", "x"), ("Big", "x"), ("new", "x" * 200), ("bare", "")])
+    shown = build_menu(
+        [("status", "How\nthings are"), ("not a name", "x"), ("Big", "x"), ("new", "x" * 200), ("bare", "")]
+    )
     assert [(one["name"], one["description"]) for one in shown] == [
         ("status", "How things are"),
         ("new", "x" * 100),
         ("bare", "bare"),
     ]
-    assert len(menu([(f"c{number}", "x") for number in range(150)])) == 100
+    assert len(build_menu([(f"c{number}", "x") for number in range(150)])) == 100
 
 
 def test_each_part_of_a_message_has_a_key_that_fits() -> None:
-    keys = {nonce(key, part) for key in ("a" * 300, "b") for part in (0, 1)}
+    keys = {make_nonce(key, part) for key in ("a" * 300, "b") for part in (0, 1)}
     assert len(keys) == 4
     assert all(len(key) <= 25 for key in keys)
 
 
 def test_a_thread_has_a_name_on_one_line() -> None:
-    assert thread_name("Trip to\n 日本 " * 40).startswith("Trip to 日本 Trip")
-    assert len(thread_name("x" * 300)) == 100
-    assert thread_name(" \n ") == "Conversation"
+    assert make_thread_name("Trip to\n 日本 " * 40).startswith("Trip to 日本 Trip")
+    assert len(make_thread_name("x" * 300)) == 100
+    assert make_thread_name(" \n ") == "Conversation"

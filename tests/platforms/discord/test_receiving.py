@@ -10,15 +10,15 @@ from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, SlowDown, Unreachable
 from talaria.platforms.discord.adapter import Discord
-from talaria.platforms.discord.keeping import StoreShelf
+from talaria.platforms.discord.session_state import DurableProgressStore
 from talaria.testing.discord_server import DiscordServer
 from talaria.testing.discord_server.methods import gateway, own_application
-from talaria.testing.platform_suite import following
+from talaria.testing.platform_suite import next_incoming
 
 
 def again(server: DiscordServer, store: Store) -> Discord:
     """Return the adapter of another process."""
-    return Discord(settings_for(server), (), StoreShelf(store, "discord"))
+    return Discord(settings_for(server), (), DurableProgressStore(store, "discord"))
 
 
 async def test_another_process_goes_on_with_the_session(server: DiscordServer, store: Store) -> None:
@@ -28,12 +28,12 @@ async def test_another_process_goes_on_with_the_session(server: DiscordServer, s
     async with first.connect() as arrivals:
         await room.says(ann, "one")
         await room.says(ann, "two")
-        assert [(await following(arrivals)).text for _ in range(2)] == ["one", "two"]
+        assert [(await next_incoming(arrivals)).text for _ in range(2)] == ["one", "two"]
     await first.close()
     await room.says(ann, "three")
     second = again(server, store)
     async with second.connect() as arrivals:
-        assert [(await following(arrivals)).text for _ in range(2)] == ["two", "three"]  # "two" was not confirmed
+        assert [(await next_incoming(arrivals)).text for _ in range(2)] == ["two", "three"]  # "two" was not confirmed
     await second.close()
     assert server.gateway.logins == ["identify", "resume"]
 
@@ -48,9 +48,9 @@ async def test_after_a_session_that_ended_places_where_we_talk_are_caught_up_wit
         await room.says(ann, "in private")
         await channel.says(ann, "in the channel", mention=True)
         await other.says(ann, "among themselves")
-        assert [(await following(arrivals)).addressed for _ in range(3)] == [True, True, False]
+        assert [(await next_incoming(arrivals)).addressed for _ in range(3)] == [True, True, False]
         await room.says(ann, "confirmed by the next")
-        await following(arrivals)
+        await next_incoming(arrivals)
     await first.close()
     server.gateway.expire()
     await channel.says(ann, "missed in the channel", mention=True)
@@ -59,7 +59,7 @@ async def test_after_a_session_that_ended_places_where_we_talk_are_caught_up_wit
     second = again(server, store)
     async with second.connect() as arrivals:
         await room.says(ann, "live")
-        told = [await following(arrivals) for _ in range(4)]
+        told = [await next_incoming(arrivals) for _ in range(4)]
     await second.close()
     texts = ["confirmed by the next", "missed in the channel", "missed in private", "live"]
     assert [one.text for one in told] == texts
@@ -75,7 +75,7 @@ async def test_what_was_missed_is_read_again_until_it_was_taken(server: DiscordS
     async with first.connect() as arrivals:
         for text in ("one", "two"):
             await room.says(ann, text)
-            await following(arrivals)
+            await next_incoming(arrivals)
     await first.close()
     server.gateway.expire()
     await room.says(ann, "three")
@@ -84,7 +84,7 @@ async def test_what_was_missed_is_read_again_until_it_was_taken(server: DiscordS
     for number in (1, 2, 2, 1):
         platform = again(server, store)
         async with platform.connect() as arrivals:
-            heard.append([(await following(arrivals)).text for _ in range(number)])
+            heard.append([(await next_incoming(arrivals)).text for _ in range(number)])
         await platform.close()
     assert heard == [["two"], ["two", "three"], ["three", "four"], ["four"]]
     assert server.gateway.logins == ["identify", *["invalid", "identify"] * 4]
@@ -100,13 +100,13 @@ async def test_a_connection_that_ends_is_made_anew_and_nothing_is_lost_or_told_t
     async with discord.connect() as arrivals:
         for number in range(3):
             await room.says(ann, f"before {number}")
-            heard.append(await following(arrivals))
+            heard.append(await next_incoming(arrivals))
             if trouble == "reconnect":
                 await server.gateway.ask_to_reconnect()
             else:
                 server.gateway.drop()
             await room.says(ann, f"after {number}")
-            heard.append(await following(arrivals))
+            heard.append(await next_incoming(arrivals))
     assert [one.text for one in heard] == [f"{when} {number}" for number in range(3) for when in ("before", "after")]
     assert server.gateway.logins == ["identify"] + ["resume"] * 3
 
@@ -118,11 +118,11 @@ async def test_a_session_that_ends_while_we_listen_is_followed_by_another(
     room = server.private(ann)
     async with discord.connect() as arrivals:
         await room.says(ann, "before")
-        assert (await following(arrivals)).text == "before"
+        assert (await next_incoming(arrivals)).text == "before"
         server.gateway.expire()
         server.gateway.drop()
         missed = await room.says(ann, "meanwhile")
-        assert (await following(arrivals)).external_id == missed.id
+        assert (await next_incoming(arrivals)).external_id == missed.id
     assert server.gateway.logins == ["identify", "invalid", "identify"]
 
 
@@ -134,7 +134,7 @@ async def test_what_cannot_be_read_is_left_out(server: DiscordServer, discord: D
         await server.gateway.tell("GUILD_CREATE", {"id": "5", "channels": "none"})
         await server.gateway.tell("SOMETHING_NEW", {"of": "tomorrow"})
         await server.private(ann).says(ann, "hello")
-        assert (await following(arrivals)).text == "hello"
+        assert (await next_incoming(arrivals)).text == "hello"
 
 
 async def test_edits_are_heard_and_previews_are_not(server: DiscordServer, discord: Discord) -> None:
@@ -142,12 +142,12 @@ async def test_edits_are_heard_and_previews_are_not(server: DiscordServer, disco
     room = server.private(ann)
     async with discord.connect() as arrivals:
         post = await room.says(ann, "see https://example.org")
-        await following(arrivals)
+        await next_incoming(arrivals)
         await room.previews(post)
         await room.edits(post, "see https://example.com")
-        edit = await following(arrivals)
+        edit = await next_incoming(arrivals)
         await room.previews(post)  # told again with the time of the edit
-        repeated = await following(arrivals)
+        repeated = await next_incoming(arrivals)
     assert (edit.edited, edit.text, edit.message_id) == (True, "see https://example.com", post.id)
     assert repeated.external_id == edit.external_id != post.id
 
@@ -165,7 +165,7 @@ async def test_commands_that_cannot_be_registered_hold_nothing_up(server: Discor
     ann = server.user("Ann")
     async with discord.connect() as arrivals:
         await server.private(ann).says(ann, "hello")
-        assert (await following(arrivals)).text == "hello"
+        assert (await next_incoming(arrivals)).text == "hello"
 
 
 async def test_a_command_is_acknowledged_at_once_and_cleared_away_by_its_answer(
@@ -175,7 +175,7 @@ async def test_a_command_is_acknowledged_at_once_and_cleared_away_by_its_answer(
     thread = await server.channel("general").opens_thread(ann, "Plans")
     async with discord.connect() as arrivals:
         asked = await thread.uses(ann, "status", "of all")
-        told = await following(arrivals)
+        told = await next_incoming(arrivals)
         assert (asked.answer, asked.ephemeral, asked.standing) == (5, True, True)
         await discord.send(told.address, Content(text="All is well."), "k")
     assert (told.text, told.external_id) == ("/status of all", asked.id)
@@ -193,9 +193,9 @@ async def test_a_choice_is_acknowledged_and_told_again_under_its_id(server: Disc
     await discord.send(Address("discord", room.id), Content(text="Which?", buttons=_choices(8)), "k")
     async with discord.connect() as arrivals:
         asked = await room.presses(ann, room.answers[0], from_menu[0])
-        told = await following(arrivals)
+        told = await next_incoming(arrivals)
     async with discord.connect() as arrivals:
-        repeated = await following(arrivals)
+        repeated = await next_incoming(arrivals)
     assert (told.button, asked.answer, asked.standing) == (from_menu[1], 6, False)
     assert (repeated.button, repeated.external_id) == (told.button, told.external_id)
 
@@ -205,7 +205,7 @@ async def test_naming_our_role_is_naming_us(server: DiscordServer, discord: Disc
     channel = server.channel("general")
     async with discord.connect() as arrivals:
         await channel.says(ann, "what now?", by_role=True)
-        told = await following(arrivals)
+        told = await next_incoming(arrivals)
     assert (told.addressed, told.text) == (True, "what now?")
 
 
@@ -215,7 +215,7 @@ async def test_a_post_in_a_forum_is_a_thread(server: DiscordServer, discord: Dis
     async with discord.connect() as arrivals:
         post = await forum.opens_thread(ann, "An idea")
         await post.says(ann, "what do you think?", mention=True)
-        told = await following(arrivals)
+        told = await next_incoming(arrivals)
         await discord.send(told.address, Content(text="Good."), "k")
     assert told.address == Address("discord", forum.id, "thread", post.id)
     assert (told.chat_name, [one.text for one in post.answers]) == ("An idea", ["Good."])
@@ -227,7 +227,7 @@ async def test_a_channel_that_may_not_be_looked_at_is_a_group(server: DiscordSer
         hidden = server.channel("hidden")  # opened behind the greeting, which told of all others
         hidden.place.forbids.add("look")
         await hidden.says(ann, "psst", mention=True)
-        assert (await following(arrivals)).address == Address("discord", hidden.id, "group")
+        assert (await next_incoming(arrivals)).address == Address("discord", hidden.id, "group")
 
 
 async def test_without_leave_to_read_messages_the_owner_is_told_what_to_do(
@@ -242,13 +242,13 @@ async def test_without_leave_to_read_messages_the_owner_is_told_what_to_do(
     async with modest.connect() as arrivals:
         await server.channel("general").says(ann, "among themselves")
         await server.channel("general").says(ann, "hello", mention=True)
-        assert (await following(arrivals)).text == "hello"
+        assert (await next_incoming(arrivals)).text == "hello"
     await modest.close()
 
 
 async def test_a_token_that_only_the_gateway_does_not_know_is_told(server: DiscordServer, discord: Discord) -> None:
     server.gateway.token = "another"
-    with pytest.raises(BadCredentials, match="does not know this bot"):
+    with pytest.raises(BadCredentials, match="rejected the bot token"):
         async with discord.connect():
             pass
 

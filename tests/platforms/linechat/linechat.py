@@ -10,13 +10,13 @@ from typing import Any, Literal
 import msgspec
 
 from talaria.contracts.platform import (
-    Abilities,
     Attachment,
     Content,
     Incoming,
     MessageRef,
     Platform,
     PlatformAccount,
+    PlatformCapabilities,
     Sender,
 )
 from talaria.core.addresses import Address
@@ -50,7 +50,7 @@ class LineChat:
     """One account on one server."""
 
     # The gateway adapts to these: it cuts long replies, and shows nothing that grows where nothing can be edited.
-    abilities = Abilities(text_limit=500, idempotent=True)
+    abilities = PlatformCapabilities(text_limit=500, idempotent=True)
 
     def __init__(self, settings: LineChatSettings) -> None:
         self.name = settings.name

@@ -9,7 +9,7 @@ import msgspec
 from tests.platforms.linechat.linechat import LineChat, LineChatSettings, Said
 
 from talaria.core.addresses import Address
-from talaria.testing.platform_suite import Seen, Trouble
+from talaria.testing.platform_suite import FailureKind, VisibleMessage
 
 TOKEN = "line-by-line"
 _BEAT = 0.2
@@ -19,8 +19,8 @@ class LineServer:
     """Keeps what Ann writes until it is taken, and what is said to her."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, Seen] = {}
-        self.trouble: Trouble | None = None
+        self.seen: dict[str, VisibleMessage] = {}
+        self.trouble: FailureKind | None = None
         self.waiting: dict[str, Said] = {}
         self._news = asyncio.Event()
         self._number = 0
@@ -63,7 +63,7 @@ class LineServer:
     def _post(self, request: dict[str, Any]) -> Said:
         if request["chat"] != "ann":
             return Said("refused", text="there is no such chat")
-        made = Seen(message_id=f"p{len(self.seen)}", text=request["say"], reply_to=request["reply_to"])
+        made = VisibleMessage(message_id=f"p{len(self.seen)}", text=request["say"], reply_to=request["reply_to"])
         return Said("ok", id=self.seen.setdefault(request["key"], made).message_id)
 
     async def _feed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -117,10 +117,10 @@ class LineFarSide:
     async def redelivers(self) -> bool:
         return False
 
-    async def seen(self, at: Address) -> list[Seen]:
+    async def seen(self, at: Address) -> list[VisibleMessage]:
         return list(self._server.seen.values())
 
-    async def upset(self, trouble: Trouble) -> bool:
+    async def disrupt(self, trouble: FailureKind) -> bool:
         if trouble == "cut":
             self._server.hang_up()
         else:

@@ -4,14 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.platforms.matrix.people import Desk, Person
+from tests.platforms.matrix.matrix_clients import Desk, Person
 
 from talaria.core.ids import new_id
-from talaria.testing.homeserver import MISSING, Reception, find_homeserver, shared_homeserver
+from talaria.testing.homeserver import MISSING, HomeserverClient, find_homeserver, shared_homeserver
 
 
 @pytest.fixture(scope="session")
-def reception(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Reception]:
+def homeserver_client(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[HomeserverClient]:
     if find_homeserver() is None:
         pytest.skip(MISSING)
     root = tmp_path_factory.getbasetemp()
@@ -22,16 +24,16 @@ def reception(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
 
 
 @pytest.fixture
-def alice(reception: Reception) -> Person:
-    return Person(reception, reception.register(f"alice-{new_id()}".lower()))
+def alice(homeserver_client: HomeserverClient) -> Person:
+    return Person(homeserver_client, homeserver_client.register(f"alice-{new_id()}".lower()))
 
 
 @pytest.fixture
-def carol(reception: Reception) -> Person:
-    return Person(reception, reception.register(f"carol-{new_id()}".lower()))
+def carol(homeserver_client: HomeserverClient) -> Person:
+    return Person(homeserver_client, homeserver_client.register(f"carol-{new_id()}".lower()))
 
 
 @pytest.fixture
-def desk(reception: Reception, alice: Person, tmp_path: Path) -> Desk:
+def desk(homeserver_client: HomeserverClient, alice: Person, tmp_path: Path) -> Desk:
     """Our account; the invitations of Alice are accepted."""
-    return Desk(reception, reception.register(f"bot-{new_id()}".lower()), tmp_path, (alice.user_id,))
+    return Desk(homeserver_client, homeserver_client.register(f"bot-{new_id()}".lower()), tmp_path, (alice.user_id,))

@@ -7,13 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from aiohttp import ClientSession, web
-from tests.platforms.matrix.people import Desk, Json, Person
+from tests.platforms.matrix.matrix_clients import Desk, Json, Person
 
 from talaria.core.addresses import Address
 from talaria.core.ids import new_id
 from talaria.platforms.matrix.adapter import Matrix
-from talaria.testing.homeserver import Reception
-from talaria.testing.platform_suite import Seen, Trouble
+from talaria.testing.homeserver import HomeserverClient
+from talaria.testing.platform_suite import FailureKind, VisibleMessage
 
 _BETWEEN = {"connection", "content-length", "transfer-encoding", "content-encoding", "host"}
 
@@ -22,7 +22,7 @@ class Line:
     """What stands between an account and its homeserver, as a proxy or a router would: it passes on, or fails."""
 
     def __init__(self, target: str) -> None:
-        self.trouble: Trouble | None = None
+        self.trouble: FailureKind | None = None
         self._target = target
         self._end = asyncio.Event()
         self._session = ClientSession()
@@ -73,7 +73,7 @@ class MatrixFarSide:
         alice, carol = people
         self.platform = platform
         self.secret = desk.account.token
-        self._us = Person(alice.reception, desk.account)
+        self._us = Person(alice.homeserver_client, desk.account)
         self._alice = alice
         self._line = line
         self.private = Address("matrix", self._room())
@@ -112,7 +112,7 @@ class MatrixFarSide:
     async def redelivers(self) -> bool:
         return False
 
-    async def seen(self, at: Address) -> list[Seen]:
+    async def seen(self, at: Address) -> list[VisibleMessage]:
         events = await asyncio.to_thread(self._alice.events, at.chat_id)
         reactions = await asyncio.to_thread(self._alice.events, at.chat_id, "m.reaction")
         ours = [one for one in events if one["sender"] == self._us.user_id]
@@ -120,11 +120,11 @@ class MatrixFarSide:
         edits = {_relation(one)["event_id"]: one for one in ours if _relation(one).get("rel_type") == "m.replace"}
         return [self._seen(one, edits.get(one["event_id"]), reactions) for one in here]
 
-    def _seen(self, event: Json, edit: Json | None, reactions: list[Json]) -> Seen:
+    def _seen(self, event: Json, edit: Json | None, reactions: list[Json]) -> VisibleMessage:
         content = edit["content"]["m.new_content"] if edit else event["content"]
         is_file = content["msgtype"] != "m.text"
         pressed = [_relation(one) for one in reactions if one["sender"] == self._us.user_id]
-        return Seen(
+        return VisibleMessage(
             message_id=event["event_id"],
             text="" if is_file else content["body"],
             reply_to=_relation(event).get("m.in_reply_to", {}).get("event_id", ""),
@@ -132,7 +132,7 @@ class MatrixFarSide:
             files=(content["filename"],) if is_file else (),
         )
 
-    async def upset(self, trouble: Trouble) -> bool:
+    async def disrupt(self, trouble: FailureKind) -> bool:
         if trouble == "revoked":
             await asyncio.to_thread(self._us.call, "POST", "/logout/all", {})
         elif trouble == "cut":
@@ -148,22 +148,22 @@ class MatrixFarSide:
         await asyncio.to_thread(self._limit, "DELETE")
 
     def _limit(self, method: str) -> None:
-        reception = self._alice.reception
-        admin = reception.register(f"admin-{new_id()}", admin=True)
+        homeserver_client = self._alice.homeserver_client
+        admin = homeserver_client.register(f"admin-{new_id()}", admin=True)
         path = f"/_synapse/admin/v1/users/{self._us.user_id}/override_ratelimit"
-        reception.call(method, path, {"messages_per_second": 1, "burst_count": 0}, token=admin.token)
+        homeserver_client.call(method, path, {"messages_per_second": 1, "burst_count": 0}, token=admin.token)
 
 
 @asynccontextmanager
-async def matrix_far_side(reception: Reception, folder: Path) -> AsyncIterator[MatrixFarSide]:
+async def matrix_far_side(homeserver_client: HomeserverClient, folder: Path) -> AsyncIterator[MatrixFarSide]:
     """Open a line, make the people, and end both."""
     names = [f"{name}-{new_id()}" for name in ("bot", "alice", "carol")]
-    bot, *people = [await asyncio.to_thread(reception.register, name) for name in names]
-    line = Line(reception.url)
+    bot, *people = [await asyncio.to_thread(homeserver_client.register, name) for name in names]
+    line = Line(homeserver_client.url)
     try:
-        desk = Desk(Reception(await line.open()), bot, folder)
+        desk = Desk(HomeserverClient(await line.open()), bot, folder)
         platform = desk.open(patience=timedelta(seconds=3), file_limit=100_000)
-        alice, carol = [Person(reception, one) for one in people]
+        alice, carol = [Person(homeserver_client, one) for one in people]
         yield MatrixFarSide(platform, desk, (alice, carol), line)
     finally:
         await line.close()

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from tests.platforms.matrix.far_side import MatrixFarSide, matrix_far_side
 
-from talaria.testing.homeserver import Reception
+from talaria.testing.homeserver import HomeserverClient
 from talaria.testing.platform_suite import PlatformSuite
 
 
 class TestMatrix(PlatformSuite):
     @pytest.fixture
-    async def far_side(self, reception: Reception, tmp_path: Path) -> AsyncIterator[MatrixFarSide]:
-        async with matrix_far_side(reception, tmp_path) as there:
+    async def far_side(self, homeserver_client: HomeserverClient, tmp_path: Path) -> AsyncIterator[MatrixFarSide]:
+        async with matrix_far_side(homeserver_client, tmp_path) as there:
             yield there

@@ -8,7 +8,7 @@ from typing import Any
 
 import nio
 import pytest
-from tests.platforms.matrix.people import Desk, Person, until
+from tests.platforms.matrix.matrix_clients import Desk, Person, until
 
 from talaria.contracts.platform import Button, Content, MessageRef
 from talaria.core.addresses import Address
@@ -52,7 +52,7 @@ class Reader:
 @asynccontextmanager
 async def encrypting(alice: Person, folder: Path) -> AsyncIterator[Reader]:
     config = nio.AsyncClientConfig(encryption_enabled=True)
-    client = nio.AsyncClient(alice.reception.url, alice.user_id, store_path=str(folder), config=config)
+    client = nio.AsyncClient(alice.homeserver_client.url, alice.user_id, store_path=str(folder), config=config)
     device = alice.call("GET", "/account/whoami")["device_id"]
     client.restore_login(alice.user_id, device, alice.token)
     try:

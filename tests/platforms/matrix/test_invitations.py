@@ -7,18 +7,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.platforms.matrix.people import Desk, Person, until
+from tests.platforms.matrix.matrix_clients import Desk, Person, until
 
+from talaria.access.policy import may_speak
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import PlatformAccount, Sender
 from talaria.contracts.store import Store
+from talaria.contracts.stores.pairing import PairedPerson as Paired
 from talaria.contracts.stores.pairing import PairingRules
-from talaria.contracts.stores.pairing import Person as Paired
 from talaria.core.addresses import Address
-from talaria.gateway.welcome import may_speak
-from talaria.platforms.matrix.opening import open_platform
-from talaria.settings.chats import Access, ChatNetwork
+from talaria.platforms.matrix.factory import open_platform
 from talaria.settings.model import Settings
+from talaria.settings.sections.chats import AccessSettings, ChatNetworkSettings
 
 
 class Hall:
@@ -55,7 +55,7 @@ class Hall:
             store=self._store,
             folder=self._folder,
             closing=closing,
-            admits=self._admits,
+            may_join=self._admits,
         )
 
     async def _listen(self, account: PlatformAccount) -> None:
@@ -76,7 +76,7 @@ def hall(desk: Desk, store: Store, tmp_path: Path) -> Hall:
 async def test_who_may_speak_may_invite_and_nobody_else(
     hall: Hall, desk: Desk, alice: Person, carol: Person, store: Store
 ) -> None:
-    hall.settings = Settings(access=Access(allowed=(f"matrix:{alice.user_id}",)))
+    hall.settings = Settings(access=AccessSettings(allowed=(f"matrix:{alice.user_id}",)))
     strange, known = carol.room_with(desk.user_id), alice.room_with(desk.user_id)
     async with hall.open():
         await until(lambda: desk.user_id in alice.members(known))
@@ -92,7 +92,7 @@ async def test_an_invitation_is_accepted_when_its_author_is_let_in_later(
     early = carol.room_with(desk.user_id)
     async with hall.open():
         late = carol.room_with(desk.user_id, is_direct=True)
-        await until(lambda: caplog.text.count("is left alone") == 2)
+        await until(lambda: caplog.text.count("ignored an invitation") == 2)
     assert desk.user_id not in carol.members(early) | carol.members(late)
     await store.write(lambda tx: tx.pairing.offer(Paired("matrix", carol.user_id), "hash", PairingRules()))
     await store.write(lambda tx: tx.pairing.approve("matrix", "hash", PairingRules()))
@@ -105,7 +105,7 @@ async def test_an_invitation_of_before_the_first_start_is_not_forgotten(hall: Ha
     room = carol.room_with(desk.user_id)
     await hall.begin()
     assert desk.user_id not in carol.members(room)
-    hall.settings = Settings(access=Access(owners=(f"matrix:{carol.user_id}",)))
+    hall.settings = Settings(access=AccessSettings(owners=(f"matrix:{carol.user_id}",)))
     async with hall.open():
         await until(lambda: desk.user_id in carol.members(room))
 
@@ -113,7 +113,7 @@ async def test_an_invitation_of_before_the_first_start_is_not_forgotten(hall: Ha
 async def test_a_change_of_the_settings_is_noticed_while_it_listens(hall: Hall, desk: Desk, carol: Person) -> None:
     async with hall.open():
         room = carol.room_with(desk.user_id)
-        hall.settings = Settings(platforms={"matrix": ChatNetwork(chats=(room,))})
+        hall.settings = Settings(platforms={"matrix": ChatNetworkSettings(chats=(room,))})
         await until(lambda: desk.user_id in carol.members(room))
 
 
@@ -123,7 +123,7 @@ async def test_an_invitation_that_was_withdrawn_keeps_nobody_from_listening(
     gone = carol.room_with(desk.user_id, preset="private_chat")
     async with hall.open():
         carol.call("POST", f"/rooms/{gone}/kick", {"user_id": desk.user_id})
-        hall.settings = Settings(access=Access(everyone=True))
+        hall.settings = Settings(access=AccessSettings(everyone=True))
         room = alice.room_with(desk.user_id)
         await until(lambda: desk.user_id in alice.members(room))
     assert desk.user_id not in carol.members(gone)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.platforms.matrix.people import Desk, Person, meet, until
+from tests.platforms.matrix.matrix_clients import Desk, Person, meet, until
 
 from talaria.contracts.platform import Attachment, Content
 from talaria.core.addresses import Address
@@ -13,7 +13,7 @@ from talaria.core.errors import BadCredentials, Rejected, SlowDown, Unreachable
 from talaria.core.ids import new_id
 from talaria.core.messages import File, Image
 from talaria.platforms.matrix.outgoing import TEXT_LIMIT
-from talaria.testing.homeserver import Homeserver, Reception
+from talaria.testing.homeserver import Homeserver, HomeserverClient
 
 
 async def room_of(desk: Desk, alice: Person) -> str:
@@ -168,12 +168,12 @@ async def test_nothing_is_said_openly_in_an_encrypted_room(desk: Desk, alice: Pe
 
 
 async def test_a_homeserver_that_wants_us_slower_says_for_how_long(
-    desk: Desk, alice: Person, reception: Reception
+    desk: Desk, alice: Person, homeserver_client: HomeserverClient
 ) -> None:
     room = await room_of(desk, alice)
-    admin = reception.register(f"admin-{new_id()}".lower(), admin=True)
+    admin = homeserver_client.register(f"admin-{new_id()}".lower(), admin=True)
     path = f"/_synapse/admin/v1/users/{desk.user_id}/override_ratelimit"
-    reception.call("POST", path, {"messages_per_second": 1, "burst_count": 0}, token=admin.token)
+    homeserver_client.call("POST", path, {"messages_per_second": 1, "burst_count": 0}, token=admin.token)
     with pytest.raises(SlowDown) as slow:
         await desk.open().send(Address("matrix", room), Content(text="quick"), "k")
     assert timedelta() < slow.value.retry_after < timedelta(seconds=10)
@@ -208,14 +208,14 @@ async def test_a_login_that_was_ended_is_replaced_where_there_is_a_password(desk
     by_password = {"token": "", "user": desk.user_id, "password": desk.account.password}
     to = Address("matrix", room)
     await desk.open(**by_password).send(to, Content(text="one"), "1")
-    Person(alice.reception, desk.account).call("POST", "/logout/all", {})
+    Person(alice.homeserver_client, desk.account).call("POST", "/logout/all", {})
     await desk.open(**by_password).send(to, Content(text="two"), "2")
     assert [one["content"]["body"] for one in alice.events(room)] == ["one", "two"]
 
 
 async def test_a_homeserver_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     with Homeserver() as server:
-        there = server.reception
+        there = server.homeserver_client
         alice = Person(there, there.register("alice"))
         desk = Desk(there, there.register("bot"), tmp_path, (alice.user_id,))
         room = await room_of(desk, alice)

@@ -9,7 +9,7 @@ from talaria.core.addresses import Address
 from talaria.platforms.slack.adapter import Slack
 from talaria.platforms.slack.emoji import emoji_for, names_for
 from talaria.platforms.slack.settings import SlackSettings
-from talaria.testing.platform_suite import Seen, Trouble
+from talaria.testing.platform_suite import FailureKind, VisibleMessage
 from talaria.testing.slack_server import APP_TOKEN, TOKEN, Channel, Message, SlackServer
 from talaria.testing.slack_server.blocks import choices_of
 
@@ -59,11 +59,11 @@ class SlackFarSide:
         await self._server.office.repeat(self._server.office.handed[-1])
         return True
 
-    async def seen(self, at: Address) -> list[Seen]:
+    async def seen(self, at: Address) -> list[VisibleMessage]:
         answers = self._channels[at.chat_id].answers
         return [_seen(one) for one in answers if one.thread_ts == at.thread_id]
 
-    async def upset(self, trouble: Trouble) -> bool:
+    async def disrupt(self, trouble: FailureKind) -> bool:
         server = self._server
         match trouble:
             case "slow_down":
@@ -87,9 +87,9 @@ class SlackFarSide:
         return next(one for one in self._channels[at.chat_id].messages if one.ts == message_id)
 
 
-def _seen(message: Message) -> Seen:
+def _seen(message: Message) -> VisibleMessage:
     """Return a message as a person sees it; what it answers, outside of threads, only goes along."""
-    return Seen(
+    return VisibleMessage(
         message_id=message.ts,
         text=unescape(message.text),
         reply_to=message.metadata.get("event_payload", {}).get("reply_to", ""),

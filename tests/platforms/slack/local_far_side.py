@@ -15,7 +15,7 @@ from talaria.platforms.slack.adapter import Slack
 from talaria.platforms.slack.emoji import emoji_for, names_for
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.local_slack import ALICE, APP_TOKEN, BOT, TOKEN, LocalSlack
-from talaria.testing.platform_suite import Seen, Trouble
+from talaria.testing.platform_suite import FailureKind, VisibleMessage
 from talaria.testing.slack_server.blocks import choices_of
 
 
@@ -62,11 +62,11 @@ class LocalFarSide:
     async def redelivers(self) -> bool:
         return False
 
-    async def seen(self, at: Address) -> list[Seen]:
+    async def seen(self, at: Address) -> list[VisibleMessage]:
         ours = [one for one in await self._messages(at) if one.get("user") == BOT or one.get("bot_id")]
         return [_seen(one) for one in ours if one.get("thread_ts", "") in ("", at.thread_id)]
 
-    async def upset(self, trouble: Trouble) -> bool:
+    async def disrupt(self, trouble: FailureKind) -> bool:
         return False
 
     async def calm(self) -> None:
@@ -80,19 +80,19 @@ class LocalFarSide:
         found = [one for one in answer["messages"] if one["ts"] not in self._known and one["ts"] != at.thread_id]
         return sorted(found, key=lambda one: float(one["ts"]))
 
-    def _does(self, deed: str, **details: object) -> None:
-        self._deeds.put_nowait((deed, {"user": ALICE, **details}))
+    def _does(self, proposed_action: str, **details: object) -> None:
+        self._deeds.put_nowait((proposed_action, {"user": ALICE, **details}))
 
     async def act(self) -> None:
         """Do what Alice does, one thing after the other: each ends when the app has taken it, or did not for long."""
         while True:
-            deed, details = await self._deeds.get()
-            async with self._http.post(f"{self._workspace.url}/_control/{deed}", json=details) as answer:
+            proposed_action, details = await self._deeds.get()
+            async with self._http.post(f"{self._workspace.url}/_control/{proposed_action}", json=details) as answer:
                 assert answer.ok, await answer.text()
 
 
-def _seen(message: dict[str, Any]) -> Seen:
-    return Seen(
+def _seen(message: dict[str, Any]) -> VisibleMessage:
+    return VisibleMessage(
         message_id=message["ts"],
         text=unescape(message.get("text", "")),
         reply_to=((message.get("metadata") or {}).get("event_payload") or {}).get("reply_to", ""),

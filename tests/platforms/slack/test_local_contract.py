@@ -6,7 +6,7 @@ import pytest
 from tests.platforms.slack.local_far_side import LocalFarSide, local_far_side
 
 from talaria.testing.local_slack import MISSING, LocalSlack, find_local_slack
-from talaria.testing.platform_suite import FilesSuite, MarksSuite, PlacesSuite, ReceivingSuite, SendingSuite
+from talaria.testing.platform_suite import ChatsSuite, FilesSuite, ReactionsSuite, ReceivingSuite, SendingSuite
 
 UNFIT = {
     "test_an_answer_is_seen_where_it_was_asked": "it drops the metadata of messages",
@@ -24,7 +24,7 @@ def workspace() -> Iterator[LocalSlack]:
         yield there
 
 
-class TestLocalSlack(ReceivingSuite, PlacesSuite, SendingSuite, MarksSuite, FilesSuite):
+class TestLocalSlack(ReceivingSuite, ChatsSuite, SendingSuite, ReactionsSuite, FilesSuite):
     @pytest.fixture
     async def far_side(self, workspace: LocalSlack, request: pytest.FixtureRequest) -> AsyncIterator[LocalFarSide]:
         if reason := UNFIT.get(request.function.__name__):

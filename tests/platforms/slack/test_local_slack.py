@@ -13,7 +13,7 @@ from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.core.messages import File
-from talaria.gateway.network import Network
+from talaria.gateway.receiver import Receiver
 from talaria.platforms.slack.adapter import Slack
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.local_slack import APP_TOKEN, BOT, CHANNEL, MISSING, TOKEN, LocalSlack, find_local_slack
@@ -32,7 +32,7 @@ class Ear:
 
     def __init__(self, slack: Slack, store: Store) -> None:
         self.heard: asyncio.Queue[Incoming] = asyncio.Queue()
-        self.network = Network(slack, store, self._take, lease=timedelta(seconds=15))
+        self.network = Receiver(slack, store, self._take, lease=timedelta(seconds=15))
 
     async def _take(self, incoming: Incoming) -> str:
         self.heard.put_nowait(incoming)

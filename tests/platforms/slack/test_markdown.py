@@ -11,14 +11,14 @@ from talaria.platforms.slack.blocks import (
     Divider,
     Element,
     Link,
-    Points,
+    ListElement,
     Preformatted,
     Quote,
     RichText,
     Section,
     Style,
     Table,
-    Words,
+    TextElement,
     as_mrkdwn,
 )
 from talaria.platforms.slack.markdown import read_markdown
@@ -39,23 +39,23 @@ def elements(source: str) -> tuple[Element, ...]:
 
 
 def words(text: str) -> Section:
-    return Section((Words(text),))
+    return Section((TextElement(text),))
 
 
 def test_marks_within_a_line() -> None:
     assert elements("a **b** *c* ~~d~~ `e` ***f***") == (
         Section(
             (
-                Words("a "),
-                Words("b", BOLD),
-                Words(" "),
-                Words("c", ITALIC),
-                Words(" "),
-                Words("d", STRIKE),
-                Words(" "),
-                Words("e", CODE),
-                Words(" "),
-                Words("f", Style(bold=True, italic=True)),
+                TextElement("a "),
+                TextElement("b", BOLD),
+                TextElement(" "),
+                TextElement("c", ITALIC),
+                TextElement(" "),
+                TextElement("d", STRIKE),
+                TextElement(" "),
+                TextElement("e", CODE),
+                TextElement(" "),
+                TextElement("f", Style(bold=True, italic=True)),
             )
         ),
     )
@@ -68,9 +68,9 @@ def test_links_lead_somewhere_or_are_told() -> None:
             (
                 Link("https://a.example/?q=1&r", "x", BOLD),
                 Link("https://a.example/?q=1&r", " y"),
-                Words(" "),
+                TextElement(" "),
                 Link("https://b.example", "https://b.example"),
-                Words(" z (../file) "),
+                TextElement(" z (../file) "),
                 Link("https://c.example/p.png", "p"),
             )
         ),
@@ -78,30 +78,32 @@ def test_links_lead_somewhere_or_are_told() -> None:
 
 
 def test_paragraphs_keep_their_distance_and_headings_are_bold() -> None:
-    assert elements("# Title\ntext\nmore\n\nlast") == (Section((Words("Title", BOLD), Words("\ntext\nmore\n\nlast"))),)
+    assert elements("# Title\ntext\nmore\n\nlast") == (
+        Section((TextElement("Title", BOLD), TextElement("\ntext\nmore\n\nlast"))),
+    )
 
 
 def test_lists_are_lists_of_their_depth() -> None:
     assert elements("- one\n- two\n  1. deep\n  2. deeper\n- [x] three\n\n7. seven\n8. eight") == (
-        Points("bullet", (words("one"), words("two"))),
-        Points("ordered", (words("deep"), words("deeper")), indent=1),
-        Points("bullet", (words("☑ three"),)),
-        Points("ordered", (words("seven"), words("eight")), offset=6),
+        ListElement("bullet", (words("one"), words("two"))),
+        ListElement("ordered", (words("deep"), words("deeper")), indent=1),
+        ListElement("bullet", (words("☑ three"),)),
+        ListElement("ordered", (words("seven"), words("eight")), offset=6),
     )
 
 
 def test_code_in_a_list_does_not_disturb_its_numbers() -> None:
     assert elements("1. one\n   ```py\n   x = 1\n   ```\n2. two") == (
-        Points("ordered", (words("one"),)),
-        Preformatted((Words("x = 1"),)),
-        Points("ordered", (words("two"),), offset=1),
+        ListElement("ordered", (words("one"),)),
+        Preformatted((TextElement("x = 1"),)),
+        ListElement("ordered", (words("two"),), offset=1),
     )
 
 
 def test_a_quotation_is_one_with_all_that_is_in_it() -> None:
     assert elements("before\n> said\n> - a\n> - b\n>\n> more\n\nafter") == (
         words("before\n"),
-        Quote((Words("said\n• a\n• b\nmore"),)),
+        Quote((TextElement("said\n• a\n• b\nmore"),)),
         words("after"),
     )
 
@@ -112,7 +114,7 @@ def test_the_first_table_is_one_and_others_are_drawn() -> None:
     assert [[cell.text for cell in row] for row in first.rows] == [["a", "b"], ["1", " "]]
     assert [one.align for one in first.column_settings] == ["center", "right"]
     assert line == Divider()
-    assert second == RichText((Preformatted((Words("日 │ d\n───┼──\n2  │ 3"),)),))
+    assert second == RichText((Preformatted((TextElement("日 │ d\n───┼──\n2  │ 3"),)),))
 
 
 def test_a_table_that_is_too_large_is_drawn() -> None:

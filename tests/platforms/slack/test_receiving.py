@@ -13,8 +13,8 @@ from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Unreachable
 from talaria.platforms.slack.adapter import Slack
-from talaria.platforms.slack.threads import StoreShelf
-from talaria.testing.platform_suite import following
+from talaria.platforms.slack.threads import DurableThreadStore
+from talaria.testing.platform_suite import next_incoming
 from talaria.testing.slack_server import SlackServer, User
 from talaria.testing.slack_server.office import Envelope
 
@@ -22,7 +22,7 @@ from talaria.testing.slack_server.office import Envelope
 async def nothing_more(server: SlackServer, arrivals: AsyncIterator[Incoming], user: User) -> None:
     """Make sure that nothing waits: what is said now is what comes next."""
     await server.direct(user).says(user, "the end")
-    assert (await following(arrivals)).text == "the end"
+    assert (await next_incoming(arrivals)).text == "the end"
 
 
 async def acknowledged(envelope: Envelope) -> None:
@@ -36,10 +36,10 @@ async def test_a_mention_in_a_channel_begins_a_thread(server: SlackServer, slack
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         asked = await channel.says(ann, "what time is it?", mention=True)
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
         await slack.send(incoming.address, Content(text="Noon."), "k")
         more = await channel.says(ann, "and in Rome?", thread=asked.ts)
-        further = await following(arrivals)
+        further = await next_incoming(arrivals)
     assert incoming.address == further.address == Address("slack", channel.id, "thread", asked.ts)
     assert (incoming.text, incoming.chat_name, incoming.sender.name) == ("what time is it?", "family", "Ann")
     assert (further.text, further.addressed, further.message_id) == ("and in Rome?", True, more.ts)
@@ -51,7 +51,7 @@ async def test_a_thread_of_others_is_theirs(server: SlackServer, slack: Slack, a
     async with slack.connect() as arrivals:
         root = await channel.says(ann, "lunch?")
         await channel.says(ann, "where?", thread=root.ts)
-        heard = [await following(arrivals) for _ in range(2)]
+        heard = [await next_incoming(arrivals) for _ in range(2)]
     assert [(one.addressed, one.address.thread_id) for one in heard] == [(False, ""), (False, root.ts)]
 
 
@@ -60,20 +60,20 @@ async def test_a_thread_that_we_began_is_ours(server: SlackServer, slack: Slack,
     ref = await slack.send(Address("slack", channel.id, "group"), Content(text="News!"), "k")
     async with slack.connect() as arrivals:
         await channel.says(ann, "tell me more", thread=ref.message_id)
-        assert (await following(arrivals)).addressed
+        assert (await next_incoming(arrivals)).addressed
 
 
 async def test_our_threads_are_known_to_another_worker(server: SlackServer, store: Store, ann: User) -> None:
     channel = server.channel("family", ann)
-    first, second = (Slack(settings_for(server), COMMANDS, StoreShelf(store, "slack")) for _ in range(2))
+    first, second = (Slack(settings_for(server), COMMANDS, DurableThreadStore(store, "slack")) for _ in range(2))
     async with first.connect() as arrivals:
         asked = await channel.says(ann, "hello", mention=True)
-        await following(arrivals)
+        await next_incoming(arrivals)
     async with second.connect() as arrivals:
         await channel.says(ann, "still there?", thread=asked.ts)
-        heard = await following(arrivals)
+        heard = await next_incoming(arrivals)
         while heard.text != "still there?":  # what the first one did not confirm comes again
-            heard = await following(arrivals)
+            heard = await next_incoming(arrivals)
     assert heard.addressed
     for one in (first, second):
         await one.close()
@@ -86,9 +86,9 @@ async def test_who_is_meant_in_a_thread_is_a_matter_of_settings(
     slack, channel = Slack(settings_for(server, group_mode=mode)), server.channel("family", ann)
     async with slack.connect() as arrivals:
         asked = await channel.says(ann, "hello", mention=True)
-        await following(arrivals)
+        await next_incoming(arrivals)
         await channel.says(ann, "and?", thread=asked.ts)
-        assert (await following(arrivals)).addressed is addressed
+        assert (await next_incoming(arrivals)).addressed is addressed
     await slack.close()
 
 
@@ -97,7 +97,7 @@ async def test_a_thread_in_a_private_chat_stays_private(server: SlackServer, sla
     async with slack.connect() as arrivals:
         root = await chat.says(ann, "first")
         await chat.says(ann, "below it", thread=root.ts)
-        first, below = await following(arrivals), await following(arrivals)
+        first, below = await next_incoming(arrivals), await next_incoming(arrivals)
     assert first.address == Address("slack", chat.id)
     assert below.address == Address("slack", chat.id, "private", root.ts)
 
@@ -106,7 +106,7 @@ async def test_an_event_that_is_tried_three_times_arrives_once(server: SlackServ
     chat = server.direct(ann)
     async with slack.connect() as arrivals:
         await chat.says(ann, "once")
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
         again = [await server.office.repeat(server.office.handed[0]) for _ in range(3)]
         await nothing_more(server, arrivals, ann)
         for envelope in again:
@@ -118,7 +118,7 @@ async def test_a_mention_that_is_told_of_twice_arrives_once(server: SlackServer,
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         await channel.says(ann, "hello", mention=True)
-        assert (await following(arrivals)).text == "hello"
+        assert (await next_incoming(arrivals)).text == "hello"
         await nothing_more(server, arrivals, ann)
     kinds = [one.payload["event"]["type"] for one in server.office.handed]
     assert kinds == ["message", "app_mention", "message"]
@@ -128,10 +128,10 @@ async def test_an_edit_is_told_and_a_preview_is_not(server: SlackServer, slack: 
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         asked = await channel.says(ann, "waht?", mention=True)
-        first = await following(arrivals)
+        first = await next_incoming(arrivals)
         await channel.edits(ann, asked, asked.text)
         await channel.edits(ann, asked, f"<@{server.world.bot.id}> what?")
-        changed = await following(arrivals)
+        changed = await next_incoming(arrivals)
         answer = await slack.send(first.address, Content(text="This."), "k")
         ours = next(one for one in channel.messages if one.ts == answer.message_id)
         await channel.edits(ann, ours, "That.")
@@ -158,7 +158,7 @@ async def test_a_slash_command_is_what_it_would_be_elsewhere(
 ) -> None:
     async with slack.connect() as arrivals:
         await server.direct(ann).runs(ann, command, text)
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
         await nothing_more(server, arrivals, ann)
         await acknowledged(server.office.handed[0])
     assert (incoming.text, incoming.addressed) == (said, True)
@@ -170,7 +170,7 @@ async def test_a_command_is_acknowledged_in_time_though_it_was_not_taken_yet(
 ) -> None:
     async with slack.connect() as arrivals:
         await server.direct(ann).runs(ann, "/status")
-        await following(arrivals)
+        await next_incoming(arrivals)
         await acknowledged(server.office.handed[0])
         await nothing_more(server, arrivals, ann)
 
@@ -179,11 +179,11 @@ async def test_a_choice_of_many_is_a_list(server: SlackServer, slack: Slack, ann
     channel = server.channel("family", ann)
     async with slack.connect() as arrivals:
         await channel.says(ann, "which?", mention=True)
-        asked = await following(arrivals)
+        asked = await next_incoming(arrivals)
         content = Content(text="These.", buttons=tuple(_buttons(7)))
         ref = await slack.send(asked.address, content, "k")
         await channel.chooses(ann, channel.answers[0], "Choice 6")
-        chosen = await following(arrivals)
+        chosen = await next_incoming(arrivals)
     assert channel.answers[0].blocks[-1]["elements"][0]["type"] == "static_select"
     assert (chosen.button, chosen.message_id, chosen.address) == ("value:6", ref.message_id, asked.address)
 
@@ -193,16 +193,16 @@ async def test_a_mark_is_told_where_its_message_stands(server: SlackServer, ann:
     first, second = Slack(settings_for(server)), Slack(settings_for(server))
     async with first.connect() as arrivals:
         await channel.says(ann, "hello", mention=True)
-        asked = await following(arrivals)
+        asked = await next_incoming(arrivals)
         await first.send(asked.address, Content(text="Hello."), "k")
         await channel.reacts(ann, channel.answers[0], "tada")
-        marked = await following(arrivals)
+        marked = await next_incoming(arrivals)
         await nothing_more(server, arrivals, ann)
     async with second.connect() as arrivals:  # which has not posted it
         await channel.reacts(ann, channel.answers[0], "party_parrot")
-        again = await following(arrivals)
+        again = await next_incoming(arrivals)
         while again.reaction != ":party_parrot:":
-            again = await following(arrivals)
+            again = await next_incoming(arrivals)
     assert (marked.reaction, marked.address) == ("🎉", asked.address)
     assert again.address == asked.address
     for one in (first, second):
@@ -215,7 +215,7 @@ async def test_what_somebody_recorded_is_a_voice_note(
     file = server.file("audio_message.m4a", b"sound", "audio/mp4", "slack_audio")
     async with slack.connect() as arrivals:
         await server.direct(ann).shares(ann, file, "listen")
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
         path = await slack.fetch(incoming.attachments[0], tmp_path)
     assert (incoming.text, incoming.attachments[0].kind) == ("listen", "voice")
     assert path.read_bytes() == b"sound"
@@ -227,7 +227,7 @@ async def test_without_scopes_for_names_people_are_heard_all_the_same(
     server.missing = {"users:read", "channels:read"}
     async with slack.connect() as arrivals:
         await server.channel("family", ann).says(ann, "hello", mention=True)
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
         await nothing_more(server, arrivals, ann)
     assert (incoming.text, incoming.sender.id, incoming.sender.name, incoming.chat_name) == ("hello", ann.id, "", "")
     assert len([one for one in server.calls if one.method == "users.info"]) == 1
@@ -240,11 +240,11 @@ async def test_an_assistant_thread_has_suggestions_a_name_and_a_status(
     async with slack.connect() as arrivals:
         root = await chat.opens_assistant(ann)
         await chat.says(ann, "plan my\ntrip", thread=root.ts)
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
         await slack.show_typing(incoming.address)
         await nothing_more(server, arrivals, ann)
     assert incoming.address == Address("slack", chat.id, "private", root.ts)
-    shown = dict(server.world.shown_beside)
+    shown = dict(server.world.assistant_views)
     assert [one["message"] for one in shown["prompts"]["prompts"]][1:] == ["/status", "/help"]
     assert (shown["title"]["title"], shown["status"]["thread_ts"]) == ("plan my trip", root.ts)
 
@@ -256,7 +256,7 @@ async def test_where_there_are_no_assistants_nothing_is_missing(server: SlackSer
     async with slack.connect() as arrivals:
         root = await chat.opens_assistant(ann)
         await chat.says(ann, "hello", thread=root.ts)
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
         for _ in range(3):
             await slack.show_typing(incoming.address)
         await nothing_more(server, arrivals, ann)
@@ -298,10 +298,10 @@ async def test_other_bots_joins_and_what_cannot_be_read_are_passed_over(
 async def test_slack_may_ask_us_to_move(server: SlackServer, slack: Slack, ann: User) -> None:
     async with slack.connect() as arrivals:
         await server.direct(ann).says(ann, "before")
-        assert (await following(arrivals)).text == "before"
+        assert (await next_incoming(arrivals)).text == "before"
         await server.office.ask_to_move()
         await server.direct(ann).says(ann, "after")
-        assert (await following(arrivals)).text == "after"
+        assert (await next_incoming(arrivals)).text == "after"
         opened = [one for one in server.calls if one.method == "apps.connections.open"]
         assert len(opened) == 2
 
@@ -312,7 +312,7 @@ async def test_of_two_that_listen_each_hears_a_part_and_nothing_twice(server: Sl
     async with one.connect() as left, two.connect() as right:
         for number in range(4):
             await chat.says(ann, str(number))
-        heard = [(await following(source)).text for source in (left, left, right, right)]
+        heard = [(await next_incoming(source)).text for source in (left, left, right, right)]
     assert sorted(heard) == ["0", "1", "2", "3"]
     assert not one.abilities.exclusive
     for platform in (one, two):

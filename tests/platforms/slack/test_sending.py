@@ -242,7 +242,7 @@ async def test_where_we_may_not_speak_there_is_no_thread_for_a_handoff(
     channel = server.channel("family", ann)
     server.fail("chat.postMessage", "restricted_action")
     assert await slack.create_handoff_thread(channel.id, "Trip") is None
-    channel.leave_out_bot()
+    channel.remove_bot()
     assert await slack.create_handoff_thread(channel.id, "Trip") is None
     assert await slack.create_handoff_thread("C0GONE", "Trip") is None
     server.fail("chat.postMessage", status=503)
@@ -257,7 +257,7 @@ async def test_a_channel_that_is_gone_says_so_before_anything_is_written(
     await slack.show_typing(Address("slack", channel.id, "group"))
     await slack.show_typing(home)
     other = server.channel("others", ann)
-    other.leave_out_bot()
+    other.remove_bot()
     for gone in (other.id, "C0GONE"):
         for thread in ("", "1.1"):
             with pytest.raises(Rejected):
@@ -270,7 +270,7 @@ async def test_a_channel_that_is_gone_says_so_before_anything_is_written(
 async def test_the_token_goes_to_slack_alone(server: SlackServer, slack: Slack, tmp_path: Path, url: str) -> None:
     file = server.file("x", b"x")
     server.world.url, address = url, server.world.url
-    with pytest.raises(Rejected, match="not at Slack"):
+    with pytest.raises(Rejected, match="on Slack"):
         await slack.fetch(Attachment(file.id, "document", "x"), tmp_path)
     server.world.url = address
 

@@ -10,7 +10,7 @@ import msgspec
 from talaria.core.addresses import Address
 from talaria.platforms.telegram.adapter import Telegram
 from talaria.platforms.telegram.settings import TelegramSettings, Webhook
-from talaria.testing.platform_suite import Seen, Trouble
+from talaria.testing.platform_suite import FailureKind, VisibleMessage
 from talaria.testing.telegram_server import Chat, Document, Message, TelegramServer, Topic
 from talaria.testing.telegram_server.files import Media
 
@@ -81,9 +81,9 @@ class TelegramFarSide:
         self._server.redeliver(self._last)
         return True
 
-    async def seen(self, at: Address) -> list[Seen]:
+    async def seen(self, at: Address) -> list[VisibleMessage]:
         return [
-            Seen(
+            VisibleMessage(
                 message_id=str(one.id),
                 text=one.text,
                 reply_to=str(one.reply_to.id) if one.reply_to and not one.reply_to.service else "",
@@ -94,7 +94,7 @@ class TelegramFarSide:
             if (one.thread if one.in_topic else None) == _thread(at)
         ]
 
-    async def upset(self, trouble: Trouble) -> bool:
+    async def disrupt(self, trouble: FailureKind) -> bool:
         match trouble:
             case "slow_down":
                 self._server.flood(after=0, retry_after=7)
@@ -120,8 +120,8 @@ class TelegramFarSide:
 class WebhookFarSide(TelegramFarSide):
     """The same, where Telegram calls the bot: there is no connection that could go deaf."""
 
-    async def upset(self, trouble: Trouble) -> bool:
-        return trouble != "deaf" and await super().upset(trouble)
+    async def disrupt(self, trouble: FailureKind) -> bool:
+        return trouble != "deaf" and await super().disrupt(trouble)
 
 
 @asynccontextmanager

@@ -14,10 +14,10 @@ from talaria.contracts.platform import Button, Content, Incoming
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.platforms.telegram.adapter import Telegram
+from talaria.platforms.telegram.incoming import as_markdown
 from talaria.platforms.telegram.outgoing import format_text
-from talaria.platforms.telegram.quoting import as_markdown
 from talaria.platforms.telegram.settings import GroupMode
-from talaria.testing.platform_suite import following
+from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice
 from talaria.testing.telegram_server import MessageEntity as Mark
 
@@ -44,7 +44,7 @@ async def test_each_kind_of_place_has_its_type(server: TelegramServer) -> None:
         await channel.says(None, "d")
         await forum.says(ann, "e")
         await forum.says(ann, "f", thread=topic)
-        arrived = [await following(arrivals) for _ in range(6)]
+        arrived = [await next_incoming(arrivals) for _ in range(6)]
     assert [one.address for one in arrived] == [
         Address("telegram", str(ann.id), "private"),
         Address("telegram", str(group.id), "group"),
@@ -65,7 +65,7 @@ async def test_a_topic_of_a_private_chat_stays_private(server: TelegramServer, t
     assert thread is not None
     async with arriving(server) as arrivals:
         await chat.says(ann, "on we go", thread=int(thread))
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
     assert incoming.address == Address("telegram", str(ann.id), "private", thread)
 
 
@@ -100,10 +100,10 @@ async def test_in_groups_the_mode_says_what_is_meant_for_us(
         meant = set()
         for label, text in said.items():
             await group.says(ann, text)
-            if (await following(arrivals)).addressed:
+            if (await next_incoming(arrivals)).addressed:
                 meant.add(label)
         await group.says(ann, "reply", reply_to=ours)
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
     assert incoming.reply_to == str(ours.id)
     assert meant | ({"reply"} if incoming.addressed else set()) == addressed
 
@@ -127,7 +127,7 @@ async def test_our_name_is_left_out_where_it_only_says_whom_it_is_for(
     group = server.group("Family", ann)
     async with arriving(server) as arrivals:
         await group.says(ann, said)
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
     assert (incoming.text, incoming.addressed) == (text, True)
 
 
@@ -138,7 +138,7 @@ async def test_marks_are_told_as_markdown(server: TelegramServer) -> None:
     marks.append(Mark(type="text_link", offset=21, length=4, url="https://a.example"))
     async with arriving(server) as arrivals:
         await group.says(ann, "@talaria_bot 😀 look here", entities=marks)
-        assert (await following(arrivals)).text == "😀 **look** [here](https://a.example)"
+        assert (await next_incoming(arrivals)).text == "😀 **look** [here](https://a.example)"
 
 
 async def test_an_edit_is_told_as_one(server: TelegramServer) -> None:
@@ -146,9 +146,9 @@ async def test_an_edit_is_told_as_one(server: TelegramServer) -> None:
     chat = server.private(ann)
     async with arriving(server) as arrivals:
         message = await chat.says(ann, "helo")
-        first = await following(arrivals)
+        first = await next_incoming(arrivals)
         await chat.edits(message, "hello")
-        second = await following(arrivals)
+        second = await next_incoming(arrivals)
     assert (second.text, second.edited, second.message_id) == ("hello", True, first.message_id)
     assert second.external_id != first.external_id
 
@@ -162,7 +162,7 @@ async def test_an_edit_that_changes_nothing_is_not_told(server: TelegramServer) 
         await chat.edits(message, "hello there")
         await chat.edits(message, "hello there")
         await chat.edits(message, "hello")
-        told = [await following(arrivals) for _ in range(3)]
+        told = [await next_incoming(arrivals) for _ in range(3)]
     assert [(one.text, one.edited) for one in told] == [("hello", False), ("hello there", True), ("hello", True)]
 
 
@@ -173,7 +173,7 @@ async def test_an_edit_that_was_not_taken_comes_again(server: TelegramServer, te
     await chat.edits(message, "hello")
     for _ in range(2):
         async with telegram.connect() as arrivals:
-            while not (edit := await following(arrivals)).edited:
+            while not (edit := await next_incoming(arrivals)).edited:
                 pass
         assert edit.text == "hello"
 
@@ -185,7 +185,7 @@ async def test_a_button_that_is_pressed_stops_turning(server: TelegramServer, te
     await telegram.send(place, Content(text="May I?", buttons=(Button("Yes", "yes:1"),)), "k")
     async with arriving(server) as arrivals:
         await group.presses(ann, group.answers[0], "Yes")
-        incoming = await following(arrivals)
+        incoming = await next_incoming(arrivals)
     assert (incoming.button, incoming.sender.id, incoming.addressed) == ("yes:1", str(ann.id), True)
     assert incoming.address == place
     await server.called("answerCallbackQuery")
@@ -200,7 +200,7 @@ async def test_an_answer_to_a_button_that_fails_does_not_keep_it_from_us(
     server.fail("answerCallbackQuery", 400, description="query is too old")
     async with arriving(server) as arrivals:
         await chat.presses(ann, chat.answers[0], "Yes")
-        assert (await following(arrivals)).button == "y"
+        assert (await next_incoming(arrivals)).button == "y"
 
 
 async def test_files_arrive_with_their_kind_and_their_words(
@@ -214,7 +214,7 @@ async def test_files_arrive_with_their_kind_and_their_words(
         await chat.sends(ann, Sticker("🎉"))
         await chat.sends(ann, Document(b"a,b", "figures.csv", "text/csv"))
         await chat.sends(ann, Document(b"\x89PNG\r\n", "plan.png", "image/png"))
-        arrived = [await following(arrivals) for _ in range(5)]
+        arrived = [await next_incoming(arrivals) for _ in range(5)]
         assert [(one.text, one.attachments[0].kind) for one in arrived] == [
             ("our cat", "picture"),
             ("", "voice"),
@@ -231,7 +231,7 @@ async def test_of_a_photo_the_largest_size_is_taken(server: TelegramServer, tele
     photo = Photo()
     async with arriving(server) as arrivals:
         await server.private(ann).sends(ann, photo)
-        (attachment,) = (await following(arrivals)).attachments
+        (attachment,) = (await next_incoming(arrivals)).attachments
         path = await telegram.fetch(attachment, tmp_path)
     assert path.read_bytes() == photo.upload().data
 
@@ -242,9 +242,9 @@ async def test_an_album_is_one_message(server: TelegramServer) -> None:
     await chat.says(ann, "before")
     await chat.sends_album(ann, [Photo(), Photo(), Photo()], caption="the trip")
     async with arriving(server) as arrivals:
-        first, album = await following(arrivals), await following(arrivals)
+        first, album = await next_incoming(arrivals), await next_incoming(arrivals)
         await chat.says(ann, "behind")
-        last = await following(arrivals)
+        last = await next_incoming(arrivals)
     assert (first.text, album.text, last.text) == ("before", "the trip", "behind")
     assert len(album.attachments) == 3
 
@@ -254,10 +254,10 @@ async def test_an_album_of_which_more_comes_later_is_not_taken_for_known(server:
     chat = server.private(ann)
     await chat.sends_album(ann, [Photo(), Photo()])
     async with arriving(server) as arrivals:
-        first = await following(arrivals)
+        first = await next_incoming(arrivals)
     await chat.says(ann, "behind")
     async with arriving(server) as arrivals:
-        again = await following(arrivals)
+        again = await next_incoming(arrivals)
     assert again.external_id == first.external_id
 
 
@@ -305,7 +305,7 @@ async def test_an_update_that_cannot_be_read_does_not_hold_up_the_others(server:
     broken.update.body.clear()
     await chat.says(ann, "whole")
     async with arriving(server) as arrivals:
-        assert (await following(arrivals)).text == "whole"
+        assert (await next_incoming(arrivals)).text == "whole"
 
 
 async def test_a_file_that_is_too_large_for_bots_is_refused(
@@ -314,6 +314,6 @@ async def test_a_file_that_is_too_large_for_bots_is_refused(
     ann = server.user("Ann")
     async with arriving(server) as arrivals:
         await server.private(ann).sends(ann, Document(b"x" * (20 * 1024 * 1024 + 1), "large.bin"))
-        (attachment,) = (await following(arrivals)).attachments
+        (attachment,) = (await next_incoming(arrivals)).attachments
     with pytest.raises(Rejected):
         await telegram.fetch(attachment, tmp_path)

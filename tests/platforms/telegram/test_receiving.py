@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from tests.platforms.telegram.far_side import free_webhook, settings_for
 
-from talaria.contracts.platform import Handfuls
+from talaria.contracts.platform import BatchedUpdates
 from talaria.core.errors import Unreachable
 from talaria.platforms.telegram.adapter import Telegram
 from talaria.platforms.telegram.settings import TelegramSettings
-from talaria.testing.platform_suite import following
+from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import TelegramServer
 
 _HEADER = "X-Telegram-Bot-Api-Secret-Token"
@@ -26,11 +26,11 @@ async def test_an_update_is_confirmed_no_sooner_than_the_next_is_asked_for(
     async with telegram.connect() as arrivals:
         first = await chat.says(ann, "first")
         assert first.update is not None
-        await following(arrivals)
+        await next_incoming(arrivals)
         offsets = [call.parameters.get("offset") for call in server.calls if call.method == "getUpdates"]
         assert all(offset is None or int(offset) <= first.update.id for offset in offsets)
         await chat.says(ann, "second")
-        await following(arrivals)
+        await next_incoming(arrivals)
     assert int(server.calls[-1].parameters["offset"]) == first.update.id + 1
 
 
@@ -40,9 +40,9 @@ async def test_what_was_taken_is_confirmed_on_leaving(server: TelegramServer, te
     await chat.says(ann, "first")
     await chat.says(ann, "second")
     async with telegram.connect() as arrivals:
-        assert [(await following(arrivals)).text for _ in range(2)] == ["first", "second"]
+        assert [(await next_incoming(arrivals)).text for _ in range(2)] == ["first", "second"]
     async with telegram.connect() as arrivals:
-        assert (await following(arrivals)).text == "second"
+        assert (await next_incoming(arrivals)).text == "second"
 
 
 async def test_what_one_poll_brings_is_at_hand_together_and_confirmed_together(
@@ -52,10 +52,10 @@ async def test_what_one_poll_brings_is_at_hand_together_and_confirmed_together(
     chat = server.private(ann)
     said = [await chat.says(ann, f"number {number}") for number in range(5)]
     async with telegram.connect() as arrivals:
-        assert (await following(arrivals)).text == "number 0"
-        assert isinstance(arrivals, Handfuls)
+        assert (await next_incoming(arrivals)).text == "number 0"
+        assert isinstance(arrivals, BatchedUpdates)
         assert [one.text for one in arrivals.at_hand(3)] == ["number 1", "number 2", "number 3"]
-        assert (await following(arrivals)).text == "number 4"
+        assert (await next_incoming(arrivals)).text == "number 4"
         assert arrivals.at_hand(3) == []
     assert said[3].update is not None
     assert int(server.calls[-1].parameters["offset"]) == said[3].update.id + 1
@@ -70,10 +70,10 @@ async def test_an_edit_that_changes_nothing_is_no_news_though_it_comes_with_its_
     await chat.edits(said, "first")
     await chat.says(ann, "second")
     async with telegram.connect() as arrivals:
-        assert (await following(arrivals)).text == "first"
-        assert isinstance(arrivals, Handfuls)
+        assert (await next_incoming(arrivals)).text == "first"
+        assert isinstance(arrivals, BatchedUpdates)
         assert arrivals.at_hand(10) == []
-        assert (await following(arrivals)).text == "second"
+        assert (await next_incoming(arrivals)).text == "second"
 
 
 async def test_leaving_does_not_wait_for_a_network_that_is_gone(server: TelegramServer, telegram: Telegram) -> None:
@@ -83,8 +83,8 @@ async def test_leaving_does_not_wait_for_a_network_that_is_gone(server: Telegram
     await chat.says(ann, "second")
     async with asyncio.timeout(8):
         async with telegram.connect() as arrivals:
-            await following(arrivals)
-            await following(arrivals)
+            await next_incoming(arrivals)
+            await next_incoming(arrivals)
             server.hang("getUpdates")
 
 
@@ -96,7 +96,7 @@ async def test_polling_takes_over_from_a_webhook_and_back(server: TelegramServer
     for number, platform in enumerate((by_hook, by_poll, by_hook)):
         async with platform.connect() as arrivals:
             await chat.says(ann, f"message {number}")
-            while (await following(arrivals)).text != f"message {number}":
+            while (await next_incoming(arrivals)).text != f"message {number}":
                 pass
     await by_hook.close()
     await by_poll.close()

@@ -15,7 +15,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, PlatformError, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File, Image
 from talaria.platforms.telegram.adapter import Telegram
-from talaria.testing.platform_suite import following
+from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import Chat, TelegramServer, User, picture
 
 
@@ -228,7 +228,7 @@ async def test_a_menu_that_fails_keeps_nobody_from_talking(
     server.fail("setMyCommands", 500)
     async with telegram.connect() as arrivals:
         await chat.says(ann, "hello")
-        assert (await following(arrivals)).text == "hello"
+        assert (await next_incoming(arrivals)).text == "hello"
 
 
 async def test_a_second_receiver_is_told_that_there_is_one(server: TelegramServer, telegram: Telegram) -> None:
@@ -243,8 +243,8 @@ async def test_a_second_receiver_is_told_that_there_is_one(server: TelegramServe
 
 async def both(first: AsyncIterator[Incoming], second: AsyncIterator[Incoming]) -> None:
     async with asyncio.TaskGroup() as group:
-        group.create_task(following(first))
-        group.create_task(following(second))
+        group.create_task(next_incoming(first))
+        group.create_task(next_incoming(second))
 
 
 async def test_the_token_is_not_written_to_the_log(

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from telegram import Update
 
-from talaria.platforms.telegram.incoming import Account, read_update
+from talaria.platforms.telegram.incoming import BotIdentity, read_update
 
-US = Account("telegram", 1, "talaria_bot")
+US = BotIdentity("telegram", 1, "talaria_bot")
 ANN = {"id": 7, "is_bot": False, "first_name": "Ann", "last_name": "Lee"}
 GROUP = {"id": -100, "type": "supergroup", "title": "Family"}
 

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import ClientError
-from tests.platforms.webhook.peers import SECRET, Receiver, free_port, post, receiver, standard
+from tests.platforms.webhook.webhook_peers import SECRET, Receiver, free_port, post, receiver, standard
 
 from talaria.core.addresses import Address
 from talaria.platforms.webhook.adapter import Webhooks
 from talaria.platforms.webhook.settings import WebhookSettings
-from talaria.testing.platform_suite import Seen, Trouble
+from talaria.testing.platform_suite import FailureKind, VisibleMessage
 
 SECRETS = {"WEBHOOK_SECRET": SECRET}
 _PAUSE = 0.02
@@ -112,15 +112,15 @@ class WebhookFarSide:
         self._program.say_again()
         return True
 
-    async def seen(self, at: Address) -> list[Seen]:
+    async def seen(self, at: Address) -> list[VisibleMessage]:
         assert self._receiver.refused == 0
         return [
-            Seen(message_id=one.key, text=one.body["text"], reply_to=one.body["reply_to"])
+            VisibleMessage(message_id=one.key, text=one.body["text"], reply_to=one.body["reply_to"])
             for one in self._receiver.replies
             if one.body["route"] == at.chat_id
         ]
 
-    async def upset(self, trouble: Trouble) -> bool:
+    async def disrupt(self, trouble: FailureKind) -> bool:
         match trouble:
             case "slow_down":
                 self._receiver.answer = lambda: 429

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import BytesPayload, ClientError, ClientSession
 from tests.platforms.webhook.far_side import SECRETS, write_route
-from tests.platforms.webhook.peers import SECRET, free_port, mac, post, standard
+from tests.platforms.webhook.webhook_peers import SECRET, free_port, mac, post, standard
 
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import Unreachable
@@ -320,7 +320,7 @@ async def test_slack_hears_its_challenge_if_it_can_sign(folder: Path) -> None:
 async def test_a_port_that_is_taken_is_told(folder: Path) -> None:
     door = Door(folder)
     async with door.opened():
-        with pytest.raises(Unreachable, match="port"):
+        with pytest.raises(Unreachable, match="can't listen"):
             async with door.platform.connect():
                 pass
 

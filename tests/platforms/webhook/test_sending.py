@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.platforms.webhook.far_side import SECRETS, write_route
-from tests.platforms.webhook.peers import SECRET, Receiver, free_port, receiver
+from tests.platforms.webhook.webhook_peers import SECRET, Receiver, free_port, receiver
 
 from talaria.contracts.platform import Content, PlatformAccount
 from talaria.contracts.store import Store
@@ -15,7 +15,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File
 from talaria.platforms.webhook.adapter import Webhooks
-from talaria.platforms.webhook.opening import open_platform
+from talaria.platforms.webhook.factory import open_platform
 from talaria.platforms.webhook.settings import WebhookSettings
 
 HUB = Address("webhook", "hub", thread_id="ann/harbour")
@@ -92,7 +92,7 @@ async def test_nobody_there_and_a_route_to_be_mended_are_tried_again(webhooks: W
 
 
 async def test_what_a_webhook_cannot_carry_is_refused(webhooks: Webhooks, tmp_path: Path) -> None:
-    with pytest.raises(Rejected, match="no files"):
+    with pytest.raises(Rejected, match="can't contain files"):
         await webhooks.send(HUB, Content(text="Here.", files=(File(str(tmp_path / "x.txt"), "x.txt"),)), "k")
 
 

@@ -5,9 +5,9 @@ import hmac
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.platforms.webhook.peers import SECRET, standard
+from tests.platforms.webhook.webhook_peers import SECRET, standard
 
-from talaria.platforms.webhook.signatures import BadSignature, Scheme, check, signed
+from talaria.platforms.webhook.signatures import BadSignature, Scheme, make_signature_headers, verify_signature
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 WHEN = int(NOW.timestamp())
@@ -51,7 +51,7 @@ def passes(
     at: datetime = NOW,
 ) -> bool:
     try:
-        check(scheme, key, headers, body, header=header, now=at, tolerance=timedelta(minutes=5))
+        verify_signature(scheme, key, headers, body, header=header, now=at, tolerance=timedelta(minutes=5))
     except BadSignature:
         return False
     return True
@@ -101,6 +101,6 @@ def test_the_id_is_signed_too_and_several_signatures_may_stand_there() -> None:
 
 def test_ours_are_signed_so_that_others_can_tell() -> None:
     for secret in (SECRET, "plain words"):
-        assert signed(secret, "k", NOW, BODY) == standard(BODY, "k", secret=secret, at=WHEN)
+        assert make_signature_headers(secret, "k", NOW, BODY) == standard(BODY, "k", secret=secret, at=WHEN)
     odd = "whsec_is not base64!"
-    assert passes("standard", signed(odd, "k", NOW, BODY), key=odd)
+    assert passes("standard", make_signature_headers(odd, "k", NOW, BODY), key=odd)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from talaria.core.errors import Refused
-from talaria.platforms.webhook.templates import Event, Rendered, read_template
+from talaria.platforms.webhook.templates import Event, Rendered, parse_template
 
 EVENT = Event(
     {"x-github-event": "push"},
@@ -39,7 +39,7 @@ EVENT = Event(
     ],
 )
 def test_places_are_filled_in(template: str, text: str) -> None:
-    assert read_template(template).render(EVENT) == Rendered(text)
+    assert parse_template(template).render(EVENT) == Rendered(text)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_places_are_filled_in(template: str, text: str) -> None:
              "headers.gone", "__class__", "repository.__class__"]
 )  # fmt: skip
 def test_what_is_missing_is_left_out_and_told(path: str) -> None:
-    assert read_template(f"<{{{{ {path} }}}}>").render(EVENT) == Rendered("<>", (path,))
+    assert parse_template(f"<{{{{ {path} }}}}>").render(EVENT) == Rendered("<>", (path,))
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,17 @@ def test_what_is_missing_is_left_out_and_told(path: str) -> None:
 )  # fmt: skip
 def test_what_is_not_of_the_language_is_refused_with_its_words(words: str) -> None:
     with pytest.raises(Refused) as refused:
-        read_template(f"before {{{{{words}}}}} behind")
+        parse_template(f"before {{{{{words}}}}} behind")
     assert f"{{{{{words}}}}}" in str(refused.value)
 
 
 def test_values_are_never_read_as_templates() -> None:
     event = Event({}, {"a": "{{ b }}", "b": "secret"})
-    assert read_template("{{ a }}").render(event).text == "{{ b }}"
+    assert parse_template("{{ a }}").render(event).text == "{{ b }}"
 
 
 def test_what_no_store_takes_is_replaced() -> None:
-    assert read_template("{{ a }}").render(Event({}, {"a": "x\0y"})).text == "x\N{REPLACEMENT CHARACTER}y"
+    assert parse_template("{{ a }}").render(Event({}, {"a": "x\0y"})).text == "x\N{REPLACEMENT CHARACTER}y"
 
 
 _JSON = some.recursive(
@@ -80,7 +80,7 @@ _JSON = some.recursive(
 @given(_JSON, some.from_regex(r"[ab0*_-]{1,2}(\.[ab0]{1,2}){0,3}", fullmatch=True))
 def test_no_event_and_no_place_fails(body: object, path: str) -> None:
     try:
-        template = read_template(f"{{{{ {path} }}}}")
+        template = parse_template(f"{{{{ {path} }}}}")
     except Refused:
         return
     rendered = template.render(Event({}, body))

@@ -1,1 +1,1 @@
-"""Whether what a model wants to do may happen, is asked about, or is refused."""
+"""Decide whether a tool call may run: shell parsing, paths, grants, policy."""

@@ -1,4 +1,4 @@
-"""Shell code that programs run because an option or a script of theirs says so."""
+"""Shell code embedded in options or scripts of other programs."""
 
 import re
 from collections.abc import Iterator
@@ -37,79 +37,83 @@ _PROGRAM_SETTINGS = re.compile(
 _GIT_COMMAND_OPTIONS = frozenset({"-x", "--exec", "--tree-filter", "--index-filter", "--msg-filter", "--extcmd"})
 
 
-class Embedded(Struct, frozen=True):
-    """Code that a program is told to run, `UNKNOWN` where it cannot be read; ``how`` says it for a person."""
+class EmbeddedCode(Struct, frozen=True):
+    """Code that a program is told to run, `UNKNOWN` if it can't be read; ``how`` describes it for a person."""
 
     code: str
     how: str
 
 
-def embedded_code(command: SimpleCommand) -> Iterator[Embedded]:
-    """Yield the shell code in the words of programs that are no shells."""
+def embedded_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
+    """Yield the shell code in the arguments of programs that are not shells."""
     program, words = command.program, command.arguments
     if program in _AWK:
-        yield from _awk(words)
+        yield from _awk_code(words)
     elif program in ("sed", "gsed"):
-        yield from _sed(command)
+        yield from _sed_code(command)
     elif program == "git":
-        yield from _git(words)
+        yield from _git_code(words)
     elif program in ("make", "gmake"):
-        yield from _make(command)
+        yield from _make_code(command)
     elif program in ("vim", "vi", "nvim", "ex"):
-        yield from (Embedded(text[1:].lstrip("!:"), f"runs commands of {program}") for text in words if text[:1] == "+")
+        yield from (
+            EmbeddedCode(text[1:].lstrip("!:"), f"runs commands through {program}") for text in words if text[:1] == "+"
+        )
     elif program in ("sqlite3", "psql", "mysql") and any(
         re.search(r"\.(?:shell|system)\b|\\!", text) for text in words
     ):
-        yield Embedded(UNKNOWN, f"runs a shell from within {program}")
+        yield EmbeddedCode(UNKNOWN, f"runs a shell inside {program}")
     for value in option_values(command, _RUNNING_OPTIONS.get(program, ())):
         if not (program in ("ssh", "scp", "sftp") and _HARMLESS_SSH.match(value)):
             code = value.partition("=")[2] if program in ("tar", "ssh", "scp", "sftp") and "=" in value else value
-            yield Embedded(code, f"has {program} run another program")
+            yield EmbeddedCode(code, f"runs another program through {program}")
 
 
-def _awk(words: tuple[str, ...]) -> Iterator[Embedded]:
+def _awk_code(words: tuple[str, ...]) -> Iterator[EmbeddedCode]:
     for text in words:
         if len(text) > _LONGEST_SCRIPT:
-            yield Embedded(UNKNOWN, "has awk run a long program")
+            yield EmbeddedCode(UNKNOWN, "runs a long awk program")
         elif _AWK_RUNS.search(text):
-            yield Embedded("\n".join(_QUOTED.findall(text)) or UNKNOWN, "has awk run a command or write a file")
+            yield EmbeddedCode("\n".join(_QUOTED.findall(text)) or UNKNOWN, "runs a command or writes a file from awk")
 
 
-def _sed(command: SimpleCommand) -> Iterator[Embedded]:
+def _sed_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
     scripts = list(option_values(command, ("-e", "--expression")))
     plain = [text for text in command.arguments if not text.startswith("-")]
     for text in scripts or plain[:1]:
         if len(text) > _LONGEST_SCRIPT:
-            yield Embedded(UNKNOWN, "has sed run a long script")
+            yield EmbeddedCode(UNKNOWN, "runs a long sed script")
         else:
-            yield from (Embedded(code or UNKNOWN, "has sed run a command") for code in _sed_commands(text))
+            yield from (EmbeddedCode(code or UNKNOWN, "runs a command from sed") for code in _sed_commands(text))
 
 
 def _sed_commands(script: str) -> Iterator[str]:
-    """Yield what a script of sed may run: after the command ``e``, or as the result of a substitution."""
+    """Yield commands that a sed script may run: after the command ``e``, or as the result of a substitution."""
     yield from (found[1] or "" for found in _SED_COMMAND.finditer(script))
     for found in _SED_SUBSTITUTION.finditer(script):
         _, *pieces = script[found.end() + 1 :].split(found[1])
         if any(_SED_RUN_FLAG.match(piece) for piece in pieces[1:]):
-            yield pieces[0] if len(pieces) == 2 else ""  # an escaped delimiter: where the parts end is not known
+            yield pieces[0] if len(pieces) == 2 else ""  # an escaped delimiter: the end of the parts is unknown
 
 
-def _git(words: tuple[str, ...]) -> Iterator[Embedded]:
+def _git_code(words: tuple[str, ...]) -> Iterator[EmbeddedCode]:
     for index, text in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         if text in ("-c", "--config-env") and not _PROGRAM_SETTINGS.match(following):
             value = following.partition("=")[2]
-            yield Embedded(value.removeprefix("!") if value else UNKNOWN, "gives git a setting that may run a program")
+            yield EmbeddedCode(
+                value.removeprefix("!") if value else UNKNOWN, "passes git a setting that may run a program"
+            )
         if text.startswith(("--exec-path=", "--upload-pack=", "--receive-pack=", "--extcmd=", "--config-env=")):
-            yield Embedded(text.partition("=")[2], "has git run another program")
+            yield EmbeddedCode(text.partition("=")[2], "runs another program through git")
         if text in _GIT_COMMAND_OPTIONS and following and {"rebase", "filter-branch", "difftool"} & set(words):
-            yield Embedded(following, "has git run a command")
+            yield EmbeddedCode(following, "runs a command through git")
         if (text, following) == ("bisect", "run") or (text == "foreach" and "submodule" in words):
             rest = words[index + (2 if text == "bisect" else 1) :]
-            yield Embedded(" ".join(one for one in rest if one != "--recursive"), "has git run a command")
+            yield EmbeddedCode(" ".join(one for one in rest if one != "--recursive"), "runs a command through git")
 
 
-def _make(command: SimpleCommand) -> Iterator[Embedded]:
+def _make_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
     words = command.arguments
     stdin = any(
         value in ("-", "/dev/stdin", "/dev/fd/0") for value in option_values(command, ("-f", "--file", "--makefile"))
@@ -118,7 +122,7 @@ def _make(command: SimpleCommand) -> Iterator[Embedded]:
         text = command.input.text if command.input is not None else UNKNOWN
         lines = [line.lstrip("\t@-+ ") for line in text.splitlines() if line.startswith("\t")]
         inline = [line.partition(";")[2] for line in text.splitlines() if re.match(r"[^\t#=]*:[^=]*;", line)]
-        yield Embedded("\n".join((*lines, *inline)) or UNKNOWN, "runs a makefile from its input")
+        yield EmbeddedCode("\n".join((*lines, *inline)) or UNKNOWN, "runs a makefile from standard input")
     for text in words:
         if text.startswith(("SHELL=", ".SHELLFLAGS=", "MAKEFLAGS=")):
-            yield Embedded(text.partition("=")[2], "has make use another shell")
+            yield EmbeddedCode(text.partition("=")[2], "makes make use another shell")

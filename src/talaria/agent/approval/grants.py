@@ -1,21 +1,40 @@
-"""What a person has allowed, so that they are not asked again."""
+"""Grants: permissions given by a person, so that they are not asked again."""
 
 from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
 
-from talaria.agent.approval.dangers import Danger
-from talaria.contracts.tool import Deed
+from talaria.contracts.tool import ProposedAction
+
+DangerKind = Literal[
+    "deletion", "device", "system", "history", "credentials", "code", "packages", "privilege", "outside", "start-up",
+    "unlisted", "irreversible",
+]  # fmt: skip
+
+
+class Danger(Struct, frozen=True):
+    """One reason to ask.
+
+    ``subject`` is the program with its subcommand, or the path, that a rule may name. A ``fatal`` one is never allowed,
+    whatever the settings say; a ``narrow`` one can be allowed only for exactly the same call.
+    """
+
+    kind: DangerKind
+    reason: str
+    subject: str = ""
+    fatal: bool = False
+    narrow: bool = False
+
 
 Scope = Literal["once", "session", "always"]
 
 
 class Grant(Struct, frozen=True, omit_defaults=True):
-    """One permission, as it is stored.
+    """A stored permission.
 
-    ``exact`` allows the very same deed in the same folder. Otherwise ``pattern`` is a program with perhaps a
-    subcommand, or a path, and allows that kind of danger wherever it comes from them; no ``kind`` is any kind.
+    ``exact`` allows exactly the same action in the same folder. Otherwise ``pattern`` is a program, optionally with a
+    subcommand, or a path, and allows that kind of danger for it; an empty ``kind`` is any kind.
     """
 
     tool: str
@@ -25,33 +44,39 @@ class Grant(Struct, frozen=True, omit_defaults=True):
     folder: str = ""
     scope: Scope = "session"
 
-    def covers(self, tool: str, deed: Deed, danger: Danger, folder: str) -> bool:
-        """Return whether this makes asking about a danger unnecessary."""
+    def covers(self, tool: str, proposed_action: ProposedAction, danger: Danger, folder: str) -> bool:
+        """Return whether this grant covers a danger."""
         if danger.fatal or self.tool not in ("", tool):
             return False
         if self.exact:
-            return deed.target == self.pattern and self.folder in ("", folder)
-        return not danger.narrow and self.kind in ("", danger.kind) and _begins(danger.subject, self.pattern)
+            return proposed_action.target == self.pattern and self.folder in ("", folder)
+        return not danger.narrow and self.kind in ("", danger.kind) and _matches_pattern(danger.subject, self.pattern)
 
 
-def allow_listed(entry: str) -> Grant:
-    """Return the permission that an entry of the settings stands for, such as ``git push``."""
+def parse_allow_entry(entry: str) -> Grant:
+    """Return the grant for an entry in the settings, for example ``git push``."""
     return Grant("", entry, scope="always")
 
 
-def grants_for(
-    tool: str, deed: Deed, dangers: Iterable[Danger], *, folder: str, scope: Scope, exact: bool = True
+def make_grants(
+    tool: str,
+    proposed_action: ProposedAction,
+    dangers: Iterable[Danger],
+    *,
+    folder: str,
+    scope: Scope,
+    exact: bool = True,
 ) -> tuple[Grant, ...]:
-    """Return what to remember of a person's yes.
+    """Return the grants to store for a person's approval.
 
-    Unless ``exact`` it is one pattern for each danger; where a danger is too narrow for that, it is the exact deed.
+    Unless ``exact`` it is one pattern per danger; for a narrow danger it is the exact action.
     """
     found = tuple(dangers)
     if exact or scope == "once" or any(danger.narrow or not danger.subject for danger in found):
-        return (Grant(tool, deed.target, exact=True, folder=folder, scope=scope),)
+        return (Grant(tool, proposed_action.target, exact=True, folder=folder, scope=scope),)
     return tuple(dict.fromkeys(Grant(tool, one.subject, kind=one.kind, scope=scope) for one in found))
 
 
-def _begins(subject: str, pattern: str) -> bool:
-    words, wanted = subject.split(), pattern.split()
-    return bool(wanted) and words[: len(wanted)] == wanted
+def _matches_pattern(subject: str, pattern: str) -> bool:
+    words, pattern_words = subject.split(), pattern.split()
+    return bool(pattern_words) and words[: len(pattern_words)] == pattern_words

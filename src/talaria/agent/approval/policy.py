@@ -1,37 +1,58 @@
-"""Decide about a call: allowed, to be asked about, or refused."""
+"""The approval policy: allow, ask about, or refuse a tool call."""
 
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 
-from talaria.agent.approval.confinement import Confinement
-from talaria.agent.approval.dangers import Danger
-from talaria.agent.approval.grants import Grant
-from talaria.agent.approval.places import Places, mentions_credentials
-from talaria.contracts.tool import Deed, Effect, Workspace
+from talaria.agent.approval.grants import Danger, Grant
+from talaria.agent.approval.paths import PathRules, mentions_credentials
+from talaria.contracts.tool import Effect, ProposedAction, Workspace
 
-if TYPE_CHECKING:  # what is known of shells and programs is loaded with the first command
-    from talaria.agent.approval.examination import Examination
+
+class Confinement(Struct, frozen=True):
+    """A restriction to these tools, reading and writing only in these folders.
+
+    It doesn't limit what a command or a program does once it runs: guests therefore get neither by default.
+    """
+
+    places: tuple[Path, ...]
+    tools: Callable[[str], bool]
+
+    def refusal(self, tool: str, proposed_action: ProposedAction, workspace: Workspace) -> str:
+        """Return why a call must not run; empty if it may."""
+        if not self.tools(tool):
+            return f"Only the owner of this agent may use {tool}. Nobody else can approve it."
+        if proposed_action.kind in {"read", "write"} and not self._is_inside(proposed_action.target, workspace):
+            return "It is outside this conversation's folders. Nobody can approve that here."
+        return ""
+
+    def _is_inside(self, target: str, workspace: Workspace) -> bool:
+        try:
+            real = Path(os.path.realpath(workspace.resolve(target)))
+        except (ValueError, RuntimeError):  # not a path, or the home of an unknown user
+            return False
+        return any(real.is_relative_to(os.path.realpath(place)) for place in self.places)
+
 
 Mode = Literal["ask", "allow-list", "off"]
 
 
 class Allow(Struct, frozen=True, tag="allow"):
-    """It may run."""
+    """The call may run."""
 
 
 class Ask(Struct, frozen=True, tag="ask"):
-    """Somebody must say so first; ``dangers`` are what a permission would be about."""
+    """The call needs approval; a grant would be about ``dangers``."""
 
     reason: str
     dangers: tuple[Danger, ...]
 
 
 class Deny(Struct, frozen=True, tag="deny"):
-    """It must not run, whoever asks."""
+    """The call must not run, whoever approves it."""
 
     reason: str
 
@@ -40,17 +61,16 @@ Judgement = Allow | Ask | Deny
 
 
 class ApprovalPolicy(Struct, frozen=True, kw_only=True):
-    """The rules of one agent.
+    """The approval rules of an agent.
 
-    ``ask`` lets through what is not dangerous. ``allow-list`` lets through only what reads, and what ``allowed`` or
-    a person's grants name. ``off`` lets everything through. What would destroy the machine or the person's home is
-    refused in every mode. ``protected`` are folders with our own secrets, the profile's, and ``readable`` is what
-    lies in them for the model to read.
+    ``ask`` allows what is not dangerous. ``allow-list`` allows only reading, and what ``allowed`` or a person's grants
+    name. ``off`` allows everything. Destroying the machine or the user's home is refused in every mode. ``protected``
+    are folders with our own secrets, the profile's, and ``readable`` is the part of them that the model may read.
 
-    ``confined`` is for others than the owner of the agent, in every mode.
+    ``confined`` applies to anyone but the agent's owner, in every mode.
 
-    It looks at what a command says, not at what it does: a script may hide anything. The sandbox is the wall, this
-    is the bell.
+    The policy judges the text of a command, not its behaviour: a script may hide anything. Only the sandbox enforces
+    limits; this policy warns.
     """
 
     home: Path
@@ -62,69 +82,85 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     scratch: set[str] = field(default_factory=set)
 
     def judge(
-        self, tool: str, effect: Effect, deed: Deed, workspace: Workspace, grants: Sequence[Grant] = ()
+        self,
+        tool: str,
+        effect: Effect,
+        proposed_action: ProposedAction,
+        workspace: Workspace,
+        grants: Sequence[Grant] = (),
     ) -> Judgement:
         """Return the judgement of a call that is about to run in ``workspace``."""
-        if self.confined is not None and (reason := self.confined.refusal(tool, deed, workspace)):
+        if self.confined is not None and (reason := self.confined.refusal(tool, proposed_action, workspace)):
             return Deny(reason)
-        places = Places(workspace.folder, self.home, self.protected, self.readable, self.scratch)
-        dangers = self._dangers(effect, deed, places, tool, workspace.environment)
+        places = PathRules(workspace.folder, self.home, self.protected, self.readable, self.scratch)
+        dangers = self._dangers(effect, proposed_action, places, tool, workspace.environment)
         fatal = [danger.reason for danger in dangers if danger.fatal]
         if fatal:
-            return Deny(f"It {' and '.join(fatal)}. Nobody can allow that here.")
+            return Deny(f"It {' and '.join(fatal)}. Nobody can approve that here.")
         if self.mode == "off":
             return Allow()
         folder, rules = str(workspace.folder), (*self.allowed, *grants)
-        left = [one for one in dangers if not any(rule.covers(tool, deed, one, folder) for rule in rules)]
-        if not left:
+        remaining = [
+            one for one in dangers if not any(rule.covers(tool, proposed_action, one, folder) for rule in rules)
+        ]
+        if not remaining:
             return Allow()
-        return Ask("; ".join(dict.fromkeys(danger.reason for danger in left)), tuple(left))
+        return Ask("; ".join(dict.fromkeys(danger.reason for danger in remaining)), tuple(remaining))
 
     def _dangers(
-        self, effect: Effect, deed: Deed, places: Places, tool: str, environment: Mapping[str, str]
+        self,
+        effect: Effect,
+        proposed_action: ProposedAction,
+        places: PathRules,
+        tool: str,
+        environment: Mapping[str, str],
     ) -> list[Danger]:
         strict = self.mode == "allow-list"
-        match deed.kind:
+        match proposed_action.kind:
             case "command":
-                return _of_command(deed.target, places, environment, strict=strict)
+                return _command_dangers(proposed_action.target, places, environment, strict=strict)
             case "code":
-                return _of_code(deed.target, tool, strict=strict)
+                return _code_dangers(proposed_action.target, tool, strict=strict)
             case "read":
-                return _of_reading(deed.target, places)
+                return _read_dangers(proposed_action.target, places)
             case "write":
-                return _of_writing(deed.target, places, strict=strict)
+                return _write_dangers(proposed_action.target, places, strict=strict)
             case "fetch":
                 return []
             case "send":
-                return _of_sending(deed.place, tool)
+                return _send_dangers(proposed_action.place, tool)
             case "other":
-                return _of_others(effect, deed.target, tool)
+                return _other_dangers(effect, proposed_action.target, tool)
 
 
-def _of_command(command: str, places: Places, environment: Mapping[str, str], *, strict: bool) -> list[Danger]:
-    examination: Examination = import_module("talaria.agent.approval.examination").Examination(places, environment)
+def _command_dangers(command: str, places: PathRules, environment: Mapping[str, str], *, strict: bool) -> list[Danger]:
+    from talaria.agent.approval.shell_analysis import ShellExamination  # noqa: PLC0415 (loaded with the first command: parses shell)
+
+    examination = ShellExamination(places, environment)
     examination.examine(command)
     unlisted = dict.fromkeys(examination.subjects) if strict else ()
     return [*examination.found, *(Danger("unlisted", f"runs {one}", one) for one in unlisted)]
 
 
-def _of_code(code: str, tool: str, *, strict: bool) -> list[Danger]:
+def _code_dangers(code: str, tool: str, *, strict: bool) -> list[Danger]:
+    from talaria.agent.approval.programs import starts_programs  # noqa: PLC0415 (loaded with the first code to check)
+
     found = [Danger("unlisted", "runs code", tool)] if strict else []
     if mentions_credentials(code):
-        found.append(Danger("credentials", "runs code that names a place of credentials", tool, narrow=True))
-    if import_module("talaria.agent.approval.programs").starts_programs(code):
+        found.append(Danger("credentials", "runs code that mentions a credentials folder", tool, narrow=True))
+    if starts_programs(code):
         found.append(Danger("code", "runs code that starts programs or deletes folders", tool))
     return found
 
 
-def _of_reading(target: str, places: Places) -> list[Danger]:
+def _read_dangers(target: str, places: PathRules) -> list[Danger]:
     secret = next((path for path in places.paths(target) or () if places.is_secret(path)), None)
     if secret is None:
         return []
-    return [Danger("credentials", f"reads where credentials are kept: {secret}", str(secret))]
+    return [Danger("credentials", f"reads credentials: {secret}", str(secret))]
 
 
-def _of_writing(target: str, places: Places, *, strict: bool) -> list[Danger]:
+def _write_dangers(target: str, places: PathRules, *, strict: bool) -> list[Danger]:
     paths = places.paths(target)
     if not paths:
         return []
@@ -134,11 +170,11 @@ def _of_writing(target: str, places: Places, *, strict: bool) -> list[Danger]:
     return [Danger("unlisted", f"writes {paths[0]}", str(paths[0]))] if strict else []
 
 
-def _of_sending(place: str, tool: str) -> list[Danger]:
+def _send_dangers(place: str, tool: str) -> list[Danger]:
     return [Danger("irreversible", f"sends a message to {place}", f"{tool} {place}")] if place else []
 
 
-def _of_others(effect: Effect, target: str, tool: str) -> list[Danger]:
+def _other_dangers(effect: Effect, target: str, tool: str) -> list[Danger]:
     if effect is not Effect.IRREVERSIBLE:
         return []
-    return [Danger("irreversible", f"cannot be undone: {target}" if target else "cannot be undone", tool)]
+    return [Danger("irreversible", f"can't be undone: {target}" if target else "can't be undone", tool)]

@@ -1,28 +1,40 @@
-"""State of a shell while its code is read: variables, folder, functions, input; and the commands that it runs."""
+"""Shell state during analysis: variables, folder, functions, input; and the commands that run."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 from tree_sitter import Node
 
-from talaria.agent.approval.places import UNKNOWN
+from talaria.agent.approval.paths import UNKNOWN, PathRules
 
-__all__ = ["FOUND", "ITEMS", "NAME", "UNKNOWN", "Input", "Redirect", "ShellState", "SimpleCommand", "Word"]
+__all__ = ["FOUND", "ITEMS", "NAME", "UNKNOWN", "Redirect", "ShellInput", "ShellState", "ShellWord", "SimpleCommand"]
 
-NAME = "\x1a"  # stands for a number or a plain name: no slash, no blank
-ITEMS = "\x1d"  # stands between the elements of an array
-FOUND = "…"  # stands for a file below the folder before it
+
+NAME = "\x1a"  # stands for a number or a plain name: no slash, no space
+
+
+ITEMS = "\x1d"  # separates the elements of an array
+
+
+FOUND = "…"  # stands for a file below the preceding folder
+
+
 _NUMBERS = frozenset({
     "RANDOM", "SRANDOM", "SECONDS", "LINENO", "UID", "EUID", "PPID", "BASHPID", "EPOCHSECONDS", "SHLVL", "HOSTTYPE",
     "OSTYPE",
 })  # fmt: skip
-_MOST_FOLDERS = 4
-_LONGEST_VALUE = 10_000
 
 
-class Word(Struct, frozen=True):
-    """A word after expansion, with `UNKNOWN` for what depends on more than the code.
+_MAX_FOLDERS = 4
+
+
+_MAX_VALUE_LENGTH = 10_000
+
+
+class ShellWord(Struct, frozen=True):
+    """A word after expansion, with `UNKNOWN` for what the code doesn't determine.
 
     ``loose`` words may turn out to be several. ``sources`` are the programs whose output is part of it.
     """
@@ -33,8 +45,8 @@ class Word(Struct, frozen=True):
     sources: tuple[str, ...] = ()
 
 
-class Input(Struct, frozen=True):
-    """What a command reads from its standard input; a pipe, a here-document or a file."""
+class ShellInput(Struct, frozen=True):
+    """The standard input of a command: a pipe, a here-document or a file."""
 
     text: str = UNKNOWN
     sources: tuple[str, ...] = ()
@@ -43,38 +55,38 @@ class Input(Struct, frozen=True):
 
 
 class Redirect(Struct, frozen=True):
-    """A file that is opened for a command."""
+    """A file opened for a command."""
 
     operator: str
-    target: Word
+    target: ShellWord
 
 
 class SimpleCommand(Struct, frozen=True):
-    """A program with its words as they are after expansion.
+    """A program with its arguments after expansion.
 
-    ``input`` is ``None`` where nothing is fed to it; ``assignments`` hold for this command alone.
+    ``input`` is ``None`` if it gets no input; ``assignments`` apply to this command alone.
     """
 
-    words: tuple[Word, ...]
+    words: tuple[ShellWord, ...]
     redirects: tuple[Redirect, ...] = ()
-    input: Input | None = None
+    input: ShellInput | None = None
     assignments: tuple[tuple[str, str], ...] = ()
 
     @property
     def program(self) -> str:
-        """The name of the program, without its folder."""
+        """Return the name of the program, without its folder."""
         return self.words[0].text.rpartition("/")[2] if self.words else ""
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The words after the program."""
+        """Return the arguments."""
         return tuple(word.text for word in self.words[1:])
 
 
 class ShellState:
-    """What is known of a shell at one point of its code.
+    """The known state of a shell at one point of its code.
 
-    ``folders`` are all in which it may be; ``None`` where that is not known.
+    ``folders`` are all possible ones; ``None`` if unknown.
     """
 
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
@@ -84,23 +96,23 @@ class ShellState:
         self.functions: dict[str, tuple[Node, ...]] = {}
         self.arguments: tuple[str, ...] | None = None
         self.script = UNKNOWN
-        self.input: Input | None = None
+        self.input: ShellInput | None = None
 
     def copy(self) -> "ShellState":
-        """Return a state that changes on its own."""
-        made = ShellState({}, Path())
-        made.__dict__.update(self.__dict__)
-        made.variables, made.exported = dict(self.variables), set(self.exported)
-        made.functions = dict(self.functions)
-        return made
+        """Return an independent copy."""
+        copied = ShellState({}, Path())
+        copied.__dict__.update(self.__dict__)
+        copied.variables, copied.exported = dict(self.variables), set(self.exported)
+        copied.functions = dict(self.functions)
+        return copied
 
     def for_child(self) -> "ShellState":
-        """Return the state of another shell that is started here: it sees what is exported."""
-        made = self.copy()
-        made.variables = {name: value if name in self.exported else UNKNOWN for name, value in self.variables.items()}
-        made.variables["IFS"] = " \t\n"
-        made.arguments = None
-        return made
+        """Return the state of a child shell: it sees exported variables."""
+        copied = self.copy()
+        copied.variables = {name: value if name in self.exported else UNKNOWN for name, value in self.variables.items()}
+        copied.variables["IFS"] = " \t\n"
+        copied.arguments = None
+        return copied
 
     def merge(self, other: "ShellState") -> None:
         """Keep what is true in both states."""
@@ -121,18 +133,18 @@ class ShellState:
             self.enter(tuple(dict.fromkeys((*self.folders, *other.folders))))
 
     def enter(self, folders: tuple[Path, ...] | None) -> None:
-        """Go to one of some folders."""
-        self.folders = folders if folders is not None and len(folders) <= _MOST_FOLDERS else None
+        """Change to one of some folders."""
+        self.folders = folders if folders is not None and len(folders) <= _MAX_FOLDERS else None
 
     def value(self, name: str) -> str:
-        """Return the value of a variable or parameter, `UNKNOWN` where the code does not say it."""
+        """Return the value of a variable or parameter, `UNKNOWN` if the code doesn't determine it."""
         if name in ("@", "*"):
             return UNKNOWN if self.arguments is None else ITEMS.join(self.arguments)
         if name == "0":
             return self.script
         if name.isdigit():
-            given = self.arguments
-            return UNKNOWN if given is None else given[int(name) - 1] if int(name) <= len(given) else ""
+            positional = self.arguments
+            return UNKNOWN if positional is None else positional[int(name) - 1] if int(name) <= len(positional) else ""
         if name in _NUMBERS or name in tuple("#?$!-"):
             return NAME
         if name == "PWD":
@@ -141,4 +153,70 @@ class ShellState:
 
     def assign(self, name: str, value: str) -> None:
         """Set a variable."""
-        self.variables[name] = value if len(value) < _LONGEST_VALUE else UNKNOWN
+        self.variables[name] = value if len(value) < _MAX_VALUE_LENGTH else UNKNOWN
+
+
+_READS = frozenset({"read", "mapfile", "readarray", "getopts"})
+
+
+_DECLARES = frozenset({"export", "declare", "typeset", "local", "readonly"})
+
+
+def apply_builtin(state: ShellState, command: SimpleCommand, places: PathRules) -> None:
+    """Apply the effect of a builtin; other programs change nothing."""
+    program, words = command.program, command.arguments
+    if program in ("cd", "pushd"):
+        _change_folder(state, words, places)
+    elif program == "popd":
+        state.folders = None
+    elif program in _READS:
+        _read_variables(state, command)
+    elif program in _DECLARES:
+        _declare(state, words)
+    elif program == "unset":
+        for name in words:
+            state.variables[name] = UNKNOWN
+    elif program == "printf" and words[:1] == ("-v",) and len(words) > 1:
+        state.assign(words[1].partition("[")[0], UNKNOWN)
+    elif program == "shift":
+        state.arguments = None
+    elif program == "set" and "--" in words:
+        loose = any(word.loose for word in command.words)
+        state.arguments = None if loose else words[words.index("--") + 1 :]
+
+
+def _change_folder(state: ShellState, words: tuple[str, ...], places: PathRules) -> None:
+    """Change the folder; if it may not exist, the shell may also stay."""
+    plain = [text for text in words if not re.match(r"-[LPe@]+$|--$", text)]
+    where = plain[0] if plain else state.value("HOME")
+    if where == "-" or (state.folders is None and not where.startswith("/")):
+        state.folders = None
+        return
+    found: list[Path] = []
+    for folder in state.folders or (places.folder,):
+        paths = places.paths(where, folder)
+        if paths is None:
+            state.folders = None
+            return
+        found.append(paths[0])
+    is_sure = all(path.is_dir() for path in found)
+    state.enter(tuple(dict.fromkeys((*found, *(() if is_sure else state.folders or ())))))
+
+
+def _read_variables(state: ShellState, command: SimpleCommand) -> None:
+    """Set the variables read from the input: files below a folder if it is a list of those."""
+    stdin = command.input
+    listed = stdin is not None and UNKNOWN not in stdin.text and stdin.text.endswith((FOUND, "/*"))
+    text = stdin.text if stdin is not None and listed else UNKNOWN
+    names = [name for name in command.arguments if re.fullmatch(r"[A-Za-z_]\w*", name)]
+    for name in names or ["REPLY", "MAPFILE"]:
+        state.assign(name, text if len(names) == 1 else UNKNOWN)
+
+
+def _declare(state: ShellState, words: tuple[str, ...]) -> None:
+    for text in words:
+        name, equals, value = text.partition("=")
+        if equals and name.isidentifier():
+            state.assign(name, value)
+        if name.isidentifier():
+            state.exported.add(name)

@@ -1,4 +1,4 @@
-"""Walk through shell code in the order in which a shell would run it, on every path that it could take."""
+"""Walk through shell code in execution order, on every possible path."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -6,24 +6,24 @@ from contextlib import contextmanager
 
 from tree_sitter import Node
 
-from talaria.agent.approval.expansion import Expansion
-from talaria.agent.approval.printed import last_printed, printed_by
-from talaria.agent.approval.shell_grammar import doubts, is_literal_document, parse_shell, text_of
+from talaria.agent.approval.printed_output import predict_output, predict_pipeline_output
+from talaria.agent.approval.shell_expansion import Expansion
+from talaria.agent.approval.shell_grammar import find_doubts, is_literal_document, parse_shell, text_of
 from talaria.agent.approval.shell_state import (
     ITEMS,
     NAME,
     UNKNOWN,
-    Input,
     Redirect,
+    ShellInput,
     ShellState,
+    ShellWord,
     SimpleCommand,
-    Word,
 )
 
-_DEEPEST = 8
-_MOST_STEPS = 10_000
-_MOST_WORDS = 5_000
-_MOST_ROUNDS = 12
+_MAX_DEPTH = 8
+_MAX_STEPS = 10_000
+_MAX_WORDS = 5_000
+_MAX_ROUNDS = 12
 _ARITHMETIC_ASSIGNMENT = re.compile(
     r"(?<!\w)([A-Za-z_]\w*)(?:\[[^\]]{0,200}\])?\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))|(?:\+\+|--)(\w+)"
 )
@@ -35,14 +35,14 @@ _IGNORED = frozenset(
 
 
 class ShellWalk:
-    """Runs shell code in thought: ``visit`` gets every simple command, ``unclear`` why something is not understood."""
+    """A simulated run of shell code: ``visit`` gets every simple command, ``on_doubt`` what can't be parsed."""
 
     def __init__(
-        self, state: ShellState, visit: Callable[[SimpleCommand], None], unclear: Callable[[str], None]
+        self, state: ShellState, visit: Callable[[SimpleCommand], None], on_doubt: Callable[[str], None]
     ) -> None:
         self.state = state
         self._visit = visit
-        self._unclear = unclear
+        self._on_doubt = on_doubt
         self._expansion = Expansion(lambda: self.state, self._substitute)
         self._depth = 0
         self._steps = 0
@@ -52,7 +52,7 @@ class ShellWalk:
         self._uncalled: dict[str, tuple[Node, ...]] = {}
         self._handlers: dict[str, Callable[[Node], None]] = {
             "command": self._command,
-            "redirected_statement": self._redirected,
+            "redirected_statement": self._run_redirected,
             "list": self._list,
             "pipeline": self._pipeline,
             "compound_statement": self._compound,
@@ -74,15 +74,15 @@ class ShellWalk:
         }
 
     def run(self, code: str) -> None:
-        """Walk through code in this shell; functions that nothing calls are walked through at the end."""
-        if self._depth >= _DEEPEST:
-            self._unclear("nests commands too deeply to be understood")
+        """Walk through code in this shell; functions that are never called are visited at the end."""
+        if self._depth >= _MAX_DEPTH:
+            self._on_doubt("nests commands too deeply to check")
             return
         self._depth += 1
         root = parse_shell(code)
-        found = list(doubts(root))
+        found = list(find_doubts(root))
         for doubt in found:
-            self._unclear(doubt)
+            self._on_doubt(doubt)
         if not any("too " in doubt for doubt in found):
             self._statements(root)
         self._depth -= 1
@@ -90,10 +90,10 @@ class ShellWalk:
             name, bodies = self._uncalled.popitem()
             with self.aside():
                 self.state.arguments = None
-                self._bodies(name, bodies)
+                self._run_bodies(name, bodies)
 
     def run_aside(self, code: str, arguments: tuple[str, ...] | None = None) -> None:
-        """Walk through code in another shell: what it sets and where it goes does not matter afterwards."""
+        """Walk through code in another shell, whose changes are dropped afterwards."""
         with self.aside():
             self.state = self.state.for_child()
             self.state.arguments = arguments
@@ -101,7 +101,7 @@ class ShellWalk:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Forget what changes in the block."""
+        """Drop the changes made in the block."""
         before, self.state = self.state, self.state.copy()
         try:
             yield
@@ -109,7 +109,7 @@ class ShellWalk:
             self.state = before
 
     def calls(self, command: SimpleCommand) -> bool:
-        """Walk through the function that a command calls, if it does; return whether it calls itself without end."""
+        """Walk through the function that a command calls, if it does; return whether it recurses endlessly."""
         bodies = self.state.functions.get(command.program)
         if not bodies:
             return False
@@ -119,11 +119,11 @@ class ShellWalk:
         before = self.state.arguments
         loose = any(word.loose for word in command.words)
         self.state.arguments = None if loose else command.arguments
-        self._bodies(command.program, bodies)
+        self._run_bodies(command.program, bodies)
         self.state.arguments = before
         return False
 
-    def _bodies(self, name: str, bodies: Sequence[Node]) -> None:
+    def _run_bodies(self, name: str, bodies: Sequence[Node]) -> None:
         self._calls.append(name)
         self._locals.append({})
         before = self.state.copy() if len(bodies) > 1 else None
@@ -148,9 +148,9 @@ class ShellWalk:
 
     def _statement(self, node: Node) -> None:
         self._steps += 1
-        if self._steps == _MOST_STEPS:
-            self._unclear("runs too many commands to be understood")
-        if self._steps >= _MOST_STEPS:
+        if self._steps == _MAX_STEPS:
+            self._on_doubt("runs too many commands to check")
+        if self._steps >= _MAX_STEPS:
             return
         handler = self._handlers.get(node.type)
         if handler is not None:
@@ -163,23 +163,23 @@ class ShellWalk:
                 if child.type in self._handlers:
                     self._statement(child)
 
-    def _command(self, node: Node, outer: Sequence[Redirect] = (), extra: Sequence[Word] = ()) -> None:
-        """Run a simple command; ``outer`` and ``extra`` are redirections and words that stand outside of its node."""
-        words: list[Word] = []
+    def _command(self, node: Node, outer: Sequence[Redirect] = (), extra: Sequence[ShellWord] = ()) -> None:
+        """Run a simple command; ``outer`` and ``extra`` are redirections and words outside of its node."""
+        words: list[ShellWord] = []
         assignments: list[tuple[str, str]] = []
         redirects: list[Redirect] = [*outer]
-        fed = self.state.input
+        stdin = self.state.input
         for child in node.children:
             if child.type == "variable_assignment":
-                assignments.append(self._assigned(child))
+                assignments.append(self._read_assignment(child))
             elif child.type.endswith("_redirect"):
-                fed = self._redirect(child, redirects, words) or fed
-            elif len(words) < _MOST_WORDS:
+                stdin = self._redirect(child, redirects, words) or stdin
+            elif len(words) < _MAX_WORDS:
                 words += self._expansion.words(child)
             else:
-                self._unclear("has too many words to be understood")
+                self._on_doubt("has too many words to check")
                 break
-        self._run(SimpleCommand((*words, *extra), tuple(redirects), fed, tuple(assignments)))
+        self._run(SimpleCommand((*words, *extra), tuple(redirects), stdin, tuple(assignments)))
 
     def _run(self, command: SimpleCommand) -> None:
         if not command.words:
@@ -196,16 +196,16 @@ class ShellWalk:
             self.state.exported = exported
             self.state.variables.update((name, UNKNOWN if value is None else value) for name, value in known.items())
 
-    def _redirected(self, node: Node) -> None:
+    def _run_redirected(self, node: Node) -> None:
         body = node.child_by_field_name("body")
         redirects: list[Redirect] = []
-        extra: list[Word] = []
-        before, fed = self.state.input, None
+        extra: list[ShellWord] = []
+        before, stdin = self.state.input, None
         others = [child for child in node.children if child != body]
         for child in others:
             if child.type.endswith("_redirect"):
-                fed = self._redirect(child, redirects, extra) or fed
-        self.state.input = fed or before
+                stdin = self._redirect(child, redirects, extra) or stdin
+        self.state.input = stdin or before
         if body is not None and body.type == "command":
             self._command(body, redirects, extra)
         else:
@@ -217,27 +217,27 @@ class ShellWalk:
             if child.type == "heredoc_redirect":
                 self._continuation(child)
 
-    def _redirect(self, node: Node, redirects: list[Redirect], words: list[Word]) -> Input | None:
-        """Note a redirection; return what it feeds to the command, if it does."""
+    def _redirect(self, node: Node, redirects: list[Redirect], words: list[ShellWord]) -> ShellInput | None:
+        """Record a redirection; return the input it gives to the command, if any."""
         if node.type == "herestring_redirect":
             word = self._expansion.word(node.children[-1])
-            return Input(word.text, word.sources)
+            return ShellInput(word.text, word.sources)
         if node.type == "heredoc_redirect":
             return self._document(node, redirects, words)
         operator = next((text_of(one) for one in node.children if one.type[:1] in "<>&"), ">")
         targets = node.children_by_field_name("destination")
         for place, target in enumerate(targets):
             expanded = self._expansion.words(target)
-            if place:  # the grammar takes the words after a redirection for more of its targets
+            if place:  # the grammar takes the words after a redirection for more targets
                 words += expanded
                 continue
             redirects += [Redirect(operator, word) for word in expanded]
             if operator == "<" and expanded:
                 sources = expanded[0].sources
-                return Input(UNKNOWN, sources, "" if sources else expanded[0].text)
+                return ShellInput(UNKNOWN, sources, "" if sources else expanded[0].text)
         return None
 
-    def _document(self, node: Node, redirects: list[Redirect], words: list[Word]) -> Input:
+    def _document(self, node: Node, redirects: list[Redirect], words: list[ShellWord]) -> ShellInput:
         body = next((text_of(one) for one in node.children if one.type == "heredoc_body"), "")
         source = text_of(node)
         start = source.find("\n") + 1
@@ -251,16 +251,16 @@ class ShellWalk:
             elif node.field_name_for_child(place) == "argument":
                 words += self._expansion.words(child)
         if is_literal_document(node):
-            return Input(body, ("cat",))
+            return ShellInput(body, ("cat",))
         word = self._expansion.document(body)
-        return Input(word.text, ("cat", *word.sources))
+        return ShellInput(word.text, ("cat", *word.sources))
 
     def _continuation(self, node: Node) -> None:
         """Run what follows a here-document on its first line: the rest of a pipeline or of a list."""
         for place, child in enumerate(node.children):
             if child.type == "pipeline":
-                fed = self._printed(self._seen[-1:])
-                self._pipe([one for one in child.children if one.is_named], fed)
+                stdin = self._output_of(self._seen[-1:])
+                self._pipe([one for one in child.children if one.is_named], stdin)
             elif node.field_name_for_child(place) == "right":
                 before = self.state.copy()
                 self._statement(child)
@@ -272,9 +272,9 @@ class ShellWalk:
         self._statement(left)
         after = self.state.copy()
         if node.children[1].type == "&&" and left.type == "command" and text_of(left.children[0]) == "cd":
-            gone = self.state.folders
-            if gone is not None and before is not None and len(gone) > 1:
-                self.state.folders = gone[:1]
+            reached = self.state.folders
+            if reached is not None and before is not None and len(reached) > 1:
+                self.state.folders = reached[:1]
         if right is not left:
             self._statement(right)
         self.state.merge(after)
@@ -282,39 +282,39 @@ class ShellWalk:
     def _pipeline(self, node: Node) -> None:
         self._pipe([child for child in node.children if child.is_named and child.type != "comment"], self.state.input)
 
-    def _pipe(self, parts: list[Node], fed: Input | None) -> None:
+    def _pipe(self, parts: list[Node], stdin: ShellInput | None) -> None:
         for part in parts:
             with self.aside():
-                self.state.input = fed
+                self.state.input = stdin
                 count = len(self._seen)
                 self._statement(part)
-                fed = self._printed(self._seen[count:], fed)
+                stdin = self._output_of(self._seen[count:], stdin)
 
-    def _printed(self, commands: Sequence[SimpleCommand], fed: Input | None = None) -> Input:
-        """Return what commands print, as the input of the next."""
-        sources = (*(fed.sources if fed else ()), *(command.program for command in commands))
-        text = printed_by(commands[0], self.state) if len(commands) == 1 else UNKNOWN
-        return Input(text, sources, piped=True)
+    def _output_of(self, commands: Sequence[SimpleCommand], stdin: ShellInput | None = None) -> ShellInput:
+        """Return the output of commands, as the input of the next."""
+        sources = (*(stdin.sources if stdin else ()), *(command.program for command in commands))
+        text = predict_output(commands[0], self.state) if len(commands) == 1 else UNKNOWN
+        return ShellInput(text, sources, piped=True)
 
-    def _substitute(self, code: Node | str) -> Word:
-        """Run the code of a substitution; return what it prints, as far as that is known."""
+    def _substitute(self, code: Node | str) -> ShellWord:
+        """Run the code of a substitution; return its output, as far as known."""
         seen, self._seen = self._seen, []
-        fed = self.state.input
+        stdin = self.state.input
         with self.aside():
             if isinstance(code, str):
                 self.run(code)
             else:
                 redirect = next((one for one in code.children if one.type == "file_redirect"), None)
                 if redirect is not None:
-                    self._redirected(code)
+                    self._run_redirected(code)
                 else:
                     self._statements_inside(code)
             inner, self._seen = self._seen, seen
-            self.state.input = fed
+            self.state.input = stdin
             last = inner[-1:] if all(one.program in (*_MOVES, "pwd") for one in inner) else inner
-            text = printed_by(last[0], self.state) if len(last) == 1 else last_printed(inner, self.state)
+            text = predict_output(last[0], self.state) if len(last) == 1 else predict_pipeline_output(inner, self.state)
         self._seen += inner
-        return Word(text.strip("\n"), sources=tuple(one.program for one in inner) or ("",))
+        return ShellWord(text.strip("\n"), sources=tuple(one.program for one in inner) or ("",))
 
     def _statements_inside(self, node: Node) -> None:
         for place, child in enumerate(node.children):
@@ -324,11 +324,11 @@ class ShellWalk:
     def _compound(self, node: Node) -> None:
         if node.children and node.children[0].type == "((":
             self._expansion.scan(node)
-            self._count_with(text_of(node))
+            self._assign_counters(text_of(node))
         else:
             self._statements(node)
 
-    def _count_with(self, text: str) -> None:
+    def _assign_counters(self, text: str) -> None:
         for found in _ARITHMETIC_ASSIGNMENT.finditer(text):
             self.state.assign(found[1] or found[2], NAME)
 
@@ -337,34 +337,34 @@ class ShellWalk:
             self._statements(node)
 
     def _if(self, node: Node) -> None:
-        """Walk through the conditions in order, and through each branch as if the others were not there."""
+        """Walk through the conditions in order, and through each branch independently."""
         ends: list[ShellState] = []
         is_branch = False
-        kept = self.state
+        saved = self.state
         for child in node.children:
             if child.type in ("then", "else"):
-                is_branch, kept, self.state = True, self.state, self.state.copy()
+                is_branch, saved, self.state = True, self.state, self.state.copy()
             elif child.type in ("elif_clause", "else_clause"):
                 if is_branch:
                     ends.append(self.state)
-                    is_branch, self.state = False, kept
+                    is_branch, self.state = False, saved
                 ends += self._clause(child)
             elif child.type not in _IGNORED and child.is_named:
                 self._statement(child)
         if is_branch:
             ends.append(self.state)
-            self.state = kept
+            self.state = saved
         for end in ends:
             self.state.merge(end)
 
     def _clause(self, node: Node) -> list[ShellState]:
-        kept, ended = self.state, False
+        saved, ended = self.state, False
         for child in node.children:
             if child.type in ("then", "else"):
-                kept, self.state, ended = self.state, self.state.copy(), True
+                saved, self.state, ended = self.state, self.state.copy(), True
             elif child.type not in _IGNORED and child.is_named:
                 self._statement(child)
-        end, self.state = self.state, kept
+        end, self.state = self.state, saved
         return [end] if ended else []
 
     def _while(self, node: Node) -> None:
@@ -382,7 +382,7 @@ class ShellWalk:
         before = self.state.copy()
         self._forget_assigned(node)
         rounds = list(dict.fromkeys(word.text for word in values))
-        if len(rounds) > _MOST_ROUNDS or any(UNKNOWN in text for text in rounds):
+        if len(rounds) > _MAX_ROUNDS or any(UNKNOWN in text for text in rounds):
             rounds = [NAME if all(text.isalnum() or text == NAME for text in rounds) else UNKNOWN]
         for text in rounds or [UNKNOWN]:
             self.state.assign(name, text)
@@ -395,7 +395,7 @@ class ShellWalk:
         before = self.state.copy()
         self._forget_assigned(node)
         self._expansion.scan(node)
-        self._count_with(text_of(node).partition("))")[0])
+        self._assign_counters(text_of(node).partition("))")[0])
         body = node.child_by_field_name("body")
         if body is not None:
             self._statement(body)
@@ -423,7 +423,7 @@ class ShellWalk:
     def _function(self, node: Node) -> None:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is None or body is None:
-            self._unclear("has a function that cannot be understood")
+            self._on_doubt("has a function that can't be parsed")
             return
         for child in node.children:
             if child.type.endswith("_redirect"):
@@ -433,11 +433,11 @@ class ShellWalk:
 
     def _assignments(self, node: Node) -> None:
         for child in node.children if node.type == "variable_assignments" else [node]:
-            name, value = self._assigned(child)
+            name, value = self._read_assignment(child)
             self._run(SimpleCommand((), assignments=((name, value),), input=self.state.input))
 
-    def _assigned(self, node: Node) -> tuple[str, str]:
-        """Return name and value of an assignment; code hidden in the value runs where the value is computed with."""
+    def _read_assignment(self, node: Node) -> tuple[str, str]:
+        """Return name and value of an assignment; code hidden in the value runs where it is used in arithmetic."""
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         plain = text_of(name) if name is not None else ""
         if name is not None and name.type == "subscript":
@@ -464,21 +464,21 @@ class ShellWalk:
                 self._expansion.document(text)
 
     def _declaration(self, node: Node) -> None:
-        words = [Word(text_of(node.children[0]))]
+        words = [ShellWord(text_of(node.children[0]))]
         for child in node.children[1:]:
             if child.type == "variable_assignment":
-                name, value = self._assigned(child)
+                name, value = self._read_assignment(child)
                 if self._locals and words[0].text in ("local", "declare", "typeset"):
                     self._locals[-1].setdefault(name, self.state.value(name))
                 value = UNKNOWN if "{" in text_of(child) else value  # braces are expanded here, unlike in assignments
                 self.state.assign(name, value)
-                words.append(Word(f"{name}={value}", quoted=True))
+                words.append(ShellWord(f"{name}={value}", quoted=True))
             else:
                 words += self._expansion.words(child)
         self._run(SimpleCommand(tuple(words), input=self.state.input))
 
     def _forget_assigned(self, node: Node) -> None:
-        """Forget what the body of a loop may have set in an earlier round."""
+        """Forget variables that the body of a loop may have set in an earlier round."""
         for child in node.children:
             if child.type == "variable_assignment":
                 name = child.child_by_field_name("name")
@@ -488,7 +488,7 @@ class ShellWalk:
             elif child.type in ("compound_statement", "arithmetic_expansion") and text_of(child).startswith(
                 ("((", "$((")
             ):
-                self._count_with(text_of(child))
+                self._assign_counters(text_of(child))
             if child.type not in _SUBSHELLS:
                 self._forget_assigned(child)
 

@@ -1,15 +1,15 @@
-"""Programs that run another command: what they run, and which of them are always asked about."""
+"""Wrappers: programs that run another command, and those that always need approval."""
 
 import re
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from talaria.agent.approval.shell_state import UNKNOWN, SimpleCommand, Word
+from talaria.agent.approval.shell_state import UNKNOWN, ShellWord, SimpleCommand
 
 
 class _Wrapper(Struct, frozen=True):
-    """How a wrapper reads its words: options with a value, options without, arguments before the command."""
+    """The argument syntax of a wrapper: options with a value, options without, arguments before the command."""
 
     short: str = ""
     flags: str = ""
@@ -47,7 +47,7 @@ _WRAPPERS = {
     "watch": _wrapper("nq", "bcdegtpxrw", "interval equexit", "beep color differences errexit chgexit no-title exec"),
 }  # fmt: skip
 
-ASKED = frozenset(
+ASKED_WRAPPERS = frozenset(
     {
     "pkexec", "flock", "systemd-run", "nsenter", "runuser", "setpriv", "capsh", "chrt", "taskset", "cgexec",
     "firejail", "bwrap", "unshare", "proot", "fakeroot", "fakechroot", "faketime", "strace", "ltrace", "gdb",
@@ -66,8 +66,8 @@ _ENVIRONMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _COMPOUND = frozenset({"if", "for", "while", "until", "case", "select", "[[", "function"})
 
 
-class Unwrapped(Struct, frozen=True):
-    """The command that a wrapper runs; ``code`` is shell code that it runs instead, ``doubt`` why that is not sure."""
+class UnwrappedCommand(Struct, frozen=True):
+    """The command that a wrapper runs; ``code`` is shell code it runs instead, ``doubt`` why that is uncertain."""
 
     command: SimpleCommand
     code: str = ""
@@ -75,39 +75,39 @@ class Unwrapped(Struct, frozen=True):
 
 
 def is_asked_wrapper(program: str) -> bool:
-    """Return whether a program runs what it is given in ways that are not followed here."""
-    return program in ASKED or bool(_LOADER.fullmatch(program))
+    """Return whether a program runs its arguments in ways that are not analysed here."""
+    return program in ASKED_WRAPPERS or bool(_LOADER.fullmatch(program))
 
 
-def unwrap(command: SimpleCommand) -> Unwrapped | None:
-    """Return what a wrapper such as ``sudo`` or ``xargs`` runs, ``None`` for what is no wrapper."""
+def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
+    """Return what a wrapper like ``sudo`` or ``xargs`` runs, ``None`` for other programs."""
     program = command.program
-    known = _WRAPPERS.get(program)
-    if known is None:
+    wrapper = _WRAPPERS.get(program)
+    if wrapper is None:
         return None
     if program == "command" and {"-v", "-V"} & set(command.arguments[:1]):
-        return Unwrapped(replace(command, words=(), redirects=()))
-    at, assignments, values, doubt = _read_options(command, known)
+        return UnwrappedCommand(replace(command, words=(), redirects=()))
+    at, assignments, values, doubt = _read_options(command, wrapper)
     words = command.words[at:]
     rest = replace(command, words=words, redirects=(), assignments=(*command.assignments, *assignments))
     if program == "env" and (split := values.get("S", values.get("split-string"))) is not None:
         code = " ".join((split, *(word.text for word in words)))
-        return Unwrapped(replace(rest, words=()), code, doubt)
+        return UnwrappedCommand(replace(rest, words=()), code, doubt)
     if program == "xargs":
-        rest = _fed(rest, values)
+        rest = _with_xargs_input(rest, values)
     if program == "watch" and words:
-        return Unwrapped(replace(rest, words=()), " ".join(word.text for word in words), doubt)
+        return UnwrappedCommand(replace(rest, words=()), " ".join(word.text for word in words), doubt)
     if program == "time" and words and words[0].text in ("{", "(", "!"):
         rest = replace(rest, words=words[1:])
     elif words and words[0].text in _COMPOUND and program == "time":
-        doubt = "has a part that cannot be understood"
-    return Unwrapped(rest, "", doubt)
+        doubt = "has a part that can't be parsed"
+    return UnwrappedCommand(rest, "", doubt)
 
 
-def _read_options(command: SimpleCommand, known: _Wrapper) -> tuple[int, list[tuple[str, str]], dict[str, str], str]:
-    """Return where the command begins, what is assigned before it, the values of options, and a doubt."""
+def _read_options(command: SimpleCommand, wrapper: _Wrapper) -> tuple[int, list[tuple[str, str]], dict[str, str], str]:
+    """Return where the command starts, its assignments, the values of options, and a doubt."""
     texts = [word.text for word in command.words]
-    at, skip, doubt = 1, known.skip, ""
+    at, skip, doubt = 1, wrapper.skip, ""
     assignments: list[tuple[str, str]] = []
     values: dict[str, str] = {}
     while at < len(texts):
@@ -117,8 +117,8 @@ def _read_options(command: SimpleCommand, known: _Wrapper) -> tuple[int, list[tu
             break
         assigned = _ENVIRONMENT.fullmatch(text) if command.program in ("env", "sudo", "doas") else None
         if text.startswith("-") and text != "-":
-            used, unknown = _option(texts, at, known, values)
-            doubt = doubt or (f"gives {command.program} an option that is not known here" if unknown else "")
+            used, unknown = _option(texts, at, wrapper, values)
+            doubt = doubt or (f"passes {command.program} an unknown option" if unknown else "")
             at += used
         elif assigned:
             assignments.append((assigned[1], assigned[2]))
@@ -135,32 +135,32 @@ def _read_options(command: SimpleCommand, known: _Wrapper) -> tuple[int, list[tu
     return at, assignments, values, doubt
 
 
-def _option(texts: list[str], at: int, known: _Wrapper, values: dict[str, str]) -> tuple[int, bool]:
-    """Return how many words an option takes, and whether that is a guess; keep its value."""
+def _option(texts: list[str], at: int, wrapper: _Wrapper, values: dict[str, str]) -> tuple[int, bool]:
+    """Return how many arguments an option takes, and whether that is a guess; record its value."""
     text = texts[at]
     following = texts[at + 1] if at + 1 < len(texts) else ""
     if UNKNOWN in text:
         return 1, True
     if text.startswith("--"):
         name, equals, value = text[2:].partition("=")
-        if name in known.long:
+        if name in wrapper.long:
             values[name] = value if equals else following
             return (1 if equals or name in ("replace", "max-lines", "eof") else 2), False
-        return 1, name not in known.long_flags
+        return 1, name not in wrapper.long_flags
     for place, letter in enumerate(text[1:], 2):
-        if letter in known.short:
+        if letter in wrapper.short:
             values[letter] = text[place:] or following
             return (1 if text[place:] else 2), False
-        if letter not in known.flags:
+        if letter not in wrapper.flags:
             return 1, True
     return 1, False
 
 
-def _fed(rest: SimpleCommand, values: dict[str, str]) -> SimpleCommand:
-    """Return the command of xargs with the words that it reads from its input."""
+def _with_xargs_input(rest: SimpleCommand, values: dict[str, str]) -> SimpleCommand:
+    """Return the command of xargs with the arguments it reads from its input."""
     text = rest.input.text if rest.input is not None and not {"a", "arg-file"} & values.keys() else UNKNOWN
-    items = [Word(one, loose=UNKNOWN in one) for one in text.split()] or [Word(UNKNOWN, loose=True)]
-    words = rest.words or (Word("echo"),)
+    items = [ShellWord(one, loose=UNKNOWN in one) for one in text.split()] or [ShellWord(UNKNOWN, loose=True)]
+    words = rest.words or (ShellWord("echo"),)
     mark = values.get("I") or values.get("replace") or ("{}" if "replace" in values else "")
     if mark:
         item = items[0].text if len(items) == 1 else UNKNOWN

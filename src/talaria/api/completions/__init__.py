@@ -1,1 +1,1 @@
-"""Chat completions: the older of OpenAI's two ways to talk to a model."""
+"""Chat completions, the older of OpenAI's two protocols."""

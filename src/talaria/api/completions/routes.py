@@ -1,122 +1,132 @@
-"""`/v1/chat/completions`: one answer, as a whole or as it grows."""
+"""`/v1/chat/completions`: one answer, whole or streamed."""
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from functools import partial
 
-from talaria.api.completions.incoming import Said, check, fingerprint, taken_apart
-from talaria.api.completions.outgoing import Answer, Chunks
-from talaria.api.completions.transcript import spoken, transcribed
-from talaria.api.completions.wire import Chunk, Completion, CreateCompletion
-from talaria.api.conversations import SESSION_HEADER, Conversations, entered
-from talaria.api.http import Reply, Request, event_reply, json_reply
-from talaria.api.keys import Caller
-from talaria.api.models import ModelNames
-from talaria.api.pictures import Pictures
-from talaria.api.problems import Problem, problem_of
-from talaria.api.router import Route
-from talaria.api.turns import Turn, Wanted
-from talaria.contracts.follower import Ending
+from talaria.api.completions.incoming import (
+    CompletionInput,
+    check_supported,
+    compute_fingerprint,
+    convert_history,
+    convert_message,
+    split_messages,
+)
+from talaria.api.completions.outgoing import ChunkEncoder, CompletionCollector
+from talaria.api.completions.wire import ChatCompletion, Chunk, CreateCompletion
+from talaria.api.http.auth import Caller
+from talaria.api.http.errors import Problem, to_problem
+from talaria.api.http.messages import Reply, Request, make_event_reply, make_json_reply
+from talaria.api.http.router import Route
+from talaria.api.images import ImageStore
+from talaria.api.meta.models import ModelNames
+from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool, require_session
+from talaria.api.turns.turn import ApiTurn, TurnRequest
 from talaria.contracts.store import Transaction
+from talaria.contracts.turn_listener import TurnResult
 from talaria.core.errors import TalariaError
 from talaria.core.events import ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import SessionId, new_session_id
 
 EVENTS_HEADER = "x-talaria-events"
-_OF_HISTORY = "api-history:"
+_HISTORY_PREFIX = "api-history:"
 
 
-class Completions:
-    """The route, over conversations that nobody can be asked back in."""
+class CompletionRoutes:
+    """The route for chat completions."""
 
-    def __init__(self, conversations: Conversations, models: ModelNames, pictures: Pictures) -> None:
-        self._conversations = conversations
-        self._store = conversations.house.store
+    def __init__(self, session_pool: SessionPool, models: ModelNames, image_store: ImageStore) -> None:
+        self._session_pool = session_pool
+        self._store = session_pool.application.store
         self._models = models
-        self._pictures = pictures
+        self._image_store = image_store
 
     def routes(self) -> tuple[Route, ...]:
-        """Return it."""
+        """Return the route."""
         return (
             Route(
                 method="POST",
                 path="/v1/chat/completions",
                 handler=self._create,
-                summary="Say something and get an answer",
+                summary="Create a chat completion",
                 takes=CreateCompletion,
-                gives=Completion,
+                reply_type=ChatCompletion,
                 events=Chunk,
                 repeatable=True,
-                heeds=(SESSION_HEADER, EVENTS_HEADER),
+                used_headers=(SESSION_HEADER, EVENTS_HEADER),
                 tag="chat completions",
             ),
         )
 
     async def _create(self, request: Request) -> Reply:
         body = request.read(CreateCompletion)
-        check(body)
-        said = taken_apart(body.messages)
-        turn = Turn(self._conversations, await self._wanted(request, body, said), request.caller)
+        check_supported(body)
+        parsed = split_messages(body.messages)
+        turn = ApiTurn(self._session_pool, await self._build_request(request, body, parsed), request.caller)
         headers = {SESSION_HEADER: turn.session_id}
-        if body.stream:
-            await turn.begin()
-            counting = body.stream_options is not None and bool(body.stream_options.include_usage)
-            chunks = Chunks(body.model, counting=counting)
-            asked = request.headers.get(EVENTS_HEADER, "")
-            return event_reply(_CompletionStream(turn, chunks, asked), headers=headers)
-        answer = Answer()
-        async with turn:
+        answer = CompletionCollector()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(turn)
+            if body.stream:
+                counting = body.stream_options is not None and bool(body.stream_options.include_usage)
+                chunks = ChunkEncoder(body.model, counting=counting)
+                tool_events = request.headers.get(EVENTS_HEADER, "")
+                return make_event_reply(_CompletionStream(turn, chunks, tool_events, stack.pop_all()), headers=headers)
             async for event in turn:
                 answer.take(event)
         problem = answer.problem
         if problem is not None:
             problem.headers |= headers
             raise problem
-        return json_reply(answer.completion(body.model), headers=headers)
+        return make_json_reply(answer.completion(body.model), headers=headers)
 
-    async def _wanted(self, request: Request, body: CreateCompletion, said: Said) -> Wanted:
-        """Return the turn to take: in the conversation that is named, or whose history is told, or in a new one."""
+    async def _build_request(self, request: Request, body: CreateCompletion, parsed: CompletionInput) -> TurnRequest:
+        """Return the turn to run: in the named session, in the one with this history, or in a new one."""
         caller, model = request.caller.name, await self._models.resolve(body.model)
         named = request.headers.get(SESSION_HEADER, "")
         if named:  # before anything is stored in its folder
-            await self._store.read(lambda tx: entered(tx, named, request.caller))
-        session_id = named or await self._recognised(request.caller, said)
-        place = SessionId(session_id) if session_id else new_session_id()
-        told = () if session_id else await transcribed(said.history, self._pictures, place)
-        heard = Answer()
-        note = partial(_note, caller=caller, said=said, heard=heard if body.stream else None)
-        return Wanted(
-            message=await spoken(said.last, self._pictures, place),
+            await self._store.read(lambda tx: require_session(tx, named, request.caller))
+        session_id = named or await self._find_session(request.caller, parsed)
+        target_id = SessionId(session_id) if session_id else new_session_id()
+        past_messages = () if session_id else await convert_history(parsed.history, self._image_store, target_id)
+        heard = CompletionCollector()
+        store_fingerprint = partial(
+            _store_fingerprint, caller=caller, parsed=parsed, heard=heard if body.stream else None
+        )
+        return TurnRequest(
+            message=await convert_message(parsed.last, self._image_store, target_id),
             session_id=session_id,
-            new_id=place,
-            instructions=said.instructions,
-            history=told,
+            new_id=target_id,
+            instructions=parsed.instructions,
+            history=past_messages,
             model=model,
-            ended=None if named else note,
+            ended=None if named else store_fingerprint,
             heard=heard.take if body.stream else None,
         )
 
-    async def _recognised(self, caller: Caller, said: Said) -> str:
-        """Return the conversation whose history a client tells, if it stands where that history ends.
+    async def _find_session(self, caller: Caller, parsed: CompletionInput) -> str:
+        """Return the session whose transcript is the history of the request, if there is one.
 
-        It is found so once: a second client that goes on from the same point begins a branch of its own.
+        It is found once: a second client that continues from the same point starts a branch.
         """
-        if not said.history:
+        if not parsed.history:
             return ""
-        key = _OF_HISTORY + fingerprint(caller.name, said.instructions, said.history)
+        key = _HISTORY_PREFIX + compute_fingerprint(caller.name, parsed.instructions, parsed.history)
         if await self._store.read(lambda tx: tx.state.get(key)) is None:
             return ""
-        return await self._store.write(lambda tx: _taken(tx, key, caller))
+        return await self._store.write(lambda tx: _claim_session(tx, key, caller))
 
 
 class _CompletionStream:
-    """Implements `Stream`; ``asked`` is what the client wants to hear of tools."""
+    """Implements `Stream`; ``tool_events`` selects the events of tools, and closing ``stack`` leaves the turn."""
 
-    def __init__(self, turn: Turn, chunks: Chunks, asked: str) -> None:
+    def __init__(self, turn: ApiTurn, chunks: ChunkEncoder, tool_events: str, stack: AsyncExitStack) -> None:
         self._turn = turn
-        self._answer = Answer()
+        self._stack = stack
+        self._answer = CompletionCollector()
         self._chunks = chunks
-        self._silent = asked == "none"
-        self._named = asked == "tools"
+        self._hides_tools = tool_events == "none"
+        self._names_tool_events = tool_events == "tools"
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._chunks.begin()
@@ -125,11 +135,11 @@ class _CompletionStream:
                 new = self._answer.take(event)
                 if new:
                     yield self._chunks.words(new)
-                elif isinstance(event, ToolCalled | ToolAnswered) and not self._silent:
-                    yield self._chunks.news(event, named=self._named)
+                elif isinstance(event, ToolCalled | ToolAnswered) and not self._hides_tools:
+                    yield self._chunks.news(event, named=self._names_tool_events)
             last = self._chunks.end(self._answer)
         except TalariaError as error:
-            last = self._chunks.broken(problem_of(error))
+            last = self._chunks.broken(to_problem(error))
         yield last
 
     @property
@@ -137,27 +147,29 @@ class _CompletionStream:
         return self._answer.end is not None
 
     async def close(self) -> None:
-        await self._turn.leave()
+        await self._stack.aclose()
 
 
-def _taken(tx: Transaction, key: str, caller: Caller) -> str:
+def _claim_session(tx: Transaction, key: str, caller: Caller) -> str:
     entry = tx.state.get(key)
     if entry is None:
         return ""
     tx.state.delete(key)
     session_id, _, count = entry.value.partition(" ")
     try:
-        session = entered(tx, session_id, caller)
-    except Problem:  # it is gone, or the key had other rights when it started it
+        session = require_session(tx, session_id, caller)
+    except Problem:  # it is gone, or the key had other rights when it was started
         return ""
     return session_id if str(session.message_count) == count else ""
 
 
-def _note(tx: Transaction, ending: Ending, *, caller: str, said: Said, heard: Answer | None) -> None:
-    """Let the conversation be found by its history, as the client will tell it: in a stream it heard every word."""
-    session = tx.sessions.get(ending.session_id)
-    if not isinstance(ending.end, TurnAnswered) or session is None:
+def _store_fingerprint(
+    tx: Transaction, result: TurnResult, *, caller: str, parsed: CompletionInput, heard: CompletionCollector | None
+) -> None:
+    """Store the fingerprint by which the next request, with this history, finds the session."""
+    session = tx.sessions.get(result.session_id)
+    if not isinstance(result.end, TurnAnswered) or session is None:
         return
-    reply = heard.text if heard is not None else ending.end.text
-    digest = fingerprint(caller, said.instructions, (*said.history, said.last), reply)
-    tx.state.put(_OF_HISTORY + digest, f"{ending.session_id} {session.message_count}")
+    reply = heard.text if heard is not None else result.end.text
+    digest = compute_fingerprint(caller, parsed.instructions, (*parsed.history, parsed.last), reply)
+    tx.state.put(_HISTORY_PREFIX + digest, f"{result.session_id} {session.message_count}")

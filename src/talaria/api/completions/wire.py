@@ -1,4 +1,4 @@
-"""Chat completions as they go over the wire."""
+"""Wire types of chat completions."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,39 +8,39 @@ Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 class TextPart(Struct, frozen=True, tag_field="type", tag="text"):
-    """Words."""
+    """Text."""
 
     text: str
 
 
 class ImageAddress(Struct, frozen=True):
-    """Where a picture is: an address of the web, or the picture itself as a ``data:`` address."""
+    """The URL of an image: on the web, or the image itself as a ``data:`` URL."""
 
     url: str
     detail: str | None = None
 
 
 class ImagePart(Struct, frozen=True, tag_field="type", tag="image_url"):
-    """A picture."""
+    """An image."""
 
     image_url: ImageAddress
 
 
 class RefusalPart(Struct, frozen=True, tag_field="type", tag="refusal"):
-    """What a model said in place of an answer."""
+    """A model's refusal."""
 
     refusal: str
 
 
 class FunctionCall(Struct, frozen=True):
-    """What a model once asked to be called."""
+    """A function call by a model."""
 
     name: str
     arguments: str = ""
 
 
 class CalledTool(Struct, frozen=True):
-    """A call in a history."""
+    """A tool call in a history."""
 
     id: str
     function: FunctionCall
@@ -51,7 +51,7 @@ Content = str | list[TextPart | ImagePart | RefusalPart] | None
 
 
 class WireMessage(Struct, frozen=True, kw_only=True):
-    """One message of a history."""
+    """A message of a history."""
 
     role: Role
     content: Content = None
@@ -61,19 +61,19 @@ class WireMessage(Struct, frozen=True, kw_only=True):
 
 
 class StreamOptions(Struct, frozen=True):
-    """What a stream has besides."""
+    """Options of a stream."""
 
     include_usage: bool | None = None
 
 
 class ResponseFormat(Struct, frozen=True):
-    """In which form a model should answer."""
+    """The requested format of the answer."""
 
     type: str = "text"
 
 
 class CreateCompletion(Struct, frozen=True, kw_only=True):
-    """A request; what is not listed here, such as ``temperature``, is left to the settings of the agent."""
+    """A request; fields not listed here, for example ``temperature``, are ignored: the agent's settings apply."""
 
     messages: Annotated[list[WireMessage], Meta(min_length=1)]
     model: str = "talaria"
@@ -90,19 +90,19 @@ class CreateCompletion(Struct, frozen=True, kw_only=True):
 
 
 class PromptDetails(Struct, frozen=True):
-    """What of the input came out of a cache."""
+    """Cached part of the input."""
 
     cached_tokens: int = 0
 
 
 class CompletionDetails(Struct, frozen=True):
-    """What of the output was thought."""
+    """Reasoning part of the output."""
 
     reasoning_tokens: int = 0
 
 
 class CompletionUsage(Struct, frozen=True, kw_only=True):
-    """What the turn used, all of its model calls together."""
+    """The usage of the turn, all model calls together."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -115,7 +115,7 @@ FinishReason = Literal["stop", "length"]
 
 
 class AnswerMessage(Struct, frozen=True):
-    """What the agent says."""
+    """The agent's answer."""
 
     content: str
     role: Literal["assistant"] = "assistant"
@@ -123,7 +123,7 @@ class AnswerMessage(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """The one answer there is."""
+    """The only choice."""
 
     message: AnswerMessage
     finish_reason: FinishReason
@@ -131,8 +131,8 @@ class Choice(Struct, frozen=True):
     logprobs: None = None
 
 
-class Completion(Struct, frozen=True, kw_only=True):
-    """A whole answer."""
+class ChatCompletion(Struct, frozen=True, kw_only=True):
+    """A complete answer."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -143,14 +143,14 @@ class Completion(Struct, frozen=True, kw_only=True):
 
 
 class Delta(Struct, frozen=True, omit_defaults=True):
-    """What is new."""
+    """New text."""
 
     role: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
 
 
 class ChunkChoice(Struct, frozen=True):
-    """What is new in the one answer there is."""
+    """The change of the only choice."""
 
     delta: Delta
     finish_reason: FinishReason | None = None
@@ -159,7 +159,7 @@ class ChunkChoice(Struct, frozen=True):
 
 
 class ToolNews(Struct, frozen=True, omit_defaults=True):
-    """What a tool of the agent does: a field that OpenAI's chunks do not have, which their clients ignore."""
+    """Progress of one of the agent's tools: an extra field that OpenAI clients ignore."""
 
     type: Literal["tool.called", "tool.answered"]
     call_id: str
@@ -170,7 +170,7 @@ class ToolNews(Struct, frozen=True, omit_defaults=True):
 
 
 class Chunk(Struct, frozen=True, kw_only=True):
-    """A piece of an answer that is streamed."""
+    """A piece of a streamed answer."""
 
     id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"

@@ -1,1 +1,1 @@
-"""`/v1/responses`: what clients ask, what they get at once, piece by piece, or later."""
+"""`/v1/responses`: OpenAI's Responses protocol, complete, streamed or in the background."""

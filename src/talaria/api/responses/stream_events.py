@@ -1,184 +1,184 @@
-"""The events of a response that is told while it grows, in the words of the Responses protocol."""
+"""Stream events of a response, in the Responses protocol."""
 
 from msgspec import Struct
 
 from talaria.api.responses.wire import OutputItem, OutputText, Response, SummaryText
 
 
-class _Numbered(Struct, kw_only=True):
+class _NumberedEvent(Struct, kw_only=True):
     sequence_number: int = 0
 
 
-class Created(_Numbered, tag="response.created"):
-    """The response is there."""
+class Created(_NumberedEvent, tag="response.created"):
+    """The response was created."""
 
     response: Response
 
 
-class Queued(_Numbered, tag="response.queued"):
-    """It waits for its turn."""
+class Queued(_NumberedEvent, tag="response.queued"):
+    """The response is queued."""
 
     response: Response
 
 
-class InProgress(_Numbered, tag="response.in_progress"):
-    """It is being worked on."""
+class InProgress(_NumberedEvent, tag="response.in_progress"):
+    """The response is in progress."""
 
     response: Response
 
 
-class Completed(_Numbered, tag="response.completed"):
-    """It is whole."""
+class Completed(_NumberedEvent, tag="response.completed"):
+    """The response is complete."""
 
     response: Response
 
 
-class Failed(_Numbered, tag="response.failed"):
-    """There will be no answer."""
+class Failed(_NumberedEvent, tag="response.failed"):
+    """The response failed."""
 
     response: Response
 
 
-class Incomplete(_Numbered, tag="response.incomplete"):
-    """A limit ended it, or somebody who stopped it."""
+class Incomplete(_NumberedEvent, tag="response.incomplete"):
+    """The response ended early: at a limit, or because it was stopped."""
 
     response: Response
 
 
-class ItemAdded(_Numbered, tag="response.output_item.added"):
-    """Another item begins."""
+class ItemAdded(_NumberedEvent, tag="response.output_item.added"):
+    """A new item."""
 
     output_index: int
     item: OutputItem
 
 
-class ItemDone(_Numbered, tag="response.output_item.done"):
-    """An item is whole."""
+class ItemDone(_NumberedEvent, tag="response.output_item.done"):
+    """An item is complete."""
 
     output_index: int
     item: OutputItem
 
 
-class _OfItem(_Numbered, kw_only=True):
+class _ItemEvent(_NumberedEvent, kw_only=True):
     item_id: str
     output_index: int
 
 
-class PartAdded(_OfItem, tag="response.content_part.added"):
-    """Words begin."""
+class PartAdded(_ItemEvent, tag="response.content_part.added"):
+    """A new text part."""
 
     content_index: int
     part: OutputText
 
 
-class PartDone(_OfItem, tag="response.content_part.done"):
-    """Words are whole."""
+class PartDone(_ItemEvent, tag="response.content_part.done"):
+    """A text part is complete."""
 
     content_index: int
     part: OutputText
 
 
-class TextAdded(_OfItem, tag="response.output_text.delta"):
-    """More words."""
+class TextDeltaAdded(_ItemEvent, tag="response.output_text.delta"):
+    """More text."""
 
     content_index: int
     delta: str
     logprobs: tuple[str, ...] = ()
 
 
-class TextDone(_OfItem, tag="response.output_text.done"):
-    """All the words."""
+class TextDone(_ItemEvent, tag="response.output_text.done"):
+    """The complete text."""
 
     content_index: int
     text: str
     logprobs: tuple[str, ...] = ()
 
 
-class ToolInProgress(_OfItem, tag="response.mcp_call.in_progress"):
-    """A tool begins."""
+class ToolInProgress(_ItemEvent, tag="response.mcp_call.in_progress"):
+    """A tool call started."""
 
 
-class ArgumentsAdded(_OfItem, tag="response.mcp_call_arguments.delta"):
-    """What a tool is called with, or more of it."""
+class ArgumentsAdded(_ItemEvent, tag="response.mcp_call_arguments.delta"):
+    """Arguments of a tool call, or more of them."""
 
     delta: str
 
 
-class ArgumentsDone(_OfItem, tag="response.mcp_call_arguments.done"):
-    """All that a tool is called with."""
+class ArgumentsDone(_ItemEvent, tag="response.mcp_call_arguments.done"):
+    """The complete arguments of a tool call."""
 
     arguments: str
 
 
-class ToolCompleted(_OfItem, tag="response.mcp_call.completed"):
-    """A tool is done."""
+class ToolCallCompleted(_ItemEvent, tag="response.mcp_call.completed"):
+    """A tool call succeeded."""
 
 
-class ToolFailed(_OfItem, tag="response.mcp_call.failed"):
-    """A tool could not do it."""
+class ToolCallFailed(_ItemEvent, tag="response.mcp_call.failed"):
+    """A tool call failed."""
 
 
-class SummaryPartAdded(_OfItem, tag="response.reasoning_summary_part.added"):
-    """Thoughts begin."""
-
-    summary_index: int
-    part: SummaryText
-
-
-class SummaryPartDone(_OfItem, tag="response.reasoning_summary_part.done"):
-    """Thoughts are whole."""
+class SummaryPartAdded(_ItemEvent, tag="response.reasoning_summary_part.added"):
+    """A new reasoning part."""
 
     summary_index: int
     part: SummaryText
 
 
-class SummaryAdded(_OfItem, tag="response.reasoning_summary_text.delta"):
-    """More thoughts."""
+class SummaryPartDone(_ItemEvent, tag="response.reasoning_summary_part.done"):
+    """A reasoning part is complete."""
+
+    summary_index: int
+    part: SummaryText
+
+
+class SummaryAdded(_ItemEvent, tag="response.reasoning_summary_text.delta"):
+    """More reasoning."""
 
     summary_index: int
     delta: str
 
 
-class SummaryDone(_OfItem, tag="response.reasoning_summary_text.done"):
-    """All the thoughts."""
+class SummaryDone(_ItemEvent, tag="response.reasoning_summary_text.done"):
+    """The complete reasoning."""
 
     summary_index: int
     text: str
 
 
-class Error(_Numbered, tag="error"):
-    """The stream cannot go on."""
+class StreamError(_NumberedEvent, tag="error"):
+    """The stream failed."""
 
     message: str
     code: str | None = None
     param: str | None = None
 
 
-Ended = Completed | Failed | Incomplete
+ResponseEnd = Completed | Failed | Incomplete
 ResponseEvent = (
     Created
     | Queued
     | InProgress
-    | Ended
+    | ResponseEnd
     | ItemAdded
     | ItemDone
     | PartAdded
     | PartDone
-    | TextAdded
+    | TextDeltaAdded
     | TextDone
     | ToolInProgress
     | ArgumentsAdded
     | ArgumentsDone
-    | ToolCompleted
-    | ToolFailed
+    | ToolCallCompleted
+    | ToolCallFailed
     | SummaryPartAdded
     | SummaryPartDone
     | SummaryAdded
     | SummaryDone
-    | Error
+    | StreamError
 )
 
 
-def name_of(event: ResponseEvent) -> str:
-    """Return what an event is called on the wire."""
+def get_event_name(event: ResponseEvent) -> str:
+    """Return the name of an event on the wire."""
     return str(event.__struct_config__.tag)

@@ -1,39 +1,19 @@
-"""Responses as clients send and receive them."""
+"""Wire types of responses."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Raw, Struct
 
-Status = Literal["queued", "in_progress", "completed", "failed", "cancelled", "incomplete"]
+from talaria.api.items.wire import Input, Metadata
+
+ResponseStatus = Literal["queued", "in_progress", "completed", "failed", "cancelled", "incomplete"]
+
+
 ItemStatus = Literal["in_progress", "completed", "incomplete", "failed"]
-Metadata = dict[str, str]
-_PART = {
-    "type": "object",
-    "required": ["type"],
-    "properties": {
-        "type": {"enum": ["input_text", "input_image", "output_text", "refusal"]},
-        "text": {"type": "string"},
-        "image_url": {"type": "string"},
-        "refusal": {"type": "string"},
-    },
-}
-_ITEM = {
-    "title": "InputItem",
-    "type": "object",
-    "properties": {
-        "type": {
-            "enum": ["message", "item_reference", "mcp_call", "function_call", "function_call_output", "reasoning"],
-        },
-        "role": {"enum": ["user", "assistant", "system", "developer"]},
-        "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": _PART}]},
-    },
-}
-InputItem = Annotated[Raw, Meta(description="Something that was said or done.", extra_json_schema=_ITEM)]
-Input = Annotated[str | list[InputItem], Meta(description="What is said: words, or items; the last is a user's.")]
 
 
 class OutputText(Struct, frozen=True, tag="output_text"):
-    """Words of the agent."""
+    """Text by the agent."""
 
     text: str
     annotations: tuple[str, ...] = ()
@@ -41,7 +21,7 @@ class OutputText(Struct, frozen=True, tag="output_text"):
 
 
 class OutputMessage(Struct, frozen=True, tag="message"):
-    """Something the agent said."""
+    """A message by the agent."""
 
     id: str
     status: ItemStatus
@@ -51,19 +31,19 @@ class OutputMessage(Struct, frozen=True, tag="message"):
 
 
 class FailureText(Struct, frozen=True, tag="text"):
-    """Words of a tool that failed."""
+    """Text of a failed tool call."""
 
     text: str
 
 
 class ToolFailure(Struct, frozen=True, tag="mcp_tool_execution_error"):
-    """Why a tool could not do it."""
+    """The error of a failed tool call."""
 
     content: tuple[FailureText, ...]
 
 
 class ToolUse(Struct, frozen=True, tag="mcp_call"):
-    """A tool of the agent at work: clients take it for one that the server runs itself, as it is."""
+    """A call of one of the agent's own tools, in the form of a tool that the server runs itself."""
 
     id: str
     name: str
@@ -76,13 +56,13 @@ class ToolUse(Struct, frozen=True, tag="mcp_call"):
 
 
 class SummaryText(Struct, frozen=True, tag="summary_text"):
-    """A piece of what the model thought."""
+    """A piece of the model's reasoning."""
 
     text: str
 
 
 class ReasoningItem(Struct, frozen=True, tag="reasoning"):
-    """What the model thought aloud, where the client asked for it."""
+    """The model's reasoning, if the client asked for it."""
 
     id: str
     summary: tuple[SummaryText, ...]
@@ -93,20 +73,20 @@ OutputItem = OutputMessage | ToolUse | ReasoningItem
 
 
 class InputTokensDetails(Struct, frozen=True):
-    """How many of the tokens came from a cache, and how many went to one."""
+    """Cached input tokens."""
 
     cached_tokens: int = 0
     cache_write_tokens: int = 0
 
 
 class OutputTokensDetails(Struct, frozen=True):
-    """How many of the tokens were thoughts."""
+    """Reasoning tokens."""
 
     reasoning_tokens: int = 0
 
 
 class ResponseUsage(Struct, frozen=True):
-    """What the model calls behind a response took, all of them together."""
+    """The usage of a response, all model calls together."""
 
     input_tokens: int
     input_tokens_details: InputTokensDetails
@@ -116,26 +96,26 @@ class ResponseUsage(Struct, frozen=True):
 
 
 class ResponseError(Struct, frozen=True):
-    """Why a response failed."""
+    """The error of a failed response."""
 
     code: str
     message: str
 
 
 class IncompleteDetails(Struct, frozen=True):
-    """Why a response is not whole."""
+    """The reason why a response is incomplete."""
 
     reason: str
 
 
 class ConversationReference(Struct, frozen=True):
-    """A conversation by its id."""
+    """A conversation by id."""
 
     id: str
 
 
-class ReasoningWish(Struct, frozen=True):
-    """How the model is to think, and whether its thoughts are told."""
+class ReasoningOptions(Struct, frozen=True):
+    """Reasoning options."""
 
     effort: str | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
@@ -143,20 +123,20 @@ class ReasoningWish(Struct, frozen=True):
 
 
 class TextFormat(Struct, frozen=True):
-    """The form of what the agent says."""
+    """The format of the answer."""
 
     type: str = "text"
 
 
-class TextWish(Struct, frozen=True):
-    """How the agent is to write."""
+class TextOptions(Struct, frozen=True):
+    """Text options."""
 
     format: TextFormat | None = None
     verbosity: str | None = None
 
 
 class ResponseRequest(Struct, frozen=True):
-    """What a client asks for; what is not named here is not heeded."""
+    """A request for a response; fields not listed here are ignored."""
 
     input: Input | None = None
     model: str | None = None
@@ -167,8 +147,8 @@ class ResponseRequest(Struct, frozen=True):
     stream: bool | None = False
     background: bool | None = False
     metadata: Metadata | None = None
-    reasoning: ReasoningWish | None = None
-    text: TextWish | None = None
+    reasoning: ReasoningOptions | None = None
+    text: TextOptions | None = None
     tools: list[Raw] | None = None
     prompt: Any = None
     max_output_tokens: int | None = None
@@ -179,12 +159,12 @@ class ResponseRequest(Struct, frozen=True):
 
 
 class Response(Struct, frozen=True, kw_only=True):
-    """An answer of the agent, or one in the making."""
+    """A response, finished or in progress."""
 
     id: str
     created_at: float
     model: str
-    status: Status
+    status: ResponseStatus
     output: tuple[OutputItem, ...] = ()
     object: Literal["response"] = "response"
     background: bool = False
@@ -197,10 +177,10 @@ class Response(Struct, frozen=True, kw_only=True):
     metadata: Metadata = {}
     parallel_tool_calls: bool = True
     previous_response_id: str | None = None
-    reasoning: ReasoningWish = ReasoningWish()
+    reasoning: ReasoningOptions = ReasoningOptions()
     store: bool = True
     temperature: float | None = None
-    text: TextWish = TextWish(TextFormat())
+    text: TextOptions = TextOptions(TextFormat())
     tool_choice: str = "auto"
     tools: tuple[str, ...] = ()
     top_p: float | None = None
@@ -210,7 +190,7 @@ class Response(Struct, frozen=True, kw_only=True):
 
 
 class DeletedResponse(Struct, frozen=True):
-    """That a response is forgotten."""
+    """A deleted response."""
 
     id: str
     object: Literal["response"] = "response"
@@ -218,7 +198,7 @@ class DeletedResponse(Struct, frozen=True):
 
 
 class InputItems(Struct, frozen=True):
-    """What was said in a response, page by page."""
+    """A page of a response's input items."""
 
     data: list[Raw]
     first_id: str | None

@@ -1,1 +1,1 @@
-"""Durable runs: started by a client, worked on by whichever server is there, followed from any point."""
+"""Durable runs: started by a client, processed by any server, followed from any point."""

@@ -1,50 +1,50 @@
-"""What a client hears of a run: a typed union, as it is kept in the stream of the run and as it is sent."""
+"""Run events: a typed union, as stored in the stream of the run and as sent."""
 
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.stores.events import Event
+from talaria.contracts.stores.events import StreamEvent
 from talaria.core.messages import Usage
 
 
 class RunQueued(Struct, frozen=True, tag="run.queued"):
-    """The run is kept and waits for its turn."""
+    """The run is stored and queued."""
 
     session_id: str
 
 
 class TurnStarted(Struct, frozen=True, tag="turn.started"):
-    """A turn begins: the one for what was asked, or one because something in the background has ended."""
+    """A turn started: for the input, or because background work has ended."""
 
     turn_id: str
 
 
 class TurnResumed(Struct, frozen=True, tag="turn.resumed"):
-    """A turn that was cut off goes on; text since the last `message.completed` is void, and comes anew."""
+    """An interrupted turn resumed; text since the last `message.completed` is void and is sent again."""
 
     turn_id: str
 
 
 class TextDelta(Struct, frozen=True, tag="text.delta"):
-    """More of what the agent says."""
+    """More text by the agent."""
 
     text: str
 
 
 class ReasoningDelta(Struct, frozen=True, tag="reasoning.delta"):
-    """More of what the model thinks aloud."""
+    """More of the model's reasoning."""
 
     text: str
 
 
 class MessageCompleted(Struct, frozen=True, tag="message.completed"):
-    """All that the agent said in one go; it counts, whatever the pieces before it were."""
+    """A complete message by the agent; it supersedes its deltas."""
 
     text: str
 
 
 class ToolStarted(Struct, frozen=True, tag="tool.started"):
-    """The agent uses one of its tools; ``arguments`` is JSON text, ``summary`` says in a line what it does."""
+    """A tool call started; ``arguments`` is JSON text, ``summary`` describes it in one line."""
 
     call_id: str
     name: str
@@ -53,14 +53,14 @@ class ToolStarted(Struct, frozen=True, tag="tool.started"):
 
 
 class ToolProgress(Struct, frozen=True, tag="tool.progress"):
-    """A running tool has something to show already."""
+    """Output of a running tool."""
 
     call_id: str
     text: str
 
 
 class ToolCompleted(Struct, frozen=True, tag="tool.completed"):
-    """A tool is done; the end of a long ``output`` is left out."""
+    """A tool call ended; a long ``output`` is truncated."""
 
     call_id: str
     name: str
@@ -70,7 +70,7 @@ class ToolCompleted(Struct, frozen=True, tag="tool.completed"):
 
 
 class ApprovalRequested(Struct, frozen=True, tag="approval.requested"):
-    """Somebody must say whether this may happen: `POST /v1/runs/{id}/approval` with this ``id``."""
+    """A call needs approval: `POST /v1/runs/{id}/approval` with this ``id``."""
 
     id: str
     tool: str
@@ -78,34 +78,34 @@ class ApprovalRequested(Struct, frozen=True, tag="approval.requested"):
     reason: str
 
 
-class QuestionAsked(Struct, frozen=True, tag="question.asked"):
-    """The agent asks something: `POST /v1/runs/{id}/approval` with this ``id`` and an ``answer``."""
+class RunQuestionAsked(Struct, frozen=True, tag="question.asked"):
+    """The agent asks a question: `POST /v1/runs/{id}/approval` with this ``id`` and an ``answer``."""
 
     id: str
     question: str
     choices: tuple[str, ...]
 
 
-class QuestionClosed(Struct, frozen=True, tag="question.closed"):
-    """An approval or a question is not open any more: answered, given up, or asked anew under another id."""
+class RunQuestionClosed(Struct, frozen=True, tag="question.closed"):
+    """An approval or a question is closed: answered, expired, or asked again with another id."""
 
     id: str
 
 
 class InputJoined(Struct, frozen=True, tag="input.joined"):
-    """Words that were written during the turn are now part of it."""
+    """A message written during the turn has joined it."""
 
     text: str
 
 
 class Notice(Struct, frozen=True, tag="notice"):
-    """Something to know, though the turn goes on: a wait, another model, a compacted past."""
+    """A notice while the turn continues: a wait, another model, a summarised history."""
 
     text: str
 
 
 class ModelUsed(Struct, frozen=True, tag="model.used"):
-    """A model call is over; ``context`` is how many tokens the conversation takes of ``context_limit``."""
+    """A model call ended; the session takes ``context`` tokens of ``context_limit``."""
 
     model: str
     usage: Usage
@@ -114,26 +114,26 @@ class ModelUsed(Struct, frozen=True, tag="model.used"):
 
 
 class RunWaiting(Struct, frozen=True, tag="run.waiting"):
-    """The turn is over; what it started in the background is not, and begins another turn here when it ends."""
+    """The turn ended; its background work continues, and starts another turn when it ends."""
 
     text: str
 
 
 class RunCompleted(Struct, frozen=True, tag="run.completed"):
-    """The run is over, with this as its answer."""
+    """The run ended with this answer."""
 
     text: str
 
 
 class RunFailed(Struct, frozen=True, tag="run.failed"):
-    """The run is over without an answer; ``code`` is `failed`, or `out_of_budget` where a limit ended it."""
+    """The run ended without an answer; ``code`` is `failed`, or `out_of_budget` if it reached a limit."""
 
     error: str
     code: str
 
 
 class RunStopped(Struct, frozen=True, tag="run.stopped"):
-    """Somebody stopped the run; what was done so far is kept."""
+    """The run was stopped; completed steps are stored."""
 
 
 RunEnd = RunCompleted | RunFailed | RunStopped
@@ -148,8 +148,8 @@ RunEvent = (
     | ToolProgress
     | ToolCompleted
     | ApprovalRequested
-    | QuestionAsked
-    | QuestionClosed
+    | RunQuestionAsked
+    | RunQuestionClosed
     | InputJoined
     | Notice
     | ModelUsed
@@ -161,18 +161,18 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(RunEvent).decode
 
 
-def stream_of(run_id: str) -> str:
-    """Return the name of the stream in which the events of a run are kept; also the topic of hints about it."""
+def make_stream_name(run_id: str) -> str:
+    """Return the name of the stream in which the events of a run are kept; also its topic."""
     return f"run:{run_id}"
 
 
-def packed(event: RunEvent) -> tuple[str, str]:
-    """Return an event as kind and payload, as a stream keeps it."""
+def encode_event(event: RunEvent) -> tuple[str, str]:
+    """Return an event as kind and payload for a stream."""
     kind = event.__struct_config__.tag
     return str(kind), _encode(event).decode()
 
 
-def unpacked(kept: Event) -> RunEvent:
-    """Return an event as it was told."""
-    event: RunEvent = _decode(kept.payload)
+def decode_event(stored: StreamEvent) -> RunEvent:
+    """Return the event from kind and payload."""
+    event: RunEvent = _decode(stored.payload)
     return event

@@ -1,38 +1,38 @@
-"""Runs as clients send and receive them."""
+"""Wire types of runs."""
 
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.api.responses.wire import Input, Metadata
-from talaria.api.runs.asked import Question
+from talaria.api.items.wire import Input, Metadata
+from talaria.api.runs.control_store import Question
 from talaria.contracts.stores.responses import ApiRunState
 from talaria.core.messages import Usage
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """What a run is to do.
+    """A run to start.
 
-    With a ``session_id`` it goes on with that conversation, behind what is being worked on there; else it begins one,
-    for which ``instructions`` and items before the last one of ``input`` count.
+    With a ``session_id`` it continues that session, after the work in progress there; otherwise it starts one, with
+    ``instructions`` and the items before the last one of ``input`` as its history.
     """
 
     input: Input
-    session_id: Annotated[str, Meta(description="The conversation to go on with.")] = ""
-    instructions: Annotated[str, Meta(description="What the agent is told beside its own instructions.")] = ""
-    model: Annotated[str, Meta(description="Another model than the usual one, as `provider:model`.")] = ""
+    session_id: Annotated[str, Meta(description="The session to continue.")] = ""
+    instructions: Annotated[str, Meta(description="Extra instructions for the agent.")] = ""
+    model: Annotated[str, Meta(description="A different model, as `provider:model`.")] = ""
     metadata: Metadata = {}
 
 
 class RunProblem(Struct, frozen=True):
-    """Why a run failed."""
+    """The error of a failed run."""
 
     code: str
     message: str
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """A run; ``output`` is its answer once it is over, ``questions`` are what it waits for somebody to answer."""
+    """A run; ``output`` is its answer once it is over, ``questions`` are those waiting for an answer."""
 
     id: str
     session_id: str
@@ -48,15 +48,16 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 class EventsQuery(Struct, frozen=True):
-    """From where on to follow a run: behind this number."""
+    """Where to start following a run: after this number."""
 
     after: Annotated[int, Meta(ge=0, le=2**62)] = 0
 
 
-class Decision(Struct, frozen=True):
-    """What somebody says to something that a run asks.
+class RunDecision(Struct, frozen=True):
+    """The answer to a question of a run.
 
-    For an approval ``decision`` is the answer, and ``reason`` tells the agent why not; for a question it is ``answer``.
+    For an approval, ``decision`` is the answer and ``reason`` tells the agent why it was denied; for a question, use
+    ``answer``.
     """
 
     id: str

@@ -1,1 +1,1 @@
-"""`/v1/sessions`: the conversations there are, whichever door they began at."""
+"""`/v1/sessions`: the sessions of all surfaces."""

@@ -1,93 +1,129 @@
-"""The routes about conversations: reading needs the scope ``read``, changing ``admin``."""
+"""The routes about sessions: reading needs the scope ``read``, changing ``admin``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 
-from talaria.api.conversations import Conversations, Origin, keep_origin, read_origin
-from talaria.api.http import Reply, Request, json_reply
-from talaria.api.keys import Caller
-from talaria.api.problems import NO_WORDS, Problem, conflict, missing
-from talaria.api.router import Route
-from talaria.api.sessions.moving import move
+from talaria.api.http.auth import Caller
+from talaria.api.http.errors import NUL_REFUSED, Problem, make_conflict, make_not_found
+from talaria.api.http.messages import Reply, Request, make_json_reply
+from talaria.api.http.router import Route
 from talaria.api.sessions.wire import (
-    Deleted,
+    DeletedSession,
     ForkRequest,
     HitList,
     MessageList,
     MessagesQuery,
     MoveRequest,
-    SearchQueryWords,
     SessionList,
+    SessionSearchQuery,
     SessionsQuery,
     SessionView,
-    hit_view,
-    message_view,
-    session_view,
+    to_hit_view,
+    to_message_view,
+    to_session_view,
 )
+from talaria.api.turns.session_pool import ApiOrigin, SessionPool, read_origin, write_origin
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.search import SearchQuery
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.ids import SessionId
-from talaria.sessions.branching import branch
-from talaria.sessions.holding import is_held, lane_of
+from talaria.handoff.handoff import HandoffRefused, HandoffRequest, RefusalCode
+from talaria.handoff.service import request_handoff, wait_for_handoff
+from talaria.runtime.leases import is_leased, session_lease_name
+from talaria.sessions.branches import create_branch
+
+_TARGET_REFUSALS = (RefusalCode.UNKNOWN_PLATFORM, RefusalCode.NO_HOME_CHAT, RefusalCode.UNKNOWN_TARGET)
+_REFUSALS = {
+    RefusalCode.NO_NETWORK: "No chat network is set up. Run `talaria setup chat`.",
+    RefusalCode.TURN_RUNNING: (
+        "A turn is running in this session. Wait for it or stop it first, or set `now` to move it too."
+    ),
+    RefusalCode.NO_GATEWAY: "No gateway is running to take it over. Start one with `talaria gateway start`.",
+}
+
+
+async def move_session(store: Store, session_id: SessionId, wanted: MoveRequest, networks: Collection[str]) -> None:
+    """Request a handoff and wait until it is completed; raises a `Problem` if it is refused, fails or times out."""
+    try:
+        request = HandoffRequest(session_id, wanted.to, immediate=wanted.now)
+        await request_handoff(store, request, dict.fromkeys(networks, True))
+    except HandoffRefused as error:
+        raise _to_problem(error) from error
+    state = await wait_for_handoff(store, session_id, wanted.timeout_seconds)
+    if state["state"] != "completed":
+        problem = state["error"] or "it couldn't be moved"
+        raise make_conflict(f"The session was not moved: {problem}.", code="not_moved")
+
+
+def _to_problem(refused: HandoffRefused) -> Problem:
+    if refused.code in _TARGET_REFUSALS:
+        return Problem(str(refused), param="to", code="unknown_target")
+    return make_conflict(_REFUSALS.get(refused.code, str(refused)), code=refused.code.value)
+
 
 _TAG = "sessions"
+
+
 _TICK = timedelta(microseconds=1)
-_BEGINNING = datetime.fromtimestamp(0, UTC)
-Forget = Callable[[SessionId], None]
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+DeleteFiles = Callable[[SessionId], None]
 
 
 class SessionRoutes:
-    """Conversations of every door.
+    """Sessions of all surfaces.
 
-    ``conversations`` are those that the API keeps open, ``networks`` tells where one may be moved to, and ``forget``
-    removes what a conversation that is deleted has left behind outside of the store.
+    ``session_pools`` are the API's open sessions, ``networks`` are the possible targets of a handoff, and ``forget``
+    deletes the files of a deleted session outside of the store.
     """
 
     def __init__(
         self,
         store: Store,
-        conversations: Sequence[Conversations],
+        session_pools: Sequence[SessionPool],
         networks: Callable[[], Sequence[str]],
-        forget: Forget,
+        forget: DeleteFiles,
     ) -> None:
         self._store = store
-        self._conversations = conversations
+        self._session_pools = session_pools
         self._networks = networks
         self._forget = forget
 
     def routes(self) -> tuple[Route, ...]:
-        """Return them."""
+        """Return the routes."""
         one = "/v1/sessions/{session_id}"
         return (
-            Route(method="GET", path="/v1/sessions", handler=self._list, summary="List conversations", scope="read",
-                  asks=SessionsQuery, gives=SessionList, tag=_TAG),
+            Route(method="GET", path="/v1/sessions", handler=self._list, summary="List sessions", scope="read",
+                  asks=SessionsQuery, reply_type=SessionList, tag=_TAG),
             Route(method="GET", path="/v1/sessions/search", handler=self._search, summary="Search all messages",
-                  scope="read", asks=SearchQueryWords, gives=HitList, tag=_TAG),
-            Route(method="GET", path=one, handler=self._show, summary="Show a conversation", scope="read",
-                  gives=SessionView, tag=_TAG),
-            Route(method="DELETE", path=one, handler=self._delete, summary="Delete a conversation", scope="admin",
-                  gives=Deleted, tag=_TAG),
-            Route(method="GET", path=f"{one}/messages", handler=self._messages, summary="Read a conversation",
-                  scope="read", asks=MessagesQuery, gives=MessageList, tag=_TAG),
-            Route(method="POST", path=f"{one}/fork", handler=self._fork, summary="Branch off a conversation",
-                  scope="admin", takes=ForkRequest, gives=SessionView, status=201, repeatable=True, tag=_TAG),
-            Route(method="POST", path=f"{one}/move", handler=self._move, summary="Let it go on in a chat",
-                  scope="admin", takes=MoveRequest, gives=SessionView, repeatable=True, tag=_TAG),
+                  scope="read", asks=SessionSearchQuery, reply_type=HitList, tag=_TAG),
+            Route(method="GET", path=one, handler=self._show, summary="Retrieve a session", scope="read",
+                  reply_type=SessionView, tag=_TAG),
+            Route(method="DELETE", path=one, handler=self._delete, summary="Delete a session", scope="admin",
+                  reply_type=DeletedSession, tag=_TAG),
+            Route(method="GET", path=f"{one}/messages", handler=self._messages, summary="List a session's messages",
+                  scope="read", asks=MessagesQuery, reply_type=MessageList, tag=_TAG),
+            Route(method="POST", path=f"{one}/fork", handler=self._fork, summary="Branch a session",
+                  scope="admin", takes=ForkRequest, reply_type=SessionView, status=201, repeatable=True, tag=_TAG),
+            Route(method="POST", path=f"{one}/move", handler=self._move, summary="Hand off a session to a chat",
+                  scope="admin", takes=MoveRequest, reply_type=SessionView, repeatable=True, tag=_TAG),
         )  # fmt: skip
 
     async def _list(self, request: Request) -> Reply:
         asked = request.asked(SessionsQuery)
-        found = await self._store.read(lambda tx: _page(tx, asked))
+        found = await self._store.read(lambda tx: _find_page(tx, asked))
         shown = found[: asked.limit]
         more = len(found) > len(shown)
-        following = _cursor(shown[-1]) if more else None
-        return json_reply(SessionList([session_view(one) for one in shown], more, following))
+        next_cursor = _make_cursor(shown[-1]) if more else None
+        return make_json_reply(SessionList([to_session_view(one) for one in shown], more, next_cursor))
 
     async def _search(self, request: Request) -> Reply:
-        asked = request.asked(SearchQueryWords)
+        asked = request.asked(SessionSearchQuery)
         query = SearchQuery(
             text=asked.q,
             source=asked.source,
@@ -96,54 +132,54 @@ class SessionRoutes:
             limit=asked.limit,
         )
         hits = await self._store.read(lambda tx: tx.search.find(query))
-        return json_reply(HitList([hit_view(hit) for hit in hits]))
+        return make_json_reply(HitList([to_hit_view(hit) for hit in hits]))
 
     async def _show(self, request: Request) -> Reply:
-        return json_reply(await self._store.read(lambda tx: _shown(tx, request.parts["session_id"])))
+        return make_json_reply(await self._store.read(lambda tx: _build_view(tx, request.parts["session_id"])))
 
     async def _messages(self, request: Request) -> Reply:
         asked, name = request.asked(MessagesQuery), request.parts["session_id"]
         found = await self._store.read(
-            lambda tx: tx.messages.load(_found(tx, name).id, after=asked.after, limit=asked.limit + 1)
+            lambda tx: tx.messages.load(_require_session(tx, name).id, after=asked.after, limit=asked.limit + 1)
         )
         shown = found[: asked.limit]
-        return json_reply(MessageList([message_view(one) for one in shown], len(found) > len(shown)))
+        return make_json_reply(MessageList([to_message_view(one) for one in shown], len(found) > len(shown)))
 
     async def _fork(self, request: Request) -> Reply:
         wanted, name = request.read(ForkRequest), request.parts["session_id"]
         if "\0" in wanted.title:
-            raise Problem(NO_WORDS, param="title", code="invalid_value")
-        made = await self._store.write(lambda tx: _forked(tx, name, wanted, request.caller))
-        return json_reply(session_view(made), status=201)
+            raise Problem(NUL_REFUSED, param="title", code="invalid_value")
+        fork = await self._store.write(lambda tx: _fork_session(tx, name, wanted, request.caller))
+        return make_json_reply(to_session_view(fork), status=201)
 
     async def _delete(self, request: Request) -> Reply:
-        session = await self._store.write(lambda tx: _deleted(tx, request.parts["session_id"]))
-        for conversations in self._conversations:
-            conversations.forget(session.id)
+        session = await self._store.write(lambda tx: _delete_session(tx, request.parts["session_id"]))
+        for session_pools in self._session_pools:
+            session_pools.forget(session.id)
         self._forget(session.id)
-        return json_reply(Deleted(session.id))
+        return make_json_reply(DeletedSession(session.id))
 
     async def _move(self, request: Request) -> Reply:
         wanted, name = request.read(MoveRequest), request.parts["session_id"]
-        session = await self._store.read(lambda tx: _found(tx, name))
-        await move(self._store, session.id, wanted, self._networks())
-        return json_reply(await self._store.read(lambda tx: _shown(tx, name)))
+        session = await self._store.read(lambda tx: _require_session(tx, name))
+        await move_session(self._store, session.id, wanted, self._networks())
+        return make_json_reply(await self._store.read(lambda tx: _build_view(tx, name)))
 
 
-def _found(tx: Transaction, name: str) -> Session:
+def _require_session(tx: Transaction, name: str) -> Session:
     session = tx.sessions.get(SessionId(name))
     if session is None:
-        raise missing(f"There is no session `{name[:64]}`.", code="session_not_found")
+        raise make_not_found(f"There is no session `{name[:64]}`.", code="session_not_found")
     return session
 
 
-def _shown(tx: Transaction, name: str) -> SessionView:
-    session = _found(tx, name)
+def _build_view(tx: Transaction, name: str) -> SessionView:
+    session = _require_session(tx, name)
     bindings = tx.bindings.of_session(session.id)
     place = bindings[0].address if bindings else None
     handoff = tx.handoffs.get_handoff_state(session.id)
     return structs.replace(
-        session_view(session),
+        to_session_view(session),
         running=bool(tx.turns.find(session.id, running=True, limit=1)),
         place=":".join(filter(None, (place.platform, place.chat_id, place.thread_id))) if place else None,
         handoff=handoff["state"] if handoff else None,
@@ -151,29 +187,31 @@ def _shown(tx: Transaction, name: str) -> SessionView:
     )
 
 
-def _forked(tx: Transaction, name: str, wanted: ForkRequest, caller: Caller) -> Session:
-    session = _found(tx, name)
+def _fork_session(tx: Transaction, name: str, wanted: ForkRequest, caller: Caller) -> Session:
+    session = _require_session(tx, name)
     last = tx.messages.last(session.id, 1)
     upto = wanted.upto or (last[-1].seq if last else 0)
     if not last or upto > last[-1].seq:
-        have = last[-1].seq if last else 0
-        raise Problem(f"The session has {have} messages.", param="upto", code="invalid_value")
-    made = branch(tx, session.id, upto, wanted.title)
-    origin = read_origin(tx, session.id) or Origin()
-    keep_origin(tx, made.id, Origin(caller.name, origin.instructions))
-    return made
+        message_count = last[-1].seq if last else 0
+        raise Problem(f"The session has {message_count} messages.", param="upto", code="invalid_value")
+    fork = create_branch(tx, session.id, upto, wanted.title)
+    origin = read_origin(tx, session.id) or ApiOrigin()
+    write_origin(tx, fork.id, ApiOrigin(caller.name, origin.instructions))
+    return fork
 
 
-def _deleted(tx: Transaction, name: str) -> Session:
-    session = _found(tx, name)
-    if is_held(tx, lane_of(session.id)):
-        raise conflict("A turn is running there: wait for its end or stop it, then delete it.", code="busy")
+def _delete_session(tx: Transaction, name: str) -> Session:
+    session = _require_session(tx, name)
+    if is_leased(tx, session_lease_name(session.id)):
+        raise make_conflict(
+            "A turn is running in this session. Wait for it or stop it, then delete the session.", code="busy"
+        )
     tx.sessions.delete(session.id)
     return session
 
 
-def _page(tx: Transaction, asked: SessionsQuery) -> list[Session]:
-    """Return one conversation more than is asked for, where there are so many."""
+def _find_page(tx: Transaction, asked: SessionsQuery) -> list[Session]:
+    """Return one session more than requested, if there are so many."""
     at, skipped = _read_cursor(asked.after)
     count = asked.limit + 1
     while True:
@@ -192,8 +230,8 @@ def _page(tx: Transaction, asked: SessionsQuery) -> list[Session]:
         count *= 2
 
 
-def _cursor(session: Session) -> str:
-    return f"{(session.updated_at - _BEGINNING) // _TICK}.{session.id}"
+def _make_cursor(session: Session) -> str:
+    return f"{(session.updated_at - _EPOCH) // _TICK}.{session.id}"
 
 
 def _read_cursor(text: str) -> tuple[datetime | None, str]:
@@ -201,5 +239,5 @@ def _read_cursor(text: str) -> tuple[datetime | None, str]:
         return None, ""
     number, dot, session_id = text.partition(".")
     if not dot or not number.isascii() or not number.isdecimal() or len(number) > 16:
-        raise Problem("`after` is a `next` of the page before.", param="after", code="invalid_value")
-    return _BEGINNING + int(number) * _TICK, session_id
+        raise Problem("`after` must be the `next` value of the previous page.", param="after", code="invalid_value")
+    return _EPOCH + int(number) * _TICK, session_id

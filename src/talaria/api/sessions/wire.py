@@ -1,4 +1,4 @@
-"""Conversations as clients see them."""
+"""Wire types of sessions."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -10,40 +10,40 @@ from talaria.contracts.stores.search import Hit
 from talaria.contracts.stores.sessions import Session
 from talaria.core.messages import Part, Role, Usage
 
-_Words = Annotated[str, Meta(max_length=1000)]
+_ShortText = Annotated[str, Meta(max_length=1000)]
 
 
 class SessionsQuery(Struct, frozen=True):
-    """Which conversations to list: ``q`` is a part of a title or the beginning of an id, ``after`` a ``next``."""
+    """Which sessions to list: ``q`` is a part of a title or the beginning of an id, ``after`` a ``next``."""
 
     limit: Annotated[int, Meta(ge=1, le=200)] = 20
     after: Annotated[str, Meta(pattern=r"^(\d{1,16}\.\w{1,64})?$")] = ""
-    q: _Words = ""
-    source: _Words = ""
+    q: _ShortText = ""
+    source: _ShortText = ""
     archived: bool = False
 
 
 class MessagesQuery(Struct, frozen=True):
-    """Which messages to show: those behind this number."""
+    """Which messages to show: those after this number."""
 
     after: Annotated[int, Meta(ge=0, le=2**31)] = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-class SearchQueryWords(Struct, frozen=True):
-    """What to look for: all words; "quotes" make a phrase, ``word*`` a beginning, ``-word`` excludes."""
+class SessionSearchQuery(Struct, frozen=True):
+    """A search: all words must occur; "quotes" make a phrase, ``word*`` a prefix, ``-word`` excludes."""
 
     q: Annotated[str, Meta(min_length=1, max_length=1000)]
-    source: _Words = ""
-    session_id: _Words = ""
+    source: _ShortText = ""
+    session_id: _ShortText = ""
     role: Role | None = None
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
-    """A conversation without its messages.
+    """A session without its messages.
 
-    ``place`` is the chat in which it goes on, as ``platform:chat[:thread]``; ``handoff`` is how far a move has come.
+    ``place`` is its chat, as ``platform:chat[:thread]``; ``handoff`` is the state of a handoff.
     """
 
     id: str
@@ -65,7 +65,7 @@ class SessionView(Struct, frozen=True, kw_only=True):
 
 
 class SessionList(Struct, frozen=True):
-    """A page of conversations, last used first; ``next`` asks for the page behind it."""
+    """A page of sessions, last used first; pass ``next`` as ``after`` for the following page."""
 
     data: list[SessionView]
     has_more: bool
@@ -74,7 +74,7 @@ class SessionList(Struct, frozen=True):
 
 
 class MessageView(Struct, frozen=True):
-    """A message and its number in the conversation."""
+    """A message and its number in the session."""
 
     seq: int
     role: Role
@@ -94,7 +94,7 @@ class MessageList(Struct, frozen=True):
 
 
 class HitView(Struct, frozen=True, kw_only=True):
-    """A message that was found; ``snippet`` has the words that made it fit between ``[`` and ``]``."""
+    """A match; ``snippet`` has the matched words between ``[`` and ``]``."""
 
     session_id: str
     session_title: str
@@ -105,23 +105,23 @@ class HitView(Struct, frozen=True, kw_only=True):
 
 
 class HitList(Struct, frozen=True):
-    """What was found, best first."""
+    """Matches, best first."""
 
     data: list[HitView]
     object: Literal["list"] = "list"
 
 
 class ForkRequest(Struct, frozen=True):
-    """Where a branch begins: behind message ``upto``, without it behind the last one."""
+    """Where a branch starts: after message ``upto``, by default after the last one."""
 
     upto: Annotated[int, Meta(ge=1, le=2**31)] | None = None
     title: Annotated[str, Meta(max_length=200)] = ""
 
 
 class MoveRequest(Struct, frozen=True):
-    """Where a conversation is to go on: ``platform``, or ``platform:chat``; at most this long is waited for it.
+    """The target of a handoff, ``platform`` or ``platform:chat``, and how long to wait for it.
 
-    With ``now`` it goes as it is, in the middle of a turn if one is running, and the agent is told nothing of it.
+    With ``now`` it moves at once, in the middle of a turn if one is running, and the agent isn't informed.
     """
 
     to: Annotated[str, Meta(min_length=1, max_length=500)]
@@ -129,16 +129,16 @@ class MoveRequest(Struct, frozen=True):
     timeout_seconds: Annotated[float, Meta(ge=0, le=120)] = 60.0
 
 
-class Deleted(Struct, frozen=True):
-    """That a conversation is gone."""
+class DeletedSession(Struct, frozen=True):
+    """A deleted session."""
 
     id: str
     object: Literal["session.deleted"] = "session.deleted"
     deleted: bool = True
 
 
-def session_view(session: Session) -> SessionView:
-    """Return a conversation as clients see it."""
+def to_session_view(session: Session) -> SessionView:
+    """Return a session for clients."""
     return SessionView(
         id=session.id,
         title=session.title,
@@ -154,14 +154,14 @@ def session_view(session: Session) -> SessionView:
     )
 
 
-def message_view(stored: StoredMessage) -> MessageView:
-    """Return a message as clients see it."""
+def to_message_view(stored: StoredMessage) -> MessageView:
+    """Return a message for clients."""
     message = stored.message
     return MessageView(stored.seq, message.role, message.parts, message.text, message.at, message.author, message.model)
 
 
-def hit_view(hit: Hit) -> HitView:
-    """Return something that was found as clients see it."""
+def to_hit_view(hit: Hit) -> HitView:
+    """Return a match for clients."""
     return HitView(
         session_id=hit.session_id,
         session_title=hit.session_title,

@@ -1,1 +1,1 @@
-"""The stores by subject: what each keeps and promises, on every engine alike."""
+"""Store contracts by subject: what each stores and guarantees, on every engine alike."""

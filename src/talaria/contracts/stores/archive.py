@@ -1,4 +1,4 @@
-"""Every row of the store, for backups and for a move from one engine to another."""
+"""All rows of the store, for backups and for moving between engines."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ Cell = str | int | float | None
 
 
 class Archive(Protocol):
-    """The tables as plain rows, alike on every engine; indexes and leases are not part of them."""
+    """The tables as plain rows, the same on every engine; indexes and leases are not included."""
 
     def tables(self) -> list[str]:
         """Return the names of the tables, in the order in which to load them."""
@@ -25,4 +25,4 @@ class Archive(Protocol):
         """Add rows and return how many; columns that are not given get their defaults."""
 
     def finish(self) -> None:
-        """Make the store ready for new rows behind the last `load`."""
+        """Prepare the store for new rows after the last `load`."""

@@ -1,4 +1,4 @@
-"""Bindings: which conversation goes on at which place."""
+"""Bindings: which session is bound to which chat."""
 
 from datetime import datetime
 from typing import Protocol
@@ -10,7 +10,7 @@ from talaria.core.ids import SessionId
 
 
 class Binding(Struct, frozen=True):
-    """The place that builds ``key`` speaks in conversation ``session_id``."""
+    """The chat with this ``key`` is bound to session ``session_id``."""
 
     key: str
     session_id: SessionId
@@ -19,22 +19,22 @@ class Binding(Struct, frozen=True):
 
 
 class Bindings(Protocol):
-    """Places and the conversations they are joined to; a place has one at a time."""
+    """Chats and the sessions they are bound to; a chat has one at a time."""
 
     def bind(self, key: str, session_id: SessionId, address: Address) -> Binding | None:
-        """Join a place to a conversation and return the binding that this replaces.
+        """Bind a chat to a session and return the binding that this replaces.
 
-        The conversation has the audience of that place from now on.
+        The session takes over the audience of that chat.
         """
 
     def get(self, key: str) -> Binding | None:
-        """Return the binding of a place."""
+        """Return the binding of a chat."""
 
     def of_session(self, session_id: SessionId) -> list[Binding]:
-        """Return every place of a conversation, last bound first."""
+        """Return all bindings of a session, last bound first."""
 
     def under(self, prefix: str) -> list[Binding]:
-        """Return every place whose key begins so, last bound first."""
+        """Return all bindings whose key has this prefix, last bound first."""
 
     def unbind(self, key: str) -> bool:
-        """Part a place from its conversation."""
+        """Remove the binding of a chat."""

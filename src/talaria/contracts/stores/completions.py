@@ -1,4 +1,4 @@
-"""Completions: results of background work, kept until the conversation that asked has heard of them."""
+"""Completions: results of background work, stored until their session has processed them."""
 
 from datetime import datetime
 from typing import Protocol
@@ -9,7 +9,7 @@ from talaria.core.ids import SessionId
 
 
 class Completion(Struct, frozen=True, kw_only=True):
-    """Background work ``source``/``external_id`` came to an end, or has something to report."""
+    """Background work ``source``/``external_id`` has ended, or has something to report."""
 
     id: int
     session_id: SessionId
@@ -20,13 +20,13 @@ class Completion(Struct, frozen=True, kw_only=True):
 
 
 class Completions(Protocol):
-    """What waits to be told, in the order in which it happened."""
+    """Pending completions, in the order in which they happened."""
 
     def add(self, session_id: SessionId, source: str, external_id: str, payload: str) -> bool:
-        """Record an end; ``False`` when the same one was recorded before."""
+        """Record a completion; ``False`` if it was recorded before."""
 
     def take(self, session_id: SessionId) -> list[Completion]:
-        """Hand out what waits, each once: the transaction that takes it must also tell it."""
+        """Return pending completions, each once; the same transaction must also deliver them."""
 
     def waiting(self) -> list[SessionId]:
-        """Return the conversations that have something to be told, longest waiting first."""
+        """Return the sessions with pending completions, longest waiting first."""

@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Event(Struct, frozen=True):
+class StreamEvent(Struct, frozen=True):
     """Entry number ``seq`` of a stream; numbers count from 1 without gaps."""
 
     stream: str
@@ -18,13 +18,13 @@ class Event(Struct, frozen=True):
 
 
 class Events(Protocol):
-    """Append-only streams, one for each run, session or whatever else is followed."""
+    """Append-only streams, one per run, session or other subject."""
 
     def append(self, stream: str, events: Sequence[tuple[str, str]]) -> int:
         """Add pairs of kind and payload and return the last number."""
 
-    def after(self, stream: str, seq: int, limit: int = 1000) -> list[Event]:
-        """Return what came behind ``seq``, in order."""
+    def after(self, stream: str, seq: int, limit: int = 1000) -> list[StreamEvent]:
+        """Return the events after ``seq``, in order."""
 
     def drop(self, stream: str, through: int | None = None) -> None:
-        """Forget a stream; with ``through`` only what it holds up to that number, and the others keep theirs."""
+        """Delete a stream, or with ``through`` only its events up to that number; the others keep their numbers."""

@@ -1,4 +1,4 @@
-"""The inbox: what arrived for a conversation and is not worked off yet."""
+"""The inbox: messages waiting for a session."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ InboxState = Literal["waiting", "taken", "done"]
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
-    """Something to put in: ``source`` and ``external_id`` together recognise a redelivery."""
+    """A message to add; ``source`` and ``external_id`` together identify a redelivery."""
 
     session_id: SessionId
     source: str
@@ -24,7 +24,7 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 class InboxItem(Struct, frozen=True, kw_only=True):
-    """Something that arrived, and how far it has come."""
+    """A stored inbox message and its state."""
 
     id: int
     session_id: SessionId
@@ -39,29 +39,29 @@ class InboxItem(Struct, frozen=True, kw_only=True):
 
 
 class SessionClaim(Struct, frozen=True):
-    """This worker owns the lane of a conversation for as long as the lease holds."""
+    """This worker's ownership of a session's inbox, valid while its lease holds."""
 
     session_id: SessionId
     lease: Lease
 
 
 class Inbox(Protocol):
-    """One waiting line for each conversation: higher priority first, then first come, first served."""
+    """One queue per session: higher priority first, then first come, first served."""
 
     def add(self, arrival: Arrival) -> InboxItem | None:
-        """Put something in, or return ``None`` for what came before."""
+        """Add a message, or return ``None`` if it was added before."""
 
-    def unowned(self, most: int) -> list[SessionId]:
-        """Return conversations in which something waits and which have no owner, longest waiting first."""
+    def list_unowned(self, most: int) -> list[SessionId]:
+        """Return sessions with pending messages and no owner, longest waiting first."""
 
     def take(self, claim: SessionClaim, turn_id: TurnId, count: int = 1) -> list[InboxItem]:
-        """Hand out what is next in the claimed conversation, as part of a turn; raises `LeaseLost`."""
+        """Take the next message of the claimed session into a turn; raises `LeaseLost`."""
 
     def settle(self, ids: Sequence[int]) -> None:
-        """Mark as worked off."""
+        """Mark messages as processed."""
 
     def put_back(self, turn_id: TurnId) -> int:
-        """Make what a dead turn had taken wait again, and return how much that was."""
+        """Return the messages of a dead turn to the queue, and return their number."""
 
     def unsettled(self, session_id: SessionId | None = None) -> list[InboxItem]:
-        """Return what waits and what is being worked on in a conversation, or in all of them, in order."""
+        """Return pending and running messages of a session, or of all, in order."""

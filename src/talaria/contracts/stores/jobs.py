@@ -12,7 +12,7 @@ RunState = Literal["running", "done", "failed", "missed"]
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """Something to do at times that nobody has to remember."""
+    """A scheduled job."""
 
     id: JobId
     name: str
@@ -24,7 +24,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 class JobRun(Struct, frozen=True, kw_only=True):
-    """One time that a job was due."""
+    """One run of a job."""
 
     job_id: JobId
     due_at: datetime
@@ -36,7 +36,7 @@ class JobRun(Struct, frozen=True, kw_only=True):
 
 
 class Jobs(Protocol):
-    """The jobs of this store; each due run begins once, whatever the number of workers."""
+    """The jobs of this store; each due run starts once, whatever the number of workers."""
 
     def put(self, job: Job) -> None:
         """Create a job or replace it."""
@@ -48,13 +48,13 @@ class Jobs(Protocol):
         """Remove a job and its runs."""
 
     def begin_run(self, job: Job, *, next_at: datetime | None) -> JobRun | None:
-        """Start the run that ``job.next_at`` calls for and set the time of the next.
+        """Start the due run of a job and set its next time.
 
         Of several workers that saw the same job one gets the run, the others ``None``.
         """
 
     def end_run(self, run: JobRun) -> None:
-        """Record how a run ended; of each job the latest `RUNS_KEPT` are kept."""
+        """Record how a run ended; only the latest `RUNS_KEPT` of each job are stored."""
 
     def runs(self, job_id: JobId, limit: int = 20) -> list[JobRun]:
         """Return the latest runs, newest first."""

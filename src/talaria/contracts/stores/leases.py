@@ -9,7 +9,7 @@ from talaria.core.ids import WorkerId
 
 
 class Lease(Struct, frozen=True):
-    """``owner`` holds ``name`` until ``expires_at``; ``token`` grows with each change of hands."""
+    """A lease: ``owner`` holds ``name`` until ``expires_at``; ``token`` grows with each change of owner."""
 
     name: str
     owner: WorkerId
@@ -18,25 +18,25 @@ class Lease(Struct, frozen=True):
 
 
 class Leases(Protocol):
-    """Ownership that lapses by itself when its owner dies."""
+    """Ownership that expires by itself when its owner dies."""
 
     def acquire(self, name: str, duration: timedelta) -> Lease | None:
-        """Take what is free or lapsed, or ``None``: also when this worker holds it already."""
+        """Acquire a free or expired lease, or return ``None``, also if this worker already holds it."""
 
     def renew(self, lease: Lease, duration: timedelta) -> Lease:
-        """Hold on for longer, or raise `LeaseLost`."""
+        """Extend a lease, or raise `LeaseLost`."""
 
     def check(self, lease: Lease) -> None:
-        """Raise `LeaseLost` unless this lease is still the one in force.
+        """Raise `LeaseLost` unless this lease is still in force.
 
-        The rest of the transaction is safe behind it: nobody can take the lease over before it commits.
+        The rest of the transaction is safe: nobody can take over the lease before it commits.
         """
 
     def release(self, lease: Lease) -> None:
-        """Give it up; a lease that was lost meanwhile stays with its new owner."""
+        """Release a lease; one that was lost stays with its new owner."""
 
     def take_over(self, lease: Lease, duration: timedelta) -> Lease | None:
-        """Take a lease from an owner that is surely dead, or ``None`` if somebody else was quicker."""
+        """Take over the lease of an owner that is certainly dead, or return ``None`` if another worker was faster."""
 
     def get(self, name: str) -> Lease | None:
-        """Return who holds a name now, or ``None`` when it is free or lapsed."""
+        """Return the current lease of a name, or ``None`` if it is free or expired."""

@@ -1,4 +1,4 @@
-"""The ledger: what may still be spent, reserved before it is spent, on every account it concerns at once."""
+"""The ledger: budgets, with amounts reserved on all affected accounts before they are spent."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -8,14 +8,14 @@ from msgspec import Struct
 
 
 class Cap(Struct, frozen=True):
-    """An account and what may be spent on it, in millionths of a dollar (or whatever else the account counts)."""
+    """An account and its limit, in millionths of a dollar (or another unit of the account)."""
 
     account: str
     limit: int
 
 
 class Hold(Struct, frozen=True):
-    """An amount that is set aside until it is settled, or until its life is over."""
+    """An amount reserved until it is settled or expires."""
 
     id: str
     accounts: tuple[str, ...]
@@ -23,13 +23,13 @@ class Hold(Struct, frozen=True):
 
 
 class Ledger(Protocol):
-    """Accounts in a tree, as far as the caller names them together: all, a person, a session, a goal, a child."""
+    """Accounts that the caller reserves on together: all, a person, a session, a goal, a child."""
 
     def reserve(self, caps: Sequence[Cap], amount: int, life: timedelta) -> Hold:
-        """Set an amount aside on all accounts, or raise `OverBudget` with the first that has too little left."""
+        """Reserve an amount on all accounts, or raise `OverBudget` with the first that has too little left."""
 
     def settle(self, hold: Hold, spent: int) -> None:
-        """Put what was really spent in the place of a hold; a hold that lapsed is settled all the same."""
+        """Replace a hold by the amount actually spent, even if the hold has expired."""
 
     def spent(self, account: str) -> int:
-        """Return what was spent on an account so far."""
+        """Return the amount spent on an account so far."""

@@ -1,4 +1,4 @@
-"""Transcripts: an append-only log of messages for each conversation."""
+"""Transcripts: an append-only log of messages per session."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from talaria.core.messages import Message
 
 
 class StoredMessage(Struct, frozen=True):
-    """A message and its place: ``seq`` counts from 1 within the conversation, without gaps."""
+    """A stored message; ``seq`` counts from 1 within the session, without gaps."""
 
     session_id: SessionId
     seq: int
@@ -18,16 +18,16 @@ class StoredMessage(Struct, frozen=True):
 
 
 class Messages(Protocol):
-    """What was said, in the order in which it was stored."""
+    """The messages of sessions, in stored order."""
 
     def append(self, session_id: SessionId, messages: Sequence[Message]) -> int:
         """Add messages at the end and return the ``seq`` of the last; raises `NotFound`."""
 
     def load(self, session_id: SessionId, *, after: int = 0, limit: int | None = None) -> list[StoredMessage]:
-        """Return the transcript behind ``after``, oldest first, with the past that a branch shares."""
+        """Return the transcript after ``after``, oldest first, including the history that a branch shares."""
 
     def last(self, session_id: SessionId, count: int) -> list[StoredMessage]:
         """Return the newest ``count`` messages, oldest first."""
 
     def with_platform_id(self, session_id: SessionId, platform_message_id: str) -> StoredMessage | None:
-        """Return the message that a network knows by this id."""
+        """Return the message with this id of a network."""

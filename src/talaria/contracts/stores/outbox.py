@@ -1,4 +1,4 @@
-"""The outbox: replies on their way, with a destination that was fixed when they were written."""
+"""The outbox: replies to deliver, with a destination fixed when they were written."""
 
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
@@ -12,7 +12,7 @@ OutboxState = Literal["waiting", "sending", "sent", "failed"]
 
 
 class Outgoing(Struct, frozen=True, kw_only=True):
-    """Something to deliver; ``key`` is its identity, and a network's idempotency key where it has one."""
+    """A message to deliver; ``key`` identifies it, and is the idempotency key on networks that have one."""
 
     key: str
     session_id: SessionId
@@ -22,7 +22,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 
 class OutboxItem(Struct, frozen=True, kw_only=True):
-    """Something to deliver, and how far it has come."""
+    """A message to deliver and its state."""
 
     id: int
     key: str
@@ -39,9 +39,9 @@ class OutboxItem(Struct, frozen=True, kw_only=True):
 
 
 class OutboxFilter(Struct, frozen=True, kw_only=True):
-    """Which items: of a conversation, or the one of a key; ``sent`` lets those be found too that are out.
+    """A filter for items by session or key; ``sent`` includes delivered ones.
 
-    With a ``platform`` only those that are still to go out there; ``limit`` is how many at most.
+    With a ``platform`` only items still to be sent there; ``limit`` is the maximum number.
     """
 
     session_id: SessionId | None = None
@@ -55,26 +55,26 @@ UNDELIVERED = OutboxFilter()
 
 
 class Outbox(Protocol):
-    """One line for each address: an item goes out when those before it have."""
+    """One queue per address: an item is sent after those before it."""
 
     def add(self, outgoing: Outgoing) -> OutboxItem | None:
-        """Queue a delivery, or return ``None`` when this key was queued before."""
+        """Queue a message, or return ``None`` if this key was queued before."""
 
     def claim(self, platform: str, duration: timedelta, count: int = 16) -> list[OutboxItem]:
         """Mark due items as being sent by this worker and return them.
 
-        An item whose sender died comes again and is ``doubtful``: it may have gone out. It comes at once if the
-        sender is surely dead, a process of this machine that is gone, and else after ``duration``.
+        An item whose sender died is returned again and is ``doubtful``: it may have been sent. That happens at once if
+        the sender is certainly dead, a process of this machine that has ended, otherwise after ``duration``.
         """
 
     def sent(self, item_id: int, reference: str) -> bool:
         """Record the network's reference; ``False`` if another worker has taken the item over."""
 
     def retry(self, item_id: int, not_before: datetime, error: str) -> bool:
-        """Let the item wait; ``False`` if another worker has taken it over."""
+        """Postpone the item; ``False`` if another worker has taken it over."""
 
     def fail(self, item_id: int, error: str) -> bool:
-        """Give the item up; it stays on record. ``False`` if another worker has taken it over."""
+        """Give up on the item and keep its record; ``False`` if another worker has taken it over."""
 
-    def find(self, wanted: OutboxFilter = UNDELIVERED) -> list[OutboxItem]:
-        """Return what fits, oldest first: without a filter what is not sent yet, failed ones included."""
+    def find(self, criteria: OutboxFilter = UNDELIVERED) -> list[OutboxItem]:
+        """Return matching items, oldest first; without a filter all unsent ones, including failed ones."""

@@ -1,4 +1,4 @@
-"""What the API keeps for its clients: stored responses, durable runs, answers to repeated requests."""
+"""Records of the API: stored responses, durable runs, answers to repeated requests."""
 
 from datetime import datetime, timedelta
 from typing import Literal, Protocol
@@ -21,7 +21,7 @@ class StoredResponse(Struct, frozen=True, kw_only=True):
 
 
 class ApiRun(Struct, frozen=True, kw_only=True):
-    """A run that goes on without its client; its events are in the stream ``run:<id>``."""
+    """A run that continues without its client; its events are in the stream ``run:<id>``."""
 
     id: str
     session_id: SessionId
@@ -32,8 +32,8 @@ class ApiRun(Struct, frozen=True, kw_only=True):
     updated_at: datetime | None = None
 
 
-class RepeatedAnswer(Struct, frozen=True):
-    """The first answer to a request: ``fingerprint`` tells whether a repetition is the same request."""
+class IdempotentAnswer(Struct, frozen=True):
+    """The first answer to a request; ``fingerprint`` tells whether a repetition is the same request."""
 
     fingerprint: str
     answer: str | None
@@ -48,23 +48,23 @@ class Responses(Protocol):
     def get(self, response_id: str) -> StoredResponse | None:
         """Return a response."""
 
-    def newest_in(self, conversation: str) -> StoredResponse | None:
+    def latest_response(self, conversation: str) -> StoredResponse | None:
         """Return the last response of a named conversation."""
 
     def delete(self, response_id: str) -> bool:
-        """Forget a response."""
+        """Delete a response."""
 
-    def begin_request(
+    def reserve_request(
         self, key: str, fingerprint: str, life: timedelta, *, instead_of: str = ""
-    ) -> RepeatedAnswer | None:
-        """Reserve a key for a first request, or return what is known of the earlier one; one whose life is over is not.
+    ) -> IdempotentAnswer | None:
+        """Reserve a key for a first request, or return the earlier one unless it has expired.
 
-        ``instead_of`` is the fingerprint of a reservation that may be replaced: one that nobody will answer any more,
-        or the caller's own, which lives longer then.
+        ``instead_of`` is the fingerprint of a reservation that may be replaced: an abandoned one, or the caller's own,
+        which is extended.
         """
 
-    def end_request(self, key: str, fingerprint: str, answer: str, life: timedelta) -> None:
-        """Keep the answer for repetitions, unless the key was reserved for another request meanwhile."""
+    def store_answer(self, key: str, fingerprint: str, answer: str, life: timedelta) -> None:
+        """Store the answer for repetitions, unless the key was reserved for another request meanwhile."""
 
 
 class ApiRuns(Protocol):
@@ -77,7 +77,7 @@ class ApiRuns(Protocol):
         """Return a run."""
 
     def move(self, run_id: str, to: ApiRunState, error: str = "") -> bool:
-        """Change the state of a run; ``False`` if it had ended already or is not there."""
+        """Change the state of a run; ``False`` if it has ended or doesn't exist."""
 
     def open(self) -> list[ApiRun]:
         """Return the runs that have not ended, oldest first."""

@@ -11,10 +11,10 @@ from talaria.core.messages import Role
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
-    """What to look for.
+    """A search query.
 
-    ``text`` is what a person typed: all words must occur; "quotes" make a phrase, ``word*`` a prefix,
-    ``-word`` excludes, ``OR`` between words gives a choice. Anything else is taken as plain words.
+    ``text`` is what a person typed: all words must occur; "quotes" make a phrase, ``word*`` a prefix, ``-word``
+    excludes, ``OR`` between words gives a choice. Anything else counts as plain words.
     """
 
     text: str
@@ -29,7 +29,7 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """A message that fits; ``snippet`` has the words that made it fit between ``[`` and ``]``."""
+    """A matching message; ``snippet`` has the matched words between ``[`` and ``]``."""
 
     session_id: SessionId
     session_title: str
@@ -41,13 +41,13 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 
 class Search(Protocol):
-    """Finds messages, best first; of a very common word the newest matches are ranked."""
+    """Full-text search, best matches first; for a very common word the newest matches are ranked."""
 
     def find(self, query: SearchQuery) -> list[Hit]:
         """Return the best matches; text without a word in it finds nothing and never raises."""
 
     def unindexed(self) -> int:
-        """Return how many stored messages are not indexed yet; `find` looks at the newest 2,000 of them itself."""
+        """Return the number of messages not indexed yet; `find` searches the newest 2,000 of them itself."""
 
     def catch_up(self, count: int = 200) -> int:
         """Index up to ``count`` messages that are stored but not indexed, and return how many were."""

@@ -1,4 +1,4 @@
-"""Conversations: their titles, lineage, owners and what they have cost."""
+"""Sessions: their titles, lineage, owners and costs."""
 
 from datetime import datetime
 from typing import Protocol
@@ -10,10 +10,10 @@ from talaria.core.messages import Usage
 
 
 class Viewer(Struct, frozen=True):
-    """From where somebody looks at conversations: as whom, and before which audience.
+    """The person and audience for whom sessions are shown.
 
-    In a private place people see all that is theirs, wherever it was said. Where others read along they see of it
-    only what was said before those others.
+    In a private chat people see all their sessions. Where others can read they see only what was said before the same
+    audience.
     """
 
     owner: str = ""
@@ -21,10 +21,10 @@ class Viewer(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """One conversation, without its messages.
+    """A session without its messages.
 
-    ``owner`` is whose it is, empty for the owner of the agent. ``audience`` is who reads along in the place where it
-    is, empty for a private one; binding a conversation to a place gives it the audience of that place.
+    ``owner`` is empty for the owner of the agent. ``audience`` is who can read its chat, empty for a private one;
+    binding a session to a chat gives it the audience of that chat.
     """
 
     id: SessionId
@@ -43,10 +43,10 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
-    """What a conversation starts with.
+    """The initial values of a session.
 
-    With a ``parent_id`` and a ``parent_seq`` above zero it is a branch: the parent's messages up to and
-    including that one are its own past. With ``parent_seq`` zero the parent is only remembered.
+    With a ``parent_id`` and a ``parent_seq`` above zero it is a branch: the parent's messages up to and including that
+    one are its history. With ``parent_seq`` zero the parent is only recorded.
     """
 
     source: str
@@ -60,7 +60,7 @@ class NewSession(Struct, frozen=True, kw_only=True):
 
 
 class SessionFilter(Struct, frozen=True, kw_only=True):
-    """Which conversations to list; what is left out does not matter."""
+    """Criteria for listing sessions; omitted ones match everything."""
 
     id: SessionId | None = None
     matching: str = ""
@@ -75,7 +75,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
 
 
 class SessionChanges(Struct, frozen=True, kw_only=True):
-    """New values for a conversation; ``None`` leaves a value as it is."""
+    """New values for a session; ``None`` keeps a value."""
 
     title: str | None = None
     model: str | None = None
@@ -85,26 +85,26 @@ class SessionChanges(Struct, frozen=True, kw_only=True):
 
 
 class Sessions(Protocol):
-    """The conversations there are."""
+    """All sessions."""
 
     def create(self, new: NewSession) -> Session:
-        """Start a conversation, or raise `NotFound` for a parent that is not there."""
+        """Create a session, or raise `NotFound` for a missing parent."""
 
     def get(self, session_id: SessionId) -> Session | None:
-        """Return one conversation, or ``None``."""
+        """Return one session, or ``None``."""
 
-    def find(self, wanted: SessionFilter) -> list[Session]:
-        """Return those that fit, last used first.
+    def find(self, criteria: SessionFilter) -> list[Session]:
+        """Return matching sessions, last used first.
 
-        ``matching`` fits a whole id, the beginning of one, or a part of a title in any case; an exact id
-        or title is returned alone.
+        ``matching`` fits a whole id, the beginning of one, or a part of a title in any case; an exact id or title is
+        returned alone.
         """
 
     def update(self, session_id: SessionId, changes: SessionChanges) -> Session:
-        """Change what is given and return the result, or raise `NotFound`."""
+        """Change the given values and return the result, or raise `NotFound`."""
 
     def add_usage(self, session_id: SessionId, usage: Usage) -> None:
         """Add to the counters."""
 
     def delete(self, session_id: SessionId) -> bool:
-        """Remove a conversation and all that hangs on it; branches keep the past they share."""
+        """Delete a session and everything that belongs to it; branches keep the history they share."""

@@ -1,4 +1,4 @@
-"""Turns and their steps: how far work on a message has come, so that it can go on after a crash."""
+"""Turns and their steps: the progress of work, so that it can resume after a crash."""
 
 from datetime import datetime
 from typing import Literal, Protocol
@@ -11,7 +11,7 @@ TurnState = Literal["running", "answered", "stopped", "failed", "out_of_budget"]
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """One piece of work on a conversation."""
+    """One turn of a session."""
 
     id: TurnId
     session_id: SessionId
@@ -23,7 +23,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """A model call or a tool call; without an ``ended_at`` it had begun and its outcome is unknown."""
+    """A model call or a tool call; without an ``ended_at`` it was started and its outcome is unknown."""
 
     turn_id: TurnId
     number: int
@@ -36,27 +36,27 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class Turns(Protocol):
-    """Every turn ever taken, and each of its steps."""
+    """All turns and their steps."""
 
     def begin(self, session_id: SessionId, turn_id: TurnId) -> Turn:
-        """Record that this worker has started on a turn."""
+        """Record that this worker has started a turn."""
 
     def end(self, turn_id: TurnId, state: TurnState, error: str = "") -> bool:
-        """Record how a running turn ended; ``False`` if it had ended before."""
+        """Record how a running turn ended; ``False`` if it had already ended."""
 
     def find(
         self, session_id: SessionId | None = None, *, running: bool = False, limit: int | None = None
     ) -> list[Turn]:
-        """Return turns, oldest first: of one conversation or of all, and only those without an end if ``running``.
+        """Return turns, oldest first: of one session or of all, and only unfinished ones if ``running``.
 
         With a ``limit`` these are the last ones.
         """
 
     def begin_step(self, turn_id: TurnId, kind: str, name: str, request: str, at: datetime | None = None) -> int:
-        """Record a step before it starts, or that it did at some time, and return its number."""
+        """Record a step before it starts, or afterwards, and return its number."""
 
     def end_step(self, turn_id: TurnId, number: int, result: str, at: datetime | None = None) -> None:
-        """Record what a step brought."""
+        """Record the result of a step."""
 
     def steps(self, turn_id: TurnId) -> list[Step]:
         """Return the steps of a turn in order."""

@@ -1,4 +1,4 @@
-"""From Discord's events to our vocabulary."""
+"""Translate Discord's events into updates."""
 
 import re
 from datetime import UTC, datetime
@@ -21,11 +21,11 @@ from talaria.platforms.discord.wire import (
 )
 
 COMMAND, COMPONENT = 2, 3
-_SAID = frozenset({0, 19})  # what a person wrote, what a person answered; all others are told by Discord itself
+_TEXT_MESSAGE_TYPES = frozenset({0, 19})  # messages and replies by people; all others are written by Discord itself
 _EPOCH = 1_420_070_400_000
-_BEHIND_A_NAME = re.compile(r"^[\s,:;]+")
-_PERSON = re.compile(r"<@!?(\d+)>")
-_OWN_EMOJI = re.compile(r"<a?(:\w+:)\d+>")
+_AFTER_NAME = re.compile(r"^[\s,:;]+")
+_USER_MENTION = re.compile(r"<@!?(\d+)>")
+_CUSTOM_EMOJI = re.compile(r"<a?(:\w+:)\d+>")
 _STICKERS = {
     1: ("png", "image/png"),
     2: ("png", "image/apng"),
@@ -34,8 +34,8 @@ _STICKERS = {
 }
 
 
-class Account(Struct, frozen=True):
-    """Whom the events are for. ``free`` are channels in which everything is."""
+class BotIdentity(Struct, frozen=True):
+    """The bot's identity. In ``free`` channels every message is addressed to it."""
 
     platform: str
     user_id: str
@@ -44,57 +44,57 @@ class Account(Struct, frozen=True):
 
 
 def read_message(
-    message: Message, channel: Channel, account: Account, *, edited: bool = False, own_role: str = ""
+    message: Message, channel: Channel, identity: BotIdentity, *, edited: bool = False, own_role: str = ""
 ) -> Incoming | None:
-    """Translate a message, or the new text of one; ``None`` where no person said anything."""
-    if message.author.bot or message.webhook_id or message.type not in _SAID:
+    """Translate a message, or the new text of one; ``None`` if no person wrote it."""
+    if message.author.bot or message.webhook_id or message.type not in _TEXT_MESSAGE_TYPES:
         return None
-    if edited and message.edited_timestamp is None:  # something else about it changed, such as a preview of a link
+    if edited and message.edited_timestamp is None:  # something else changed, for example a link preview
         return None
-    text, attachments = _words(message, account, own_role), _attachments(message)
+    text, attachments = _message_text(message, identity, own_role), _attachments(message)
     if not text and not attachments:
         return None
-    addressed = _is_addressed(message, channel, account, own_role)
+    addressed = _is_addressed(message, channel, identity, own_role)
     reference = message.message_reference
     return Incoming(
         external_id=f"{message.id}:{message.edited_timestamp.isoformat()}" if edited else message.id,  # type: ignore[union-attr]
-        address=_place(channel, account),
+        address=_channel_address(channel, identity),
         sender=_sender(message.author, message.member),
         at=(message.edited_timestamp if edited else None) or message.timestamp,
         text=text,
         attachments=attachments,
         message_id=message.id,
         reply_to=reference.message_id if reference and reference.type == 0 else "",
-        chat_name=_name(channel, message.author),
+        chat_name=_chat_name(channel, message.author),
         addressed=addressed,
         edited=edited,
     )
 
 
-def read_reaction(event_id: str, reaction: Reaction, channel: Channel, account: Account) -> Incoming | None:
-    """Translate a mark; ``None`` for our own, and for emoji that only one server has."""
-    if reaction.user_id == account.user_id or reaction.emoji.id or not reaction.emoji.name:
+def read_reaction(event_id: str, reaction: Reaction, channel: Channel, identity: BotIdentity) -> Incoming | None:
+    """Translate a reaction; ``None`` for our own, and for custom emoji of a server."""
+    if reaction.user_id == identity.user_id or reaction.emoji.id or not reaction.emoji.name:
         return None
-    who = reaction.member.user if reaction.member and reaction.member.user else User(reaction.user_id)
-    if who.bot:
+    author_user = reaction.member.user if reaction.member and reaction.member.user else User(reaction.user_id)
+    if author_user.bot:
         return None
-    direct = channel.type == DIRECT
+    is_direct = channel.type == DIRECT
     return Incoming(
         external_id=event_id,
-        address=_place(channel, account),
-        sender=_sender(who, reaction.member),
-        at=datetime.now(UTC),  # a mark has no time of its own
+        address=_channel_address(channel, identity),
+        sender=_sender(author_user, reaction.member),
+        at=datetime.now(UTC),  # a reaction has no time
         message_id=reaction.message_id,
-        chat_name=_name(channel, who),
-        addressed=direct or reaction.message_author_id == account.user_id or _is_free(channel, account),
+        chat_name=_chat_name(channel, author_user),
+        addressed=is_direct or reaction.message_author_id == identity.user_id or _is_free(channel, identity),
         reaction=reaction.emoji.name,
     )
 
 
-def read_interaction(interaction: Interaction, channel: Channel, account: Account) -> Incoming | None:
-    """Translate a command into the words that it stands for, a button or a menu into what was chosen."""
-    who = interaction.member.user if interaction.member else interaction.user
-    if who is None:
+def read_interaction(interaction: Interaction, channel: Channel, identity: BotIdentity) -> Incoming | None:
+    """Translate a command into its text, a button or a menu into the chosen value."""
+    author_user = interaction.member.user if interaction.member else interaction.user
+    if author_user is None:
         return None
     data, text, button = interaction.data, "", ""
     if interaction.type == COMMAND and data.name:
@@ -105,25 +105,25 @@ def read_interaction(interaction: Interaction, channel: Channel, account: Accoun
         return None
     return Incoming(
         external_id=interaction.id,
-        address=_place(channel, account),
-        sender=_sender(who, interaction.member),
-        at=_time_of(interaction.id),
+        address=_channel_address(channel, identity),
+        sender=_sender(author_user, interaction.member),
+        at=_snowflake_time(interaction.id),
         text=text,
         message_id=interaction.message.id if interaction.message else "",
-        chat_name=_name(channel, who),
+        chat_name=_chat_name(channel, author_user),
         button=button,
     )
 
 
 def sticker_path(reference: str) -> str:
-    """Return where the sticker of an attachment lies; empty if it is none."""
+    """Return the path of an attachment's sticker; empty if it is none."""
     return f"/stickers/{reference.removeprefix('sticker:')}" if reference.startswith("sticker:") else ""
 
 
-def _place(channel: Channel, account: Account) -> Address:
+def _channel_address(channel: Channel, identity: BotIdentity) -> Address:
     if channel.is_thread:
-        return Address(account.platform, channel.parent_id or channel.id, "thread", channel.id)
-    return Address(account.platform, channel.id, "private" if channel.type == DIRECT else "group")
+        return Address(identity.platform, channel.parent_id or channel.id, "thread", channel.id)
+    return Address(identity.platform, channel.id, "private" if channel.type == DIRECT else "group")
 
 
 def _sender(user: User, member: Member | None) -> Sender:
@@ -131,47 +131,47 @@ def _sender(user: User, member: Member | None) -> Sender:
     return Sender(user.id, nick or user.global_name or user.username)
 
 
-def _name(channel: Channel, user: User) -> str:
+def _chat_name(channel: Channel, user: User) -> str:
     return channel.name or (user.global_name or user.username if channel.type == DIRECT else "")
 
 
-def _is_free(channel: Channel, account: Account) -> bool:
-    return account.group_mode == "free" or not account.free.isdisjoint({channel.id, channel.parent_id or ""})
+def _is_free(channel: Channel, identity: BotIdentity) -> bool:
+    return identity.group_mode == "free" or not identity.free.isdisjoint({channel.id, channel.parent_id or ""})
 
 
-def _is_addressed(message: Message, channel: Channel, account: Account, own_role: str) -> bool:
-    if channel.type == DIRECT or _is_free(channel, account):
+def _is_addressed(message: Message, channel: Channel, identity: BotIdentity, own_role: str) -> bool:
+    if channel.type == DIRECT or _is_free(channel, identity):
         return True
-    # Whoever answers us with a ping is said to have mentioned us, whether we are named or not.
-    if account.user_id in _PERSON.findall(message.content) or (own_role and own_role in message.mention_roles):
+    # A reply with a ping counts as a mention, whether it names us or not.
+    if identity.user_id in _USER_MENTION.findall(message.content) or (own_role and own_role in message.mention_roles):
         return True
-    if account.group_mode == "mention":
+    if identity.group_mode == "mention":
         return False
-    answered = message.referenced_message
-    ours = answered is not None and answered.author.id == account.user_id
-    return ours or (channel.is_thread and channel.owner_id == account.user_id)
+    referenced = message.referenced_message
+    is_reply_to_us = referenced is not None and referenced.author.id == identity.user_id
+    return is_reply_to_us or (channel.is_thread and channel.owner_id == identity.user_id)
 
 
-def _words(message: Message, account: Account, own_role: str) -> str:
-    """Return what was written, with names in place of numbers and without ours where it only says whom it is for."""
+def _message_text(message: Message, identity: BotIdentity, own_role: str) -> str:
+    """Return the text, with names instead of ids and without a leading mention of us."""
     text = message.content
-    for name in (f"<@{account.user_id}>", f"<@!{account.user_id}>", f"<@&{own_role}>"):
+    for name in (f"<@{identity.user_id}>", f"<@!{identity.user_id}>", f"<@&{own_role}>"):
         if text.startswith(name):
-            text = _BEHIND_A_NAME.sub("", text.removeprefix(name)) or text
+            text = _AFTER_NAME.sub("", text.removeprefix(name)) or text
     names = {user.id: user.global_name or user.username for user in message.mentions}
-    text = _PERSON.sub(lambda found: f"@{names.get(found[1], found[1])}", text)
-    text = _OWN_EMOJI.sub(r"\1", text)
-    passed = [f"[passed on] {one.message.content}" for one in message.message_snapshots if one.message.content]
+    text = _USER_MENTION.sub(lambda found: f"@{names.get(found[1], found[1])}", text)
+    text = _CUSTOM_EMOJI.sub(r"\1", text)
+    forwarded = [f"[forwarded] {one.message.content}" for one in message.message_snapshots if one.message.content]
     poll = [f"[poll: {message.poll.question.text}]"] if message.poll else []
-    return "\n\n".join(filter(None, [text, *passed, *poll]))
+    return "\n\n".join(filter(None, [text, *forwarded, *poll]))
 
 
 def _attachments(message: Message) -> tuple[Attachment, ...]:
     uploads = [*message.attachments, *(file for one in message.message_snapshots for file in one.message.attachments)]
-    return (*(_file(one, message) for one in uploads), *map(_sticker, message.sticker_items))
+    return (*(_file_attachment(one, message) for one in uploads), *map(_sticker_attachment, message.sticker_items))
 
 
-def _file(upload: Upload, message: Message) -> Attachment:
+def _file_attachment(upload: Upload, message: Message) -> Attachment:
     media_type = upload.content_type.partition(";")[0]
     kind = "picture" if media_type.startswith("image/") and media_type != "image/svg+xml" else "document"
     return Attachment(
@@ -183,11 +183,11 @@ def _file(upload: Upload, message: Message) -> Attachment:
     )
 
 
-def _sticker(sticker: Sticker) -> Attachment:
-    ending, media_type = _STICKERS.get(sticker.format_type, _STICKERS[1])
-    name = f"{sticker.id}.{ending}"
+def _sticker_attachment(sticker: Sticker) -> Attachment:
+    suffix, media_type = _STICKERS.get(sticker.format_type, _STICKERS[1])
+    name = f"{sticker.id}.{suffix}"
     return Attachment(f"sticker:{name}", "sticker", name, media_type, 0, sticker.id, sticker.name)
 
 
-def _time_of(snowflake: str) -> datetime:
+def _snowflake_time(snowflake: str) -> datetime:
     return datetime.fromtimestamp(((int(snowflake) >> 22) + _EPOCH) / 1000, UTC)

@@ -1,4 +1,4 @@
-"""Markdown as Discord shows it: without tables, small headings and pictures."""
+"""Adapt Markdown to Discord: tables, small headings and images."""
 
 import re
 from unicodedata import combining, east_asian_width
@@ -6,46 +6,46 @@ from unicodedata import combining, east_asian_width
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-WIDEST = 60
+MAX_TABLE_WIDTH = 60
 _PARSER = MarkdownIt("commonmark").enable("table")
 _PICTURE = re.compile(r"!\[([^\]\n]*)\]\((<[^>\n]*>|[^\s)]+)[^)\n]*\)")
 _MARKS = re.compile(r"(\*\*|__|~~|`)")
-_LARGE = {"h1": "# ", "h2": "## ", "h3": "### "}
+_HEADING_PREFIXES = {"h1": "# ", "h2": "## ", "h3": "### "}
 
 
 def reshape(source: str) -> str:
-    """Return a text with its tables drawn in letters of one width, and what else would show as signs made readable."""
+    """Return a text with tables in monospace, and other unsupported markup made readable."""
     lines = source.split("\n")
     tokens = _PARSER.parse(source)
-    for place in range(len(tokens) - 1, -1, -1):
-        token = tokens[place]
+    for position in range(len(tokens) - 1, -1, -1):
+        token = tokens[position]
         if token.map is None:
             continue
         begin, end = token.map
         if token.type == "table_open":
-            lines[begin:end] = [*_table(tokens[place:]), *_blanks(lines[begin:end])]
+            lines[begin:end] = [*_table(tokens[position:]), *_trailing_blank(lines[begin:end])]
         elif token.type == "heading_open":
-            _heading(lines, token, tokens[place + 1].content)
+            _heading(lines, token, tokens[position + 1].content)
         elif token.type == "inline" and any(child.type == "image" for child in token.children or ()):
-            lines[begin:end] = [_PICTURE.sub(_link, line) for line in lines[begin:end]]
+            lines[begin:end] = [_PICTURE.sub(_picture_link, line) for line in lines[begin:end]]
     return "\n".join(lines)
 
 
-def _heading(lines: list[str], token: Token, words: str) -> None:
-    """Make a heading of one of the three sizes that there are, or bold words."""
+def _heading(lines: list[str], token: Token, title: str) -> None:
+    """Return a heading in one of Discord's three sizes, or bold text."""
     assert token.map is not None
     begin, end = token.map
     underlined = token.markup in ("=", "-")
-    if token.level or (token.tag in _LARGE and not underlined):
+    if token.level or (token.tag in _HEADING_PREFIXES and not underlined):
         return
-    lines[begin:end] = [f"{_LARGE[token.tag]}{words}" if underlined else f"**{_MARKS.sub('', words)}**"]
+    lines[begin:end] = [f"{_HEADING_PREFIXES[token.tag]}{title}" if underlined else f"**{_MARKS.sub('', title)}**"]
 
 
-def _link(found: re.Match[str]) -> str:
+def _picture_link(found: re.Match[str]) -> str:
     return f"[{found[1]}]({found[2]})" if found[1] else found[2]
 
 
-def _blanks(lines: list[str]) -> list[str]:
+def _trailing_blank(lines: list[str]) -> list[str]:
     """Return the empty lines at the end, which belong to what follows."""
     return [""] if lines and not lines[-1].strip() else []
 
@@ -53,14 +53,14 @@ def _blanks(lines: list[str]) -> list[str]:
 def _table(tokens: list[Token]) -> list[str]:
     rows = _rows(tokens)
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-    if sum(widths) + 3 * (len(widths) - 1) > WIDEST:
-        return _told(rows)
-    drawn = [
+    if sum(widths) + 3 * (len(widths) - 1) > MAX_TABLE_WIDTH:
+        return _rows_as_list(rows)
+    table_lines = [
         " │ ".join(text + " " * (width - _width(text)) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    drawn.insert(1, "─┼─".join("─" * width for width in widths))
-    return ["```", *drawn, "```"]
+    table_lines.insert(1, "─┼─".join("─" * width for width in widths))
+    return ["```", *table_lines, "```"]
 
 
 def _rows(tokens: list[Token]) -> list[list[str]]:
@@ -75,8 +75,8 @@ def _rows(tokens: list[Token]) -> list[list[str]]:
     return rows
 
 
-def _told(rows: list[list[str]]) -> list[str]:
-    """Return a line for each row: the first cell, then the others behind the names of their columns."""
+def _rows_as_list(rows: list[list[str]]) -> list[str]:
+    """Return a line per row: the first cell, then the others after their column names."""
     head, *others = rows
     if not others:
         return [f"**{', '.join(filter(None, head))}**"]

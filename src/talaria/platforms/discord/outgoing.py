@@ -1,4 +1,4 @@
-"""From our vocabulary to Discord's: texts, choices, names, menus of commands, keys."""
+"""Translate messages, choices, names and command menus for Discord."""
 
 import re
 from base64 import urlsafe_b64encode
@@ -8,13 +8,13 @@ from hashlib import blake2b
 from talaria.contracts.platform import Button
 from talaria.core.errors import Rejected
 from talaria.platforms.discord.markdown import reshape
-from talaria.platforms.text import sendable
+from talaria.platforms.text import sanitize_text
 
 TEXT_LIMIT = 2000
-FILES_AT_ONCE = 10
-MENU = "talaria-menu"
-_BUTTONS_IN_A_ROW = 5
-_CHOICES = 25
+MOST_FILES = 10
+MENU_ID = "talaria-menu"
+_MOST_BUTTONS = 5
+_MOST_CHOICES = 25
 _VALUE_LIMIT = 100
 _LABEL_LIMIT = 80
 _THREAD_NAME_LIMIT = 100
@@ -27,59 +27,61 @@ Payload = dict[str, object]
 
 
 def format_text(source: str) -> str:
-    """Return Markdown as Discord shows it, never longer than allowed when the source is not.
+    """Return Markdown for Discord, never longer than allowed if the source isn't.
 
-    Raises `Rejected` for a text without anything in it, or one that is too long.
+    Raises `Rejected` for an empty text, or one that is too long.
     """
-    source = sendable(source).strip("\n")
+    source = sanitize_text(source).strip("\n")
     if not source.strip():
         raise Rejected("there is nothing to send")
-    shaped = reshape(source)
-    if shaped.strip() and len(shaped) <= TEXT_LIMIT:
-        return shaped
+    reshaped = reshape(source)
+    if reshaped.strip() and len(reshaped) <= TEXT_LIMIT:
+        return reshaped
     if len(source) > TEXT_LIMIT:
-        raise Rejected(f"a message has at most {TEXT_LIMIT} characters there, this one has {len(source)}")
+        raise Rejected(f"Discord allows at most {TEXT_LIMIT} characters per message; this one has {len(source)}")
     return source
 
 
-def components(buttons: Sequence[Button]) -> list[Payload]:
+def build_components(buttons: Sequence[Button]) -> list[Payload]:
     """Return up to five choices as buttons, up to 25 as a menu. Raises `Rejected` for more, or for a value too long."""
     if not buttons:
         return []
-    if len(buttons) > _CHOICES:
-        raise Rejected(f"there are at most {_CHOICES} choices below a message there, not {len(buttons)}")
+    if len(buttons) > _MOST_CHOICES:
+        raise Rejected(f"Discord allows at most {_MOST_CHOICES} choices per message, not {len(buttons)}")
     for button in buttons:
         if not 1 <= len(button.value) <= _VALUE_LIMIT:
-            raise Rejected(f"the value of a button has 1 to {_VALUE_LIMIT} characters there: {button.value!r}")
-    labelled = [(sendable(one.label).strip()[:_LABEL_LIMIT] or one.value[:_LABEL_LIMIT], one.value) for one in buttons]
-    below: list[Payload]
-    if len(buttons) <= _BUTTONS_IN_A_ROW:
-        below = [{"type": 2, "style": 2, "label": label, "custom_id": value} for label, value in labelled]
+            raise Rejected(f"on Discord a button value must have 1 to {_VALUE_LIMIT} characters: {button.value!r}")
+    label_values = [
+        (sanitize_text(one.label).strip()[:_LABEL_LIMIT] or one.value[:_LABEL_LIMIT], one.value) for one in buttons
+    ]
+    elements: list[Payload]
+    if len(buttons) <= _MOST_BUTTONS:
+        elements = [{"type": 2, "style": 2, "label": label, "custom_id": value} for label, value in label_values]
     else:
-        options = [{"label": label, "value": value} for label, value in labelled]
-        below = [{"type": 3, "custom_id": MENU, "options": options}]
-    return [{"type": 1, "components": below}]
+        options = [{"label": label, "value": value} for label, value in label_values]
+        elements = [{"type": 3, "custom_id": MENU_ID, "options": options}]
+    return [{"type": 1, "components": elements}]
 
 
-def menu(commands: Sequence[tuple[str, str]]) -> list[Payload]:
-    """Return commands to register of (name, help): those whose names Discord takes, each with room for more words."""
+def build_menu(commands: Sequence[tuple[str, str]]) -> list[Payload]:
+    """Return commands to register from (name, help): those with valid names, each with an argument."""
     return [
         {
             "name": name,
             "type": 1,
-            "description": " ".join(sendable(text).split())[:_HELP_LIMIT] or name,
-            "options": [{"type": 3, "name": "words", "description": "What goes behind it", "required": False}],
+            "description": " ".join(sanitize_text(text).split())[:_HELP_LIMIT] or name,
+            "options": [{"type": 3, "name": "words", "description": "Arguments", "required": False}],
         }
         for name, text in commands
         if _COMMAND.fullmatch(name)
     ][:_MOST_COMMANDS]
 
 
-def nonce(key: str, part: int) -> str:
-    """Return what Discord recognises a part of a message by for some minutes, in the 25 characters that there are."""
+def make_nonce(key: str, part: int) -> str:
+    """Return a nonce of 25 characters, by which Discord recognises a repeated message for some minutes."""
     return urlsafe_b64encode(blake2b(f"{key}\n{part}".encode(), digest_size=18).digest()).decode()
 
 
-def thread_name(name: str) -> str:
+def make_thread_name(name: str) -> str:
     """Return a name for a thread, on one line and short enough."""
-    return " ".join(sendable(name).split())[:_THREAD_NAME_LIMIT].strip() or "Conversation"
+    return " ".join(sanitize_text(name).split())[:_THREAD_NAME_LIMIT].strip() or "Conversation"

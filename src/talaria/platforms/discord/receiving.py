@@ -1,4 +1,4 @@
-"""Everything that happens on Discord, once and in order: over connections that break, and sessions that end."""
+"""Receive Discord events once and in order, across lost connections and expired sessions."""
 
 import asyncio
 import logging
@@ -9,23 +9,23 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.core.errors import Rejected, StoreError, Unreachable
-from talaria.platforms.discord.calls import Calls
-from talaria.platforms.discord.failures import pause
-from talaria.platforms.discord.keeping import Login, Progress, Shelf
-from talaria.platforms.discord.line import Line, Lost
+from talaria.platforms.discord.client import ApiClient
+from talaria.platforms.discord.errors import pause
+from talaria.platforms.discord.gateway_socket import ConnectionLost, GatewaySocket
+from talaria.platforms.discord.session_state import GatewaySession, ProgressStore, ReadProgress
 from talaria.platforms.discord.settings import DiscordSettings
-from talaria.platforms.discord.wire import Frame
+from talaria.platforms.discord.wire import GatewayFrame
 
 _ATTEMPTS = 3
-_MISSED_AT_MOST = 100
-_SAVING = timedelta(seconds=1)
-_BEGINNINGS = frozenset({"READY", "RESUMED"})
+_MOST_MISSED = 100
+_SAVE_INTERVAL = timedelta(seconds=1)
+_READY_EVENTS = frozenset({"READY", "RESUMED"})
 
 log = logging.getLogger(__name__)
 
 
 class Event(Struct, frozen=True):
-    """Something that happened; ``fetched`` says that it was asked for later, and its place has to be, too."""
+    """A received event; ``fetched`` means that it was fetched later, as its channel has to be."""
 
     id: str
     name: str
@@ -40,113 +40,115 @@ class _Ready(Struct):
 
 
 class Receiver:
-    """One account's events. An event counts as taken when the next one is asked for."""
+    """The events of one account. An event is acknowledged when the next one is requested."""
 
-    def __init__(self, calls: Calls, settings: DiscordSettings, shelf: Shelf) -> None:
-        self._calls = calls
+    def __init__(self, client: ApiClient, settings: DiscordSettings, state_store: ProgressStore) -> None:
+        self._client = client
         self._settings = settings
-        self._shelf = shelf
-        self._progress = Progress()
-        self._line: Line | None = None
-        self._fresh: Login | None = None  # kept once all that was missed before it has been taken
+        self._state_store = state_store
+        self._progress = ReadProgress()
+        self._socket: GatewaySocket | None = None
+        self._new_login: GatewaySession | None = None  # stored once all missed events before it were taken
         self._missed: list[Event] = []
-        self._saved = 0.0
+        self._saved_at = 0.0
 
-    async def begin(self) -> None:
-        """Go on with the session of last time, or begin one and look after what was missed."""
-        self._progress = await self._shelf.load()
-        await self._enter()
+    async def start(self) -> None:
+        """Resume the last session, or start one and fetch missed messages."""
+        self._progress = await self._state_store.load()
+        await self._open_session()
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Yield what happens; a connection that breaks is made anew once, and the session gone on with."""
+        """Yield events; a lost connection is reopened once, and the session resumed."""
         while True:
             while self._missed:
                 yield self._missed[0]
                 self._missed.pop(0)
-            await self._adopt()
-            assert self._line is not None
-            while self._line.arrived:
-                frame = self._line.arrived.popleft()
-                yield Event(f"{self._line.session_id}:{frame.s}", frame.t or "", frame.d, frame.s or 0)
+            await self._commit_new_login()
+            assert self._socket is not None
+            while self._socket.frames:
+                frame = self._socket.frames.popleft()
+                yield Event(f"{self._socket.session_id}:{frame.s}", frame.t or "", frame.d, frame.s or 0)
                 await self._confirm(frame.s or 0)
             try:
-                await self._line.follow()
-            except Lost as lost:
-                log.info("discord: %s", lost)
-                await self._line.part()
-                await self._enter()
+                await self._socket.receive_next()
+            except ConnectionLost as connection_lost:
+                log.info("discord: %s", connection_lost)
+                await self._socket.disconnect()
+                await self._open_session()
 
-    def note(self, channel: str, message: str, *, ours: bool) -> None:
-        """Remember how far a place was read, if we talk there."""
-        if message and (ours or channel in self._progress.seen):
-            self._progress = structs.replace(self._progress, seen=self._progress.reading(channel, message))
+    def record_seen(self, channel: str, message: str, *, is_addressed: bool) -> None:
+        """Record the read position of a channel in which we talk."""
+        if message and (is_addressed or channel in self._progress.seen):
+            self._progress = structs.replace(self._progress, seen=self._progress.with_seen(channel, message))
 
-    async def part(self) -> None:
-        """Hang up, and keep how far everything was taken."""
-        if self._line is not None:
-            await self._line.part()
+    async def disconnect(self) -> None:
+        """Disconnect, and save all read positions."""
+        if self._socket is not None:
+            await self._socket.disconnect()
         await self._save()
 
-    async def _enter(self) -> None:
-        """Connect: by the address of the session, then by the common one, then with a session of its own."""
+    async def _open_session(self) -> None:
+        """Connect: to the session's URL, then to the common one, then with a new session."""
         login = self._progress.login
         for _ in range(_ATTEMPTS):
-            login = login or Login(await self._gateway())
+            login = login or GatewaySession(await self._fetch_gateway_url())
             try:
-                self._line = await Line.dial(self._calls, self._settings, login)
-                await self._until_ready(self._line)
-            except (Lost, Unreachable) as error:
-                if self._line is not None:
-                    await self._line.part()
+                self._socket = await GatewaySocket.open_socket(self._client, self._settings, login)
+                await self._wait_until_ready(self._socket)
+            except (ConnectionLost, Unreachable) as error:
+                if self._socket is not None:
+                    await self._socket.disconnect()
                 log.info("discord: %s", error)
-                login = await self._other(login, error)
+                login = await self._fallback_login(login, error)
             else:
                 return
-        raise Unreachable("Discord begins no session")
+        raise Unreachable("Discord didn't start a session")
 
-    async def _other(self, login: Login, error: Lost | Unreachable) -> Login | None:
-        """Return what to try in place of a login that failed; raise what it failed with where there is nothing."""
-        if isinstance(error, Lost) and not error.resume:
+    async def _fallback_login(
+        self, login: GatewaySession, error: ConnectionLost | Unreachable
+    ) -> GatewaySession | None:
+        """Return the next login to try after a failure; raise the error if there is none."""
+        if isinstance(error, ConnectionLost) and not error.resume:
             return None
-        common = await self._gateway()
-        if not login.session or login.url == common:
+        gateway_url = await self._fetch_gateway_url()
+        if not login.session or login.url == gateway_url:
             raise Unreachable(str(error)) from error
-        return structs.replace(login, url=common)
+        return structs.replace(login, url=gateway_url)
 
-    async def _until_ready(self, line: Line) -> None:
+    async def _wait_until_ready(self, gateway_socket: GatewaySocket) -> None:
         seconds = self._settings.patience.total_seconds()
-        while (frame := _beginning(line)) is None:
-            await line.follow(seconds)
+        while (frame := _find_ready_frame(gateway_socket)) is None:
+            await gateway_socket.receive_next(seconds)
         if frame.t == "READY":
             ready = msgspec.json.decode(frame.d, type=_Ready)
             self._missed = await self._catch_up()
-            self._fresh = Login(ready.resume_gateway_url, ready.session_id, frame.s or 0)
+            self._new_login = GatewaySession(ready.resume_gateway_url, ready.session_id, frame.s or 0)
             if not self._missed:
-                await self._adopt()
+                await self._commit_new_login()
 
-    async def _adopt(self) -> None:
-        """Go on with a new session from now on."""
-        if self._fresh is not None:
-            self._progress = structs.replace(self._progress, login=self._fresh)
-            self._fresh = None
+    async def _commit_new_login(self) -> None:
+        """Switch to a new session."""
+        if self._new_login is not None:
+            self._progress = structs.replace(self._progress, login=self._new_login)
+            self._new_login = None
             await self._save()
 
-    async def _gateway(self) -> str:
-        _, url, limit = await self._calls.ask(lambda api: api.get_bot_gateway())
+    async def _fetch_gateway_url(self) -> str:
+        _, url, limit = await self._client.ask(lambda api: api.get_bot_gateway())
         if limit["remaining"] <= 0:
             raise pause(limit["reset_after"] / 1000, everywhere=True)
         return url
 
     async def _catch_up(self) -> list[Event]:
-        """Return what was said since in the places where we talk: a session that ended does not tell."""
+        """Return messages missed in our channels: an expired session doesn't deliver them."""
         found: dict[int, Event] = {}
         for channel, last in self._progress.seen.items():
             try:
-                messages = await self._calls.ask(
-                    lambda api, channel=channel, last=last: api.logs_from(channel, _MISSED_AT_MOST, after=last)  # type: ignore[misc]
+                messages = await self._client.ask(
+                    lambda api, channel=channel, last=last: api.logs_from(channel, _MOST_MISSED, after=last)  # type: ignore[misc]
                 )
             except Rejected as error:
-                log.info("discord: what was missed in %s cannot be read: %s", channel, error)
+                log.info("discord: can't read missed messages in %s: %s", channel, error)
                 continue
             for one in messages:
                 data = msgspec.Raw(msgspec.json.encode(one))
@@ -157,17 +159,17 @@ class Receiver:
         if self._progress.login is not None:
             login = structs.replace(self._progress.login, sequence=sequence)
             self._progress = structs.replace(self._progress, login=login)
-        if asyncio.get_running_loop().time() - self._saved > _SAVING.total_seconds():
+        if asyncio.get_running_loop().time() - self._saved_at > _SAVE_INTERVAL.total_seconds():
             await self._save()
 
     async def _save(self) -> None:
-        """Keep where we are; what comes again because that was not written is recognised."""
-        self._saved = asyncio.get_running_loop().time()
+        """Save the position; events that come again because of a lost write are recognised."""
+        self._saved_at = asyncio.get_running_loop().time()
         try:
-            await self._shelf.save(self._progress)
+            await self._state_store.save(self._progress)
         except StoreError as error:
-            log.warning("discord: how far it was read was not written: %s", error)
+            log.warning("discord: couldn't save the read position: %s", error)
 
 
-def _beginning(line: Line) -> Frame | None:
-    return next((frame for frame in line.arrived if frame.t in _BEGINNINGS), None)
+def _find_ready_frame(gateway_socket: GatewaySocket) -> GatewayFrame | None:
+    return next((frame for frame in gateway_socket.frames if frame.t in _READY_EVENTS), None)

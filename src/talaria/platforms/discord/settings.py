@@ -1,4 +1,4 @@
-"""What the Discord adapter has to know of a bot."""
+"""Settings of the Discord adapter."""
 
 from datetime import timedelta
 from typing import Literal
@@ -11,12 +11,11 @@ GroupMode = Literal["mention", "reply", "free"]
 class DiscordSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One bot.
 
-    In servers it is meant when it is named (``mention``), also when one of its messages is answered or in threads of
-    its own (``reply``), or always (``free``); in ``free_channels`` and their threads always. Without
-    ``message_content`` it sees only what is meant for it.
-    ``file_limit`` is the size in bytes of the largest file. A call takes ``patience`` at most, those with files
-    ``file_patience``; a connection over which nothing comes for ``silence`` is dead. ``api_url`` and ``cdn_url`` are
-    those of another server.
+    In servers it is addressed when it is mentioned (``mention``), also when one of its messages is answered or in its
+    own threads (``reply``), or always (``free``); in ``free_channels`` and their threads always. Without
+    ``message_content`` it sees only messages addressed to it. ``file_limit`` is the size in bytes of the largest file.
+    A call takes ``patience`` at most, those with files ``file_patience``; a connection without data for ``silence`` is
+    dead. ``api_url`` and ``cdn_url`` are those of another server.
     """
 
     token: str

@@ -1,4 +1,4 @@
-"""What Discord says, as far as we read it."""
+"""Wire types of Discord, as far as we read them."""
 
 from datetime import datetime
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ THREADS = frozenset({10, 11, 12})
 
 
 class User(Struct, frozen=True):
-    """Somebody."""
+    """A user."""
 
     id: str
     username: str = ""
@@ -24,14 +24,14 @@ class User(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """Somebody in a server."""
+    """A member of a server."""
 
     nick: str | None = None
     user: User | None = None
 
 
 class Channel(Struct, frozen=True):
-    """A place: a private chat, a channel, a thread, a forum."""
+    """A channel: a private chat, a channel, a thread, a forum."""
 
     id: str
     type: int = 0
@@ -42,7 +42,7 @@ class Channel(Struct, frozen=True):
 
     @property
     def is_thread(self) -> bool:
-        """Whether it is a thread, which a post in a forum is too."""
+        """Return whether it is a thread, which includes a post in a forum."""
         return self.type in THREADS
 
 
@@ -66,34 +66,34 @@ class Sticker(Struct, frozen=True):
 
 
 class Reference(Struct, frozen=True):
-    """The message that another answers (type 0) or passes on (type 1)."""
+    """A reference to the message that another answers (type 0) or forwards (type 1)."""
 
     message_id: str = ""
     channel_id: str = ""
     type: int = 0
 
 
-class Answered(Struct, frozen=True):
+class ReferencedMessage(Struct, frozen=True):
     """A message that is answered."""
 
     author: User
 
 
-class Passed(Struct, frozen=True):
-    """What is passed on."""
+class ForwardedMessage(Struct, frozen=True):
+    """The content of a forwarded message."""
 
     content: str = ""
     attachments: tuple[Upload, ...] = ()
 
 
 class Snapshot(Struct, frozen=True):
-    """A message that is passed on, as it was."""
+    """A snapshot of a forwarded message."""
 
-    message: Passed
+    message: ForwardedMessage
 
 
-class Words(Struct, frozen=True):
-    """The words of a question or of an answer."""
+class PollText(Struct, frozen=True):
+    """The text of a question or an answer."""
 
     text: str = ""
 
@@ -101,7 +101,7 @@ class Words(Struct, frozen=True):
 class Poll(Struct, frozen=True):
     """A poll."""
 
-    question: Words = Words()
+    question: PollText = PollText()
 
 
 class Emoji(Struct, frozen=True):
@@ -111,8 +111,8 @@ class Emoji(Struct, frozen=True):
     name: str | None = None
 
 
-class Mark(Struct, frozen=True):
-    """The marks of one kind on a message."""
+class ReactionCount(Struct, frozen=True):
+    """The reactions of one kind on a message."""
 
     emoji: Emoji
     me: bool = False
@@ -136,14 +136,14 @@ class Message(Struct, frozen=True):
     attachments: tuple[Upload, ...] = ()
     sticker_items: tuple[Sticker, ...] = ()
     message_reference: Reference | None = None
-    referenced_message: Answered | None = None
+    referenced_message: ReferencedMessage | None = None
     message_snapshots: tuple[Snapshot, ...] = ()
     poll: Poll | None = None
-    reactions: tuple[Mark, ...] = ()
+    reactions: tuple[ReactionCount, ...] = ()
 
 
 class Reaction(Struct, frozen=True):
-    """A mark that somebody put on a message."""
+    """A reaction to a message."""
 
     user_id: str
     channel_id: str
@@ -154,46 +154,46 @@ class Reaction(Struct, frozen=True):
     member: Member | None = None
 
 
-class Value(Struct, frozen=True):
-    """What somebody wrote behind a command."""
+class CommandOption(Struct, frozen=True):
+    """The argument of a command."""
 
     name: str
     value: Any = None
 
 
-class Choice(Struct, frozen=True):
+class InteractionData(Struct, frozen=True):
     """A command, or a button or a menu below a message."""
 
     name: str = ""
-    options: tuple[Value, ...] = ()
+    options: tuple[CommandOption, ...] = ()
     custom_id: str = ""
     values: tuple[str, ...] = ()
 
 
-class Below(Struct, frozen=True):
-    """The message that a button stands below."""
+class ComponentMessage(Struct, frozen=True):
+    """The message with the button."""
 
     id: str
 
 
 class Interaction(Struct, frozen=True):
-    """A command (type 2) that somebody used, or a button or a menu (type 3)."""
+    """A command (type 2), or a button or a menu (type 3), that was used."""
 
     id: str
     application_id: str
     type: int
     token: str
-    data: Choice = Choice()
+    data: InteractionData = InteractionData()
     channel: Channel | None = None
     channel_id: str = ""
     guild_id: str = ""
     member: Member | None = None
     user: User | None = None
-    message: Below | None = None
+    message: ComponentMessage | None = None
 
 
 class RoleTags(Struct, frozen=True):
-    """What a role is for."""
+    """The purpose of a role."""
 
     bot_id: str = ""
 
@@ -213,8 +213,8 @@ class Guild(Struct, frozen=True):
     threads: tuple[Channel, ...] = ()
 
 
-class Frame(Struct, frozen=True):
-    """What comes over the gateway."""
+class GatewayFrame(Struct, frozen=True):
+    """A frame of the gateway."""
 
     op: int
     d: msgspec.Raw = msgspec.Raw(b"null")
@@ -222,6 +222,6 @@ class Frame(Struct, frozen=True):
     t: str | None = None
 
 
-def read(value: object, kind: type[_T]) -> _T:
-    """Return an answer of the network as its type. Raises `msgspec.ValidationError`."""
+def parse(value: object, kind: type[_T]) -> _T:
+    """Return a response as its type. Raises `msgspec.ValidationError`."""
     return msgspec.convert(value, kind)

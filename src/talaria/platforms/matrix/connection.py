@@ -1,6 +1,7 @@
-"""One account's line to its homeserver: every call has a deadline, every refusal is one of our errors."""
+"""The connection of one account to its homeserver."""
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable
 from datetime import timedelta
 from pathlib import Path
@@ -12,23 +13,51 @@ from nio.crypto import ENCRYPTION_ENABLED
 
 from talaria.core.errors import PlatformError, Refused, Rejected, Unreachable
 from talaria.core.extras import install_command
-from talaria.platforms.matrix.calls import ask
+from talaria.platforms.matrix.client import ask, to_login_error
 from talaria.platforms.matrix.events import RoomEvent, read_event
-from talaria.platforms.matrix.failures import login_failure
-from talaria.platforms.matrix.incoming import Room
+from talaria.platforms.matrix.incoming import RoomInfo
 from talaria.platforms.matrix.invitations import Invitation
-from talaria.platforms.matrix.keeping import Login
-from talaria.platforms.matrix.marks import Marks
 from talaria.platforms.matrix.media import Media
-from talaria.platforms.matrix.recent import RecentEvents
+from talaria.platforms.matrix.reactions import Reactions
 from talaria.platforms.matrix.settings import MatrixSettings
+from talaria.platforms.matrix.sync_state import Login
+
+_MOST_EVENTS = 1000
+
+
+class RecentEvents:
+    """The latest events, by id."""
+
+    def __init__(self) -> None:
+        self._events: OrderedDict[str, RoomEvent] = OrderedDict()
+
+    def get(self, event_id: str) -> RoomEvent | None:
+        """Return an event if it is cached."""
+        return self._events.get(event_id)
+
+    def add(self, event: RoomEvent) -> None:
+        """Add an event, and drop the oldest if there are too many."""
+        self._events[event.event_id] = event
+        self._events.move_to_end(event.event_id)
+        if len(self._events) > _MOST_EVENTS:
+            self._events.popitem(last=False)
+
 
 log = logging.getLogger(__name__)
 
-_FIRST_SYNC = timedelta(seconds=120)  # all rooms with all their members can be much
+
+_FULL_SYNC_TIMEOUT = timedelta(seconds=120)  # all rooms with all their members can be large
+
+
 _TYPES = ["m.room.message", "m.room.encrypted", "m.reaction", "m.sticker", "m.room.member"]
+
+
 _STATE = ["m.room.member", "m.room.name", "m.room.canonical_alias", "m.room.encryption"]
+
+
 _NOTHING: dict[str, object] = {"types": []}
+
+
 _FILTER = {
     "presence": _NOTHING,
     "account_data": _NOTHING,
@@ -41,28 +70,28 @@ _FILTER = {
 }
 
 
-class News(Struct, frozen=True):
-    """What happened in a room; ``gap`` is where to ask for what happened before, if that is missing."""
+class RoomChanges(Struct, frozen=True):
+    """The events of a room; ``gap`` is where to fetch missing earlier ones."""
 
     room_id: str
     events: list[RoomEvent]
     gap: str = ""
 
 
-class Batch(Struct, frozen=True):
-    """What happened up to a position."""
+class SyncBatch(Struct, frozen=True):
+    """All events up to a position."""
 
     position: str
-    news: list[News]
+    room_changes: list[RoomChanges]
     invitations: list[Invitation]
 
 
-class Connection:
-    """Speaks to the homeserver through nio. ``folder`` has the keys of encrypted rooms."""
+class MatrixConnection:
+    """The connection to the homeserver through nio. ``folder`` has the keys of encrypted rooms."""
 
     def __init__(self, settings: MatrixSettings, folder: Path) -> None:
         if settings.encryption and not ENCRYPTION_ENABLED:
-            raise Refused(f"Encrypted rooms need another library: `{install_command('matrix-e2e')}` adds it.")
+            raise Refused(f"Encrypted rooms need another library. Install it with `{install_command('matrix-e2e')}`.")
         self._settings = settings
         self._encrypted: dict[str, bool] = {}
         self._recent = RecentEvents()
@@ -77,29 +106,29 @@ class Connection:
         store = str(folder) if settings.encryption else ""
         self._client = nio.AsyncClient(settings.homeserver, settings.user, store_path=store, config=config)
         self.media = Media(self._client, settings)
-        self.marks = Marks(self._client, settings)
+        self.reactions = Reactions(self._client, settings)
 
     @property
     def user_id(self) -> str:
-        """Who we are; known when we are logged in."""
+        """Return our user id, once logged in."""
         return str(self._client.user_id)
 
     async def close(self) -> None:
-        """Hang up and let go of the keys; the next call dials again and opens them."""
+        """Disconnect and close the key store; the next call opens both again."""
         await self._client.close()
         if self._client.store is not None:
             self._client.store.database.close()
 
     async def log_in(self, password: str) -> Login:
-        """Log in as a new device; raises `BadCredentials` where the homeserver does not know us."""
+        """Log in as a new device; raises `BadCredentials` if the homeserver rejects us."""
         try:
             answer = await self._ask(self._client.login(password, device_name=self._settings.device_name))
         except PlatformError as error:
-            raise login_failure(error) from error
+            raise to_login_error(error) from error
         return Login(self._settings.homeserver, answer.user_id, answer.device_id, answer.access_token)
 
     async def restore(self, token: str) -> Login:
-        """Go on with a login; raises `BadCredentials` where it has ended."""
+        """Restore a login; raises `BadCredentials` if it has expired."""
         self._client.access_token = token
         answer = await self._ask(self._client.whoami())
         login = Login(self._settings.homeserver, answer.user_id, answer.device_id or "", token)
@@ -108,49 +137,61 @@ class Connection:
             self._client.load_store()
         return login
 
-    async def greet(self) -> None:
-        """Make sure that the homeserver answers and knows us, before it is given long for a long answer."""
+    async def check_login(self) -> None:
+        """Check that the homeserver answers and accepts us, before a call with a long time-out."""
         await self._ask(self._client.whoami())
 
     async def own_name(self) -> str:
-        """Return the name that people see."""
+        """Return our display name."""
         try:
             answer = await self._ask(self._client.get_displayname(self.user_id))
         except Rejected:
             return ""
         return answer.displayname or ""
 
-    async def sync(self, since: str, *, anew: bool) -> Batch:
-        """Wait for what happens after a position; ``anew`` also learns what all rooms are like, and does not wait."""
-        if anew:
-            self._client.next_batch = ""  # or nio would take an answer that it has seen for no news at all
-        poll = timedelta() if anew else self._settings.poll
-        asked = self._client.sync(
-            int(poll.total_seconds() * 1000), _FILTER, since=since or None, full_state=anew, set_presence="offline"
-        )
-        answer = await self._ask(asked, patience=poll + (_FIRST_SYNC if anew else self._settings.patience))
-        if self._settings.encryption:
-            await self._look_after_keys()
-        joined = answer.rooms.join.items()
-        news = [News(room_id, self._events(info.timeline.events), _gap(info.timeline)) for room_id, info in joined]
-        invitations = [self._invitation(room_id, info.invite_state) for room_id, info in answer.rooms.invite.items()]
-        return Batch(answer.next_batch, news, invitations)
+    async def sync(self, since: str, *, full_state_sync: bool) -> SyncBatch:
+        """Wait for events after a position.
 
-    async def before(self, room_id: str, start: str, end: str) -> tuple[list[RoomEvent], str]:
-        """Return a page of what happened before ``start``, newest first, and where the next page begins."""
+        ``full_state_sync`` also fetches the state of all rooms, and doesn't wait.
+        """
+        if full_state_sync:
+            self._client.next_batch = ""  # otherwise nio would ignore an answer that it has seen before
+        poll = timedelta() if full_state_sync else self._settings.poll
+        sync_call = self._client.sync(
+            int(poll.total_seconds() * 1000),
+            _FILTER,
+            since=since or None,
+            full_state=full_state_sync,
+            set_presence="offline",
+        )
+        answer = await self._ask(
+            sync_call, patience=poll + (_FULL_SYNC_TIMEOUT if full_state_sync else self._settings.patience)
+        )
+        if self._settings.encryption:
+            await self._update_keys()
+        joined = answer.rooms.join.items()
+        room_changes = [
+            RoomChanges(room_id, self._events(info.timeline.events), _find_gap(info.timeline))
+            for room_id, info in joined
+        ]
+        invitations = [self._invitation(room_id, info.invite_state) for room_id, info in answer.rooms.invite.items()]
+        return SyncBatch(answer.next_batch, room_changes, invitations)
+
+    async def events_before(self, room_id: str, start: str, end: str) -> tuple[list[RoomEvent], str]:
+        """Return a page of events before ``start``, newest first, and the start of the next page."""
         answer = await self._ask(
             self._client.room_messages(room_id, start, end or None, limit=100, message_filter={"types": _TYPES})
         )
         return self._events(answer.chunk), answer.end or ""
 
     async def event(self, room_id: str, event_id: str) -> RoomEvent | None:
-        """Return one event; ``None`` where there is no such event for us."""
-        found = self._recent.get(event_id) or await self._ask_for_event(room_id, event_id)
+        """Return one event; ``None`` if it doesn't exist for us."""
+        found = self._recent.get(event_id) or await self._fetch_event(room_id, event_id)
         if found is not None:
             self._recent.add(found)
         return found
 
-    async def _ask_for_event(self, room_id: str, event_id: str) -> RoomEvent | None:
+    async def _fetch_event(self, room_id: str, event_id: str) -> RoomEvent | None:
         try:
             answer = await self._ask(self._client.room_get_event(room_id, event_id))
         except Rejected:
@@ -163,22 +204,24 @@ class Connection:
                 return None
         return read_event(event.source)
 
-    def rooms(self, *room_ids: str) -> list[Room]:
-        """Return what is known of these rooms, or of all in which we are."""
+    def rooms(self, *room_ids: str) -> list[RoomInfo]:
+        """Return the known state of these rooms, or of all we are in."""
         return [self._room(room_id) for room_id in room_ids or self._client.rooms]
 
-    def _room(self, room_id: str) -> Room:
-        known = self._client.rooms.get(room_id)
-        if known is None:
-            return Room(room_id)
-        people = {user_id: user.display_name or "" for user_id, user in known.users.items()}
-        return Room(room_id, max(len(known.users), known.member_count or 0), known.display_name or "", people)
+    def _room(self, room_id: str) -> RoomInfo:
+        joined_room = self._client.rooms.get(room_id)
+        if joined_room is None:
+            return RoomInfo(room_id)
+        people = {user_id: user.display_name or "" for user_id, user in joined_room.users.items()}
+        return RoomInfo(
+            room_id, max(len(joined_room.users), joined_room.member_count or 0), joined_room.display_name or "", people
+        )
 
     async def is_encrypted(self, room_id: str) -> bool:
-        """Tell whether what is said in a room is to be encrypted."""
-        known = self._client.rooms.get(room_id)
-        if known is not None:
-            return bool(known.encrypted)
+        """Return whether messages in a room must be encrypted."""
+        joined_room = self._client.rooms.get(room_id)
+        if joined_room is not None:
+            return bool(joined_room.encrypted)
         if room_id not in self._encrypted:
             try:
                 await self._ask(self._client.room_get_state_event(room_id, "m.room.encryption"))
@@ -188,9 +231,9 @@ class Connection:
         return self._encrypted[room_id]
 
     async def post(self, room_id: str, kind: str, content: dict[str, Any], transaction: str) -> str:
-        """Post an event, once for each transaction, and return its id."""
+        """Post an event, once per transaction, and return its id."""
         if self._settings.encryption and room_id not in self._client.rooms:
-            raise Unreachable("the rooms are not known yet; without them nothing can be encrypted")
+            raise Unreachable("the rooms aren't known yet, so nothing can be encrypted")
         sent = self._client.room_send(room_id, kind, content, transaction, ignore_unverified_devices=True)
         answer = await self._ask(sent)
         event_id = str(answer.event_id)
@@ -202,21 +245,21 @@ class Connection:
         await self._ask(self._client.join(room_id))
 
     async def show_typing(self, room_id: str, span: timedelta) -> None:
-        """Show for a while that we write."""
+        """Show a typing indicator for a while."""
         await self._ask(self._client.room_typing(room_id, True, int(span.total_seconds() * 1000)))
 
     async def mark_read(self, room_id: str, event_id: str) -> None:
-        """Show how far we have read."""
+        """Send a read receipt."""
         await self._ask(self._client.room_read_markers(room_id, event_id, event_id))
 
     async def _ask(self, call: Awaitable[Any], *, patience: timedelta | None = None) -> Any:
         return await ask(call, patience or self._settings.patience)
 
-    async def _look_after_keys(self) -> None:
-        """Do what the keys of encrypted rooms need between two syncs."""
+    async def _update_keys(self) -> None:
+        """Maintain the keys of encrypted rooms between two syncs."""
         client = self._client
         if client.outgoing_to_device_messages:
-            await self._ask(_all(client.send_to_device_messages()))
+            await self._ask(_first_error(client.send_to_device_messages()))
         if client.should_upload_keys:
             await self._ask(client.keys_upload())
         if client.should_query_keys:
@@ -228,7 +271,7 @@ class Connection:
         events = []
         for one in parsed:
             if isinstance(one, nio.MegolmEvent):
-                log.warning("a message of %s in %s is encrypted and cannot be read", one.sender, one.room_id)
+                log.warning("can't decrypt a message from %s in %s", one.sender, one.room_id)
             if (event := read_event(one.source)) is not None:
                 self._recent.add(event)
                 events.append(event)
@@ -242,10 +285,10 @@ class Connection:
         return Invitation(room_id, inviter, direct)
 
 
-async def _all(answers: Awaitable[list[Any]]) -> Any:
-    """Return the first refusal among several answers, or nothing."""
+async def _first_error(answers: Awaitable[list[Any]]) -> Any:
+    """Return the first error among several answers, or nothing."""
     return next((one for one in await answers if isinstance(one, nio.ErrorResponse)), None)
 
 
-def _gap(timeline: Any) -> str:
+def _find_gap(timeline: Any) -> str:
     return (timeline.prev_batch or "") if timeline.limited else ""

@@ -1,4 +1,4 @@
-"""Events of a room as they come over the wire, as far as they concern us."""
+"""Wire types of room events, as far as we read them."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ BUTTONS = "io.talaria.buttons"
 
 
 class Unsigned(Struct, frozen=True):
-    """What the homeserver adds for us."""
+    """Additions by the homeserver."""
 
     prev_content: dict[str, Any] = {}
 
 
 class RoomEvent(Struct, frozen=True, kw_only=True):
-    """Something that happened in a room; ``content`` is whatever its sender wrote there."""
+    """An event in a room; ``content`` is whatever its sender wrote."""
 
     type: str
     event_id: str
@@ -27,13 +27,13 @@ class RoomEvent(Struct, frozen=True, kw_only=True):
 
 
 class InReplyTo(Struct, frozen=True):
-    """The message that is answered."""
+    """The message being answered."""
 
     event_id: str = ""
 
 
 class Relation(Struct, frozen=True):
-    """How an event relates to another: as an edit, a reaction, a part of a thread, an answer."""
+    """The relation of an event to another: an edit, a reaction, a thread, an answer."""
 
     rel_type: str = ""
     event_id: str = ""
@@ -43,23 +43,23 @@ class Relation(Struct, frozen=True):
 
     @property
     def thread(self) -> str:
-        """The first event of the thread that this belongs to."""
+        """Return the root event of the thread."""
         return self.event_id if self.rel_type == "m.thread" else ""
 
     @property
     def answered(self) -> str:
-        """The message that this answers; in threads old clients are shown one that is not meant."""
+        """Return the message being answered, without the fallback reference for clients without threads."""
         return "" if self.thread and self.is_falling_back else self.in_reply_to.event_id
 
 
 class Mentions(Struct, frozen=True):
-    """Who is meant."""
+    """The people mentioned."""
 
     user_ids: tuple[str, ...] = ()
 
 
 class FileInfo(Struct, frozen=True):
-    """What is known of a file."""
+    """Properties of a file."""
 
     mimetype: str = ""
     size: int = 0
@@ -72,7 +72,7 @@ class FileKey(Struct, frozen=True):
 
 
 class EncryptedFile(Struct, frozen=True):
-    """Where an encrypted file is and how it is read."""
+    """The URL and key of an encrypted file."""
 
     url: str = ""
     key: FileKey = FileKey()
@@ -81,13 +81,13 @@ class EncryptedFile(Struct, frozen=True):
 
 
 class ButtonNote(Struct, frozen=True):
-    """A button of a message of ours: the reaction that stands for it, and its value."""
+    """A button of our message: the reaction that stands for it, and its value."""
 
     label: str
     value: str
 
 
-class Spoken(Struct, frozen=True, kw_only=True):
+class MessageBody(Struct, frozen=True, kw_only=True):
     """The content of a message, of a sticker or of a reaction."""
 
     msgtype: str = ""
@@ -106,16 +106,16 @@ class Spoken(Struct, frozen=True, kw_only=True):
 
 
 def read_event(source: object) -> RoomEvent | None:
-    """Return an event, or ``None`` for what is none."""
+    """Return an event, or ``None`` for an invalid one."""
     try:
         return msgspec.convert(source, RoomEvent)
     except msgspec.ValidationError:
         return None
 
 
-def read_spoken(content: object) -> Spoken | None:
-    """Return the content of an event, or ``None`` where it is not what the specification says."""
+def read_message_body(content: object) -> MessageBody | None:
+    """Return the content of an event, or ``None`` if it violates the specification."""
     try:
-        return msgspec.convert(content, Spoken)
+        return msgspec.convert(content, MessageBody)
     except msgspec.ValidationError:
         return None

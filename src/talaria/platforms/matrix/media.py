@@ -1,4 +1,4 @@
-"""Files on a homeserver, up and down; encrypted ones are read and written like the others."""
+"""Upload and download files on a homeserver, encrypted or not."""
 
 import asyncio
 from pathlib import Path
@@ -10,7 +10,7 @@ import nio
 from nio.crypto import decrypt_attachment
 
 from talaria.core.errors import Rejected
-from talaria.platforms.matrix.calls import ask, load
+from talaria.platforms.matrix.client import ask, fetch_bytes
 from talaria.platforms.matrix.events import EncryptedFile
 from talaria.platforms.matrix.settings import MatrixSettings
 
@@ -24,35 +24,39 @@ class Media:
         self._patience = settings.file_patience
 
     async def upload(self, path: Path, name: str, media_type: str, *, encrypt: bool) -> dict[str, Any]:
-        """Upload a file and return where it is, as the content of an event says it."""
-        data = await asyncio.to_thread(path.read_bytes)  # a path would be opened by the library, and left open
-        shown = None if encrypt else name
-        sent = self._client.upload(lambda *_: data, media_type, shown, encrypt=encrypt, filesize=len(data))
+        """Upload a file and return its reference for an event."""
+        data = await asyncio.to_thread(path.read_bytes)  # the library would open a path, and leave it open
+        public_name = None if encrypt else name
+        sent = self._client.upload(lambda *_: data, media_type, public_name, encrypt=encrypt, filesize=len(data))
         keys: dict[str, Any] | None = None
 
-        async def answered() -> Any:
+        async def upload_file() -> Any:
             nonlocal keys
             answer, keys = await sent
             return answer
 
-        answer = await ask(answered(), self._patience)
+        answer = await ask(upload_file(), self._patience)
         return {"file": {**keys, "url": answer.content_uri}} if keys else {"url": answer.content_uri}
 
     async def download(self, reference: str) -> bytes:
-        """Download a file; raises `Rejected` where it is larger than we take or has been tampered with."""
+        """Download a file; raises `Rejected` if it is too large or was tampered with."""
         try:
-            secret = msgspec.json.decode(reference, type=EncryptedFile) if reference.startswith("{") else None
+            encrypted_file = msgspec.json.decode(reference, type=EncryptedFile) if reference.startswith("{") else None
         except msgspec.MsgspecError as error:
-            raise Rejected(f"this is no file on a homeserver: {error}") from error
-        url = secret.url if secret else reference
+            raise Rejected(f"not a file on a homeserver: {error}") from error
+        url = encrypted_file.url if encrypted_file else reference
         server, _, media = url.removeprefix("mxc://").partition("/")
         if not url.startswith("mxc://") or not server or not media:
-            raise Rejected("this is no file on a homeserver")
+            raise Rejected("not a file on a homeserver")
         address = f"/_matrix/client/v1/media/download/{quote(server, safe='')}/{quote(media, safe='')}"
-        data = await load(self._client, address, patience=self._patience, limit=self._limit)
-        if secret is None:
+        data = await fetch_bytes(self._client, address, patience=self._patience, limit=self._limit)
+        if encrypted_file is None:
             return data
         try:
-            return bytes(decrypt_attachment(data, secret.key.k, secret.hashes.get("sha256", ""), secret.iv))
+            return bytes(
+                decrypt_attachment(
+                    data, encrypted_file.key.k, encrypted_file.hashes.get("sha256", ""), encrypted_file.iv
+                )
+            )
         except nio.EncryptionError as error:
-            raise Rejected(f"the file cannot be decrypted: {error}") from error
+            raise Rejected(f"can't decrypt the file: {error}") from error

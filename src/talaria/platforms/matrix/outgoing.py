@@ -1,4 +1,4 @@
-"""From what is to be said to the contents of events."""
+"""Translate messages into event contents."""
 
 import hashlib
 import re
@@ -10,21 +10,21 @@ from talaria.contracts.platform import Content
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.platforms.matrix.events import BUTTONS
-from talaria.platforms.matrix.markup import clean, to_html
+from talaria.platforms.matrix.formatting import clean, to_html
 
 TEXT_LIMIT = 20_000
 EVENT_LIMIT = 60_000  # of 65,536 bytes that an event may have with all that servers add to it
 ENCRYPTED_LIMIT = 44_000  # what is left of these when four bytes stand for three
-_LABEL_LENGTH = 60
+_LABEL_LIMIT = 60
 _EXCERPT = 200
-_PERSON = re.compile(r"(?<![\w@/])@[a-z0-9._=/+-]+:[A-Za-z0-9.-]+[A-Za-z0-9](?::\d+)?")
+_USER_ID = re.compile(r"(?<![\w@/])@[a-z0-9._=/+-]+:[A-Za-z0-9.-]+[A-Za-z0-9](?::\d+)?")
 _KINDS = {"image": "m.image", "audio": "m.audio", "video": "m.video"}
 
 Json = dict[str, Any]
 
 
 def check_text(content: Content) -> None:
-    """Raise `Rejected` for what is no message or too long for one."""
+    """Raise `Rejected` for an empty or too long message."""
     if not content.text.strip() and not content.files:
         raise Rejected("there is nothing to send")
     if len(clean(content.text).encode()) > TEXT_LIMIT:
@@ -32,61 +32,61 @@ def check_text(content: Content) -> None:
 
 
 def transaction_id(key: str, part: str = "") -> str:
-    """Return the id under which a homeserver takes a message once, the same for the same key and part."""
+    """Return the transaction id under which a homeserver accepts a message once, fixed per key and part."""
     return "talaria-" + hashlib.sha256(f"{key}\x00{part}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 def message_content(content: Content, to: Address, *, asker: str = "", limit: int = EVENT_LIMIT) -> Json:
-    """Return the content of a message with its marks, its place in a thread and its buttons; it names its asker."""
-    made = _words(content.text, limit)
-    people = [*([asker] if asker else []), *_PERSON.findall(content.text)]
-    made["m.mentions"] = {"user_ids": list(dict.fromkeys(people))} if people else {}
+    """Return the content of a message with its formatting, thread and buttons; it mentions the asker."""
+    event_content = _text_content(content.text, limit)
+    people = [*([asker] if asker else []), *_USER_ID.findall(content.text)]
+    event_content["m.mentions"] = {"user_ids": list(dict.fromkeys(people))} if people else {}
     relation = relates_to(to.thread_id, content.reply_to)
     if relation:
-        made["m.relates_to"] = relation
+        event_content["m.relates_to"] = relation
     if content.buttons:
-        made[BUTTONS] = [{"label": one.label[:_LABEL_LENGTH], "value": one.value} for one in content.buttons]
-    return made
+        event_content[BUTTONS] = [{"label": one.label[:_LABEL_LIMIT], "value": one.value} for one in content.buttons]
+    return event_content
 
 
 def edit_content(content: Content, message_id: str, *, limit: int = EVENT_LIMIT) -> Json:
-    """Return the content that replaces a message; nobody is told of it a second time."""
-    made = _words(content.text, limit - 4 * _EXCERPT - 500)
+    """Return the content that replaces a message, without a second notification."""
+    event_content = _text_content(content.text, limit - 4 * _EXCERPT - 500)
     return {
         "msgtype": "m.text",
         "body": f"* {clean(content.text)[:_EXCERPT]}",
         "m.mentions": {},
-        "m.new_content": made | {"m.mentions": {}},
+        "m.new_content": event_content | {"m.mentions": {}},
         "m.relates_to": {"rel_type": "m.replace", "event_id": message_id},
     }
 
 
-def file_content(name: str, media_type: str, size: int, where: Json, relation: Json) -> Json:
-    """Return the content that shows a file; ``where`` is its address, or its address with a key."""
+def file_content(name: str, media_type: str, size: int, uploaded: Json, relation: Json) -> Json:
+    """Return the content that shows a file; ``uploaded`` is its URL, optionally with a key."""
     kind = _KINDS.get(media_type.partition("/")[0], "m.file")
     info = {"mimetype": media_type, "size": size}
-    shown: Json = {"msgtype": kind, "body": name, "filename": name, "info": info, "m.mentions": {}, **where}
-    return shown | ({"m.relates_to": relation} if relation else {})
+    file_event: Json = {"msgtype": kind, "body": name, "filename": name, "info": info, "m.mentions": {}, **uploaded}
+    return file_event | ({"m.relates_to": relation} if relation else {})
 
 
 def reaction_content(message_id: str, label: str) -> Json:
-    """Return the content of a reaction: how a button is shown."""
-    return {"m.relates_to": {"rel_type": "m.annotation", "event_id": message_id, "key": label[:_LABEL_LENGTH]}}
+    """Return the content of a reaction, which represents a button."""
+    return {"m.relates_to": {"rel_type": "m.annotation", "event_id": message_id, "key": label[:_LABEL_LIMIT]}}
 
 
 def relates_to(thread: str, reply_to: str) -> Json:
-    """Return where a message belongs; clients that know no threads are shown an answer to the thread's beginning."""
-    answered = {"m.in_reply_to": {"event_id": reply_to or thread}}
+    """Return the relation of a message; clients without threads see an answer to the thread's root."""
+    reply_relation = {"m.in_reply_to": {"event_id": reply_to or thread}}
     if not thread:
-        return answered if reply_to else {}
+        return reply_relation if reply_to else {}
     falling_back = not reply_to or reply_to == thread
-    return {"rel_type": "m.thread", "event_id": thread, "is_falling_back": falling_back, **answered}
+    return {"rel_type": "m.thread", "event_id": thread, "is_falling_back": falling_back, **reply_relation}
 
 
-def _words(text: str, limit: int) -> Json:
-    """Return a text in plain and, as far as there is room for both, with its marks."""
+def _text_content(text: str, limit: int) -> Json:
+    """Return a text in plain and, if there is room for both, formatted."""
     body = clean(text)
     plain: Json = {"msgtype": "m.text", "body": body}
     html = to_html(body)
-    marked = plain | {"format": "org.matrix.custom.html", "formatted_body": html}
-    return marked if html and len(msgspec.json.encode(marked)) <= limit else plain
+    formatted = plain | {"format": "org.matrix.custom.html", "formatted_body": html}
+    return formatted if html and len(msgspec.json.encode(formatted)) <= limit else plain

@@ -1,4 +1,4 @@
-"""What arrives at an account: batch after batch, each confirmed when all of it was taken."""
+"""Receive updates of an account in batches, each confirmed when all of it was taken."""
 
 import asyncio
 import logging
@@ -7,114 +7,122 @@ from contextlib import suppress
 
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import PlatformError, Rejected, Unreachable
-from talaria.platforms.matrix.connection import Batch, Connection, News
+from talaria.platforms.matrix.connection import MatrixConnection, RoomChanges, SyncBatch
 from talaria.platforms.matrix.events import RoomEvent
-from talaria.platforms.matrix.incoming import Me, read_incoming, related_event, since_invitation
+from talaria.platforms.matrix.incoming import BotIdentity, read_incoming, related_event, since_invitation
 from talaria.platforms.matrix.invitations import Invitations
-from talaria.platforms.matrix.keeping import Position
 from talaria.platforms.matrix.settings import MatrixSettings
+from talaria.platforms.matrix.sync_state import ValueStore
 
 log = logging.getLogger(__name__)
 
-_PAGES = 20  # of 100 events: what a room says while we are away for long is bounded
-_STILL = 30
+_MOST_PAGES = 20  # of 100 events: bounds what is read of a room after a long absence
+_MOST_UNCHANGED = 30
 _MARK_SECONDS = 10
 
 
 class Receiver:
-    """Takes what happens after a position, and keeps the position when everything up to it was taken."""
+    """Receives events after a position, and saves the position when everything up to it was taken."""
 
     def __init__(
         self,
-        line: Connection,
-        me: Me,
+        connection: MatrixConnection,
+        identity: BotIdentity,
         settings: MatrixSettings,
-        position: Position,
+        position: ValueStore,
         invitations: Invitations,
     ) -> None:
-        self._line = line
-        self._me = me
+        self._connection = connection
+        self._identity = identity
         self._settings = settings
         self._position = position
         self._invitations = invitations
         self._since = ""
-        self._unmarked: dict[str, str] = {}
-        self._first = Batch("", [], [])
+        self._unread_marks: dict[str, str] = {}
+        self._first_batch = SyncBatch("", [], [])
 
-    async def begin(self) -> None:
-        """Find out where we stand: what is said from now on is heard, at the very first time nothing of before."""
+    async def start(self) -> None:
+        """Load the position; at the very first start, only later messages are received."""
         await self._invitations.load()
-        self._since = await self._load()
+        self._since = await self._load_position()
         if self._since:
             try:
-                self._first = await self._line.sync(self._since, anew=True)
+                self._first_batch = await self._connection.sync(self._since, full_state_sync=True)
             except Rejected as error:
-                log.warning("%s: the homeserver has forgotten where we were: %s", self._me.platform, error)
+                log.warning("%s: the homeserver no longer knows our read position: %s", self._identity.platform, error)
             else:
                 return
-        batch = await self._line.sync("", anew=True)
-        await self._invitations.consider(batch.invitations, self._line.join)
-        await self._save(batch.position)
-        self._since, self._first = batch.position, Batch(batch.position, [], [])
+        batch = await self._connection.sync("", full_state_sync=True)
+        await self._invitations.process(batch.invitations, self._connection.join)
+        await self._save_position(batch.position)
+        self._since, self._first_batch = batch.position, SyncBatch(batch.position, [], [])
 
-    async def arriving(self) -> AsyncGenerator[Incoming, None]:
-        """Yield what people do until the connection fails; raises `Unreachable` where nothing moves any more."""
-        since, batch, still = self._since, self._first, 0
+    async def updates(self) -> AsyncGenerator[Incoming, None]:
+        """Yield updates until the connection fails; raises `Unreachable` without progress."""
+        since, batch, unchanged = self._since, self._first_batch, 0
         while True:
-            await self._invitations.consider(batch.invitations, self._line.join)
-            for news in batch.news:
-                for incoming in await self._read(news, since):
+            await self._invitations.process(batch.invitations, self._connection.join)
+            for room_changes in batch.room_changes:
+                for incoming in await self._read(room_changes, since):
                     yield incoming
             if batch.position != since:
-                await self._save(batch.position)
+                await self._save_position(batch.position)
             await self._mark_read(batch)
             since, began = batch.position, asyncio.get_running_loop().time()
-            batch = await self._line.sync(since, anew=False)
+            batch = await self._connection.sync(since, full_state_sync=False)
             waited = asyncio.get_running_loop().time() - began >= self._settings.poll.total_seconds() / 4
-            still = 0 if waited or batch.position != since else still + 1
-            if still > _STILL:
-                raise Unreachable("the homeserver answers at once, again and again, and nothing moves")
+            unchanged = 0 if waited or batch.position != since else unchanged + 1
+            if unchanged > _MOST_UNCHANGED:
+                raise Unreachable("the homeserver keeps answering immediately without making progress")
 
-    async def _load(self) -> str:
-        """Return the position of this account; one of another account is none."""
+    async def _load_position(self) -> str:
+        """Return the position of this account; one of another account doesn't count."""
         account, _, token = (await self._position.load()).partition(" ")
-        return token if account == self._me.user_id else ""
+        return token if account == self._identity.user_id else ""
 
-    async def _save(self, token: str) -> None:
-        await self._position.save(f"{self._me.user_id} {token}")
+    async def _save_position(self, token: str) -> None:
+        await self._position.save(f"{self._identity.user_id} {token}")
 
-    async def _read(self, news: News, since: str) -> list[Incoming]:
-        (room,) = self._line.rooms(news.room_id)
+    async def _read(self, room_changes: RoomChanges, since: str) -> list[Incoming]:
+        (room,) = self._connection.rooms(room_changes.room_id)
         found = []
-        for event in since_invitation(await self._without_gap(news, since), self._me):
-            wanted = related_event(event, room, self._me)
-            related = await self._line.event(news.room_id, wanted) if wanted else None
-            found.append(read_incoming(event, room, self._me, related))
+        for event in since_invitation(await self._fill_gap(room_changes, since), self._identity):
+            related_id = related_event(event, room, self._identity)
+            related = await self._connection.event(room_changes.room_id, related_id) if related_id else None
+            found.append(read_incoming(event, room, self._identity, related))
         return [incoming for incoming in found if incoming is not None]
 
-    async def _without_gap(self, news: News, since: str) -> list[RoomEvent]:
-        """Return the events of a room with those that a sync left out because they were too many."""
-        events, start = news.events, news.gap
-        for _ in range(_PAGES):
-            if not start or len(since_invitation(events, self._me)) < len(events):
+    async def _fill_gap(self, room_changes: RoomChanges, since: str) -> list[RoomEvent]:
+        """Return the events of a room with those that a sync omitted because there were too many."""
+        events, start = room_changes.events, room_changes.gap
+        for _ in range(_MOST_PAGES):
+            if not start or len(since_invitation(events, self._identity)) < len(events):
                 return events
-            page, start = await self._line.before(news.room_id, start, since)
+            page, start = await self._connection.events_before(room_changes.room_id, start, since)
             if not page:
                 return events
             events = [*reversed(page), *events]
-        log.warning("%s: more was said in %s while we were away than is read again", self._me.platform, news.room_id)
+        log.warning(
+            "%s: too many messages were missed in %s; the oldest are skipped",
+            self._identity.platform,
+            room_changes.room_id,
+        )
         return events
 
-    async def _mark_read(self, batch: Batch) -> None:
-        """Show how far we have read; nothing depends on it, and what cannot be shown now is with the next batch."""
+    async def _mark_read(self, batch: SyncBatch) -> None:
+        """Send a read receipt; a failed one is made up for with the next batch."""
         if not self._settings.read_marks:
             return
-        self._unmarked |= {news.room_id: news.events[-1].event_id for news in batch.news if news.events}
+        self._unread_marks |= {
+            room_changes.room_id: room_changes.events[-1].event_id
+            for room_changes in batch.room_changes
+            if room_changes.events
+        }
         try:
             async with asyncio.timeout(_MARK_SECONDS):
-                for room_id, event_id in list(self._unmarked.items()):
-                    with suppress(Rejected):  # we may have left that room
-                        await self._line.mark_read(room_id, event_id)
-                    del self._unmarked[room_id]
+                for room_id, event_id in list(self._unread_marks.items()):
+                    with suppress(Rejected):  # we may have left the room
+                        await self._connection.mark_read(room_id, event_id)
+                    del self._unread_marks[room_id]
         except (PlatformError, TimeoutError) as error:
-            log.info("%s: how far we have read is not shown yet: %s", self._me.platform, error)
+            log.info("%s: couldn't send a read receipt: %s", self._identity.platform, error)

@@ -1,4 +1,4 @@
-"""What the Matrix adapter has to know of an account."""
+"""Settings of the Matrix adapter."""
 
 from datetime import timedelta
 from typing import Literal
@@ -12,11 +12,11 @@ Invitations = Literal["allowed", "direct"]
 class MatrixSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One account: an access ``token``, or a ``user`` with a ``password`` that is used once.
 
-    In rooms with more than two members the account is meant when it is named (``mention``), also when one of its
-    messages is answered (``reply``), or always (``free``). ``allowed`` are the people whose invitations are
-    accepted when nobody else decides; ``direct`` invitations are those of anybody who wants to talk to us alone. A
-    sync takes ``poll`` at most where nothing happens; any other call ``patience``, those with files
-    ``file_patience``. ``file_limit`` is the size in bytes of the largest file, in both directions.
+    In rooms with more than two members the account is addressed when it is mentioned (``mention``), also when one of
+    its messages is answered (``reply``), or always (``free``). ``allowed`` are the people whose invitations are
+    accepted by default; ``direct`` accepts invitations to private chats from anybody. A sync takes ``poll`` at most if
+    nothing happens; any other call ``patience``, those with files ``file_patience``. ``file_limit`` is the size in
+    bytes of the largest file, in both directions.
     """
 
     homeserver: str

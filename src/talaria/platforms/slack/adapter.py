@@ -1,4 +1,4 @@
-"""An app in a Slack workspace: an implementation of `Platform` over Socket Mode and the Web API."""
+"""The Slack adapter: an app over Socket Mode and the Web API."""
 
 import asyncio
 import logging
@@ -8,44 +8,44 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef, Rate, Rates
+from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef, PlatformCapabilities, Rate, Rates
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.core.ids import new_id
-from talaria.platforms.files import save
+from talaria.platforms.files import save_file
 from talaria.platforms.slack.assistant import Assistant
-from talaria.platforms.slack.calls import Calls
-from talaria.platforms.slack.directory import Directory
-from talaria.platforms.slack.incoming import Me, place
-from talaria.platforms.slack.missed import MemoryNotes, Missed, Notes
-from talaria.platforms.slack.outgoing import TEXT_LIMIT, seed_text
-from talaria.platforms.slack.posting import Posting
-from talaria.platforms.slack.receiving import Desk, Receiver, Taken
+from talaria.platforms.slack.backfill import Backfill, MemoryPositionStore, PositionStore
+from talaria.platforms.slack.client import ApiClient
+from talaria.platforms.slack.directory import NameDirectory
+from talaria.platforms.slack.incoming import BotIdentity, make_address
+from talaria.platforms.slack.outgoing import TEXT_LIMIT, starter_text
+from talaria.platforms.slack.receiving import Receiver, ReceiverServices, SeenIds
+from talaria.platforms.slack.sending import MessagePoster
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.socket import open_socket
-from talaria.platforms.slack.threads import MemoryShelf, OurThreads, Shelf
+from talaria.platforms.slack.threads import JoinedThreads, MemoryThreadStore, ThreadStore
 
 log = logging.getLogger(__name__)
 
 
 class Slack:
-    """One app; ``commands`` are the names and help of ours.
+    """One app; ``commands`` are the names and help texts of our commands.
 
-    ``shelf`` keeps the threads in which it takes part, ``notes`` how far it has heard.
+    ``state_store`` stores the threads in which it takes part, ``positions`` its read positions.
 
-    Messages can be sent whether it is connected or not. Whoever made it closes it.
+    Messages can be sent whether it is connected or not. The creator closes it.
     """
 
     def __init__(
         self,
         settings: SlackSettings,
         commands: Sequence[tuple[str, str]] = (),
-        shelf: Shelf | None = None,
-        notes: Notes | None = None,
+        state_store: ThreadStore | None = None,
+        positions: PositionStore | None = None,
     ) -> None:
         self.name = settings.name
-        # Not exclusive: of several connections Slack hands each event to one, so that every worker may listen.
-        self.abilities = Abilities(
+        # Not exclusive: Slack sends each event to one of several connections, so that every worker may listen.
+        self.abilities = PlatformCapabilities(
             text_limit=TEXT_LIMIT,
             edits=True,
             edit_pace=timedelta(seconds=2),
@@ -63,96 +63,98 @@ class Slack:
         )
         self._settings = settings
         self._commands = frozenset(name for name, _ in commands)
-        self._calls = Calls(settings)
-        self._threads = OurThreads(shelf or MemoryShelf())
-        self._posting = Posting(self._calls, settings, self._threads)
-        self._assistant = Assistant(self._calls)
-        self._directory = Directory(self._calls)
-        self._missed = Missed(self._calls, notes or MemoryNotes(), self._threads)
-        self._taken = Taken()
-        self._heard_until: float | None = None
+        self._client = ApiClient(settings)
+        self._threads = JoinedThreads(state_store or MemoryThreadStore())
+        self._poster = MessagePoster(self._client, settings, self._threads)
+        self._assistant = Assistant(self._client)
+        self._directory = NameDirectory(self._client)
+        self._backfill = Backfill(self._client, positions or MemoryPositionStore(), self._threads)
+        self._seen_ids = SeenIds()
+        self._connected_until: float | None = None
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncIterator[Incoming]]:
-        """Connect and yield what people do; an envelope is acknowledged when the next one is asked for.
+        """Connect and yield updates; an envelope is acknowledged when the next one is requested.
 
         Slash commands and buttons are acknowledged after two seconds at the latest: Slack shows an error after three,
-        and never hands them over again.
+        and never sends them again.
         """
-        us = await self._posting.who()
-        me = Me(
+        slack_user = await self._poster.fetch_identity()
+        identity = BotIdentity(
             platform=self.name,
-            user_id=us.user_id,
-            name=us.name,
+            user_id=slack_user.user_id,
+            name=slack_user.name,
             group_mode=self._settings.group_mode,
             channel_replies=self._settings.channel_replies,
             command=self._settings.command.removeprefix("/").lower(),
             commands=self._commands,
         )
-        await self._threads.begin()
-        desk = Desk(
-            posting=self._posting,
+        await self._threads.prune()
+        services = ReceiverServices(
+            poster=self._poster,
             threads=self._threads,
             directory=self._directory,
             assistant=self._assistant,
-            missed=self._missed,
+            missed=self._backfill,
         )
-        receiver = Receiver(me, self._taken, desk)
-        async with open_socket(self._calls, self._settings) as socket:
-            missed = await self._missed.find() if self._was_away() else []
-            async with aclosing(receiver.arriving(socket, missed)) as arrivals:
+        receiver = Receiver(identity, self._seen_ids, services)
+        async with open_socket(self._client, self._settings) as socket:
+            missed = await self._backfill.find() if self._was_away() else []
+            async with aclosing(receiver.receive(socket, missed)) as updates:
                 try:
-                    yield arrivals
+                    yield updates
                 finally:
-                    self._heard_until = asyncio.get_running_loop().time()
+                    self._connected_until = asyncio.get_running_loop().time()
 
     def _was_away(self) -> bool:
-        """Tell whether nobody may have listened for longer than Slack surely tries again."""
+        """Return whether nobody may have listened for longer than Slack retries."""
         now = asyncio.get_running_loop().time()
-        return self._heard_until is None or now - self._heard_until > self._settings.away.total_seconds()
+        return self._connected_until is None or now - self._connected_until > self._settings.away.total_seconds()
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
-        """Post one message, its files behind it; ``key`` goes along, but Slack does not heed it."""
-        return await self._posting.send(to, content, key)
+        """Post one message, then its files; ``key`` is sent along, but Slack ignores it."""
+        return await self._poster.send(to, content, key)
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
         """Replace the text and the buttons of a posted message."""
-        await self._posting.edit(ref, content)
+        await self._poster.edit(ref, content)
 
     async def show_typing(self, to: Address) -> None:
-        """Show in a thread that an answer is being written; elsewhere Slack shows nothing of the kind.
+        """Show a typing indicator in a thread; elsewhere Slack has none.
 
-        There it is only made sure, now and then, that the channel is still there.
+        There it only checks, from time to time, that the channel still exists.
         """
         if to.thread_id:
             await self._assistant.show_status(to)
         else:
-            await self._directory.expect(to.chat_id)
+            await self._directory.check_access(to.chat_id)
 
     async def react(self, ref: MessageRef, emoji: str) -> None:
-        """Mark a message in place of our mark before, with what comes nearest among the marks that Slack has."""
-        await self._posting.react(ref, emoji)
+        """Replace our mark on a message, with the nearest emoji that Slack has."""
+        await self._poster.react(ref, emoji)
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Download a file into a folder under a safe name and return where it is."""
+        """Download a file into a folder under a safe name and return its path."""
         if attachment.size > self._settings.file_limit:
             raise Rejected(f"the file is larger than {self._settings.file_limit} bytes")
-        answer = await self._calls.ask(self._calls.web.files_info(file=attachment.reference))
+        answer = await self._client.ask(self._client.web.files_info(file=attachment.reference))
         file: dict[str, Any] = answer.get("file") or {}
         url = str(file.get("url_private_download") or file.get("url_private") or "")
-        data = await self._calls.load(url, attachment.media_type)
-        return await asyncio.to_thread(save, data, attachment.name, folder, attachment.media_type)
+        data = await self._client.fetch_bytes(url, attachment.media_type)
+        return await asyncio.to_thread(save_file, data, attachment.name, folder, attachment.media_type)
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Post a message for a thread to begin with; ``None`` where we may not speak."""
+        """Post the first message of a thread; ``None`` if we may not post."""
         try:
-            seed = await self.send(place(self.name, parent_chat_id, ""), Content(text=seed_text(name)), new_id())
+            starter = await self.send(
+                make_address(self.name, parent_chat_id, ""), Content(text=starter_text(name)), new_id()
+            )
         except Rejected as error:
-            log.info("%s: no thread in %s: %s", self.name, parent_chat_id, error)
+            log.info("%s: can't create a thread in %s: %s", self.name, parent_chat_id, error)
             return None
-        await self._threads.join(seed.address.chat_id, seed.message_id)
-        return seed.message_id
+        await self._threads.join(starter.address.chat_id, starter.message_id)
+        return starter.message_id
 
     async def close(self) -> None:
-        """Let go of all connections."""
-        await self._calls.close()
+        """Close all connections."""
+        await self._client.close()

@@ -1,4 +1,4 @@
-"""Blocks as Slack takes them: rich text, tables, lines and what can be pressed."""
+"""Slack blocks: rich text, tables, dividers and interactive elements."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
@@ -6,16 +6,16 @@ from unicodedata import combining, east_asian_width
 
 from msgspec import Struct
 
-from talaria.platforms.slack.wording import escape
+from talaria.platforms.slack.incoming import escape
 
 MOST_BLOCKS = 50
 MOST_ROWS = 100
 MOST_COLUMNS = 20
-LONGEST_CELLS = 10_000
+MOST_CELL_CHARACTERS = 10_000
 
 
 class Style(Struct, frozen=True, omit_defaults=True):
-    """The marks on a piece of text."""
+    """The formatting of a piece of text."""
 
     bold: bool = False
     italic: bool = False
@@ -23,26 +23,26 @@ class Style(Struct, frozen=True, omit_defaults=True):
     code: bool = False
 
 
-class Words(Struct, frozen=True, omit_defaults=True, tag="text"):
-    """A piece of text, shown as it is."""
+class TextElement(Struct, frozen=True, omit_defaults=True, tag="text"):
+    """A piece of plain text."""
 
     text: str
     style: Style | None = None
 
 
 class Link(Struct, frozen=True, omit_defaults=True, tag="link"):
-    """A piece of text that leads somewhere."""
+    """A link."""
 
     url: str
     text: str = ""
     style: Style | None = None
 
 
-Inline: TypeAlias = Words | Link
+Inline: TypeAlias = TextElement | Link
 
 
 class Section(Struct, frozen=True, tag="rich_text_section"):
-    """Some lines."""
+    """Some lines of text."""
 
     elements: tuple[Inline, ...]
 
@@ -50,17 +50,17 @@ class Section(Struct, frozen=True, tag="rich_text_section"):
 class Preformatted(Struct, frozen=True, tag="rich_text_preformatted"):
     """Code."""
 
-    elements: tuple[Words, ...]
+    elements: tuple[TextElement, ...]
 
 
 class Quote(Struct, frozen=True, tag="rich_text_quote"):
-    """Some lines that somebody else said."""
+    """Quoted lines."""
 
     elements: tuple[Inline, ...]
 
 
-class Points(Struct, frozen=True, omit_defaults=True, tag="rich_text_list"):
-    """Some points of a list, all at one depth; ``offset`` is how many were counted before them."""
+class ListElement(Struct, frozen=True, omit_defaults=True, tag="rich_text_list"):
+    """Items of a list at one depth; ``offset`` is the number of items before them."""
 
     style: Literal["bullet", "ordered"]
     elements: tuple[Section, ...]
@@ -68,17 +68,17 @@ class Points(Struct, frozen=True, omit_defaults=True, tag="rich_text_list"):
     offset: int = 0
 
 
-Element: TypeAlias = Section | Preformatted | Quote | Points
+Element: TypeAlias = Section | Preformatted | Quote | ListElement
 
 
 class RichText(Struct, frozen=True, tag="rich_text"):
-    """Text with its marks."""
+    """Formatted text."""
 
     elements: tuple[Element, ...]
 
 
 class Divider(Struct, frozen=True, tag="divider"):
-    """A line across."""
+    """A horizontal line."""
 
 
 class Cell(Struct, frozen=True, tag="raw_text"):
@@ -88,14 +88,14 @@ class Cell(Struct, frozen=True, tag="raw_text"):
 
 
 class Column(Struct, frozen=True):
-    """How a column of a table is shown."""
+    """The display of a table column."""
 
     is_wrapped: bool = True
     align: Literal["left", "center", "right"] = "left"
 
 
 class Table(Struct, frozen=True, tag="table"):
-    """A table, its head in the first row."""
+    """A table, with its header in the first row."""
 
     rows: tuple[tuple[Cell, ...], ...]
     column_settings: tuple[Column, ...] = ()
@@ -105,12 +105,12 @@ TextBlock: TypeAlias = RichText | Divider | Table
 
 
 def as_mrkdwn(blocks: Sequence[TextBlock]) -> str:
-    """Return blocks in the marks that Slack knows within a text, for places that show no blocks."""
-    return "\n".join(filter(None, (_written(block).strip("\n") for block in blocks)))
+    """Return blocks as mrkdwn, for places that don't show blocks."""
+    return "\n".join(filter(None, (_block_as_mrkdwn(block).strip("\n") for block in blocks)))
 
 
-def drawn(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in letters of one width, its columns aligned."""
+def draw_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in monospace, with aligned columns."""
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     lines = [
         " │ ".join(text + " " * (width - _width(text)) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -120,12 +120,12 @@ def drawn(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _written(block: TextBlock) -> str:
+def _block_as_mrkdwn(block: TextBlock) -> str:
     match block:
         case Divider():
             return "———"
         case Table():
-            return f"```\n{escape(drawn([[cell.text.strip() for cell in row] for row in block.rows]))}\n```"
+            return f"```\n{escape(draw_table([[cell.text.strip() for cell in row] for row in block.rows]))}\n```"
         case RichText():
             return "\n".join(_lines(block.elements))
 
@@ -134,22 +134,22 @@ def _lines(elements: Sequence[Element]) -> Iterator[str]:
     for element in elements:
         match element:
             case Section():
-                yield _inline(element.elements).rstrip("\n")
+                yield _join_inline(element.elements).rstrip("\n")
             case Preformatted():
-                yield f"```\n{_inline(element.elements)}\n```"
+                yield f"```\n{_join_inline(element.elements)}\n```"
             case Quote():
-                yield "\n".join(f"> {line}" for line in _inline(element.elements).split("\n"))
-            case Points():
+                yield "\n".join(f"> {line}" for line in _join_inline(element.elements).split("\n"))
+            case ListElement():
                 for number, point in enumerate(element.elements, element.offset + 1):
                     marker = "•" if element.style == "bullet" else f"{number}."
-                    yield f"{'    ' * element.indent}{marker} {_inline(point.elements)}"
+                    yield f"{'    ' * element.indent}{marker} {_join_inline(point.elements)}"
 
 
-def _inline(elements: Sequence[Inline]) -> str:
-    return "".join(map(_marked, elements))
+def _join_inline(elements: Sequence[Inline]) -> str:
+    return "".join(map(_inline_as_mrkdwn, elements))
 
 
-def _marked(element: Inline) -> str:
+def _inline_as_mrkdwn(element: Inline) -> str:
     if isinstance(element, Link):
         shown = f"<{escape(element.url).replace('|', '%7C')}|{escape(element.text or element.url).replace('|', '/')}>"
     else:
@@ -157,10 +157,14 @@ def _marked(element: Inline) -> str:
     style = element.style
     if style is None or not shown.strip():
         return shown
-    signs = [sign for sign, on in zip("`~_*", (style.code, style.strike, style.italic, style.bold), strict=True) if on]
+    markers = [
+        marker_character
+        for marker_character, on in zip("`~_*", (style.code, style.strike, style.italic, style.bold), strict=True)
+        if on
+    ]
     inner = shown.strip()
-    before, behind = shown[: len(shown) - len(shown.lstrip())], shown[len(shown.rstrip()) :]
-    return before + "".join(reversed(signs)) + inner + "".join(signs) + behind
+    leading, trailing = shown[: len(shown) - len(shown.lstrip())], shown[len(shown.rstrip()) :]
+    return leading + "".join(reversed(markers)) + inner + "".join(markers) + trailing
 
 
 def _width(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Emoji by the names that Slack has for them, and back."""
+"""Convert emoji to Slack's names and back."""
 
 import re
 import unicodedata
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_COLOURED = "\ufe0f"  # asks for the coloured form of an emoji; here they are known without
+_EMOJI_VARIATION = "\ufe0f"  # asks for the coloured form of an emoji; the table is without
 _TONES = dict(zip("🏻🏼🏽🏾🏿", ("2", "3", "4", "5", "6"), strict=True))
 _TONE = re.compile("::skin-tone-([2-6])$")
-STAND_IN = "eyes"
+FALLBACK_NAME = "eyes"
 
 
 class _Table(Struct, frozen=True):
-    """The names of emoji, and the emoji of names."""
+    """Names by emoji, and emoji by name."""
 
     names: dict[str, str]
     emoji: dict[str, str]
@@ -22,27 +22,30 @@ class _Table(Struct, frozen=True):
 
 @cache
 def _table() -> _Table:
-    """Read the table: an emoji in each line, then its names, of which Slack tells the first."""
+    """Read the table: an emoji in each line, then its names, of which Slack sends the first."""
     lines = Path(__file__).with_name("emoji.txt").read_text(encoding="utf-8").splitlines()
     entries = [line.split() for line in lines]
-    return _Table({sign: all_[0] for sign, *all_ in entries}, {one: sign for sign, *all_ in entries for one in all_})
+    return _Table(
+        {sign: emoji_names[0] for sign, *emoji_names in entries},
+        {one: sign for sign, *emoji_names in entries for one in emoji_names},
+    )
 
 
 def names_for(emoji: str) -> list[str]:
-    """Return what to mark a message with for an emoji, the best first; the last one there is everywhere."""
-    plain = emoji.strip().replace(_COLOURED, "")
+    """Return the names to mark a message with for an emoji, the best first; the last one always exists."""
+    plain = emoji.strip().replace(_EMOJI_VARIATION, "")
     if plain.startswith(":") and plain.endswith(":") and len(plain) > 2:
-        return list(dict.fromkeys([plain.strip(":"), STAND_IN]))
+        return list(dict.fromkeys([plain.strip(":"), FALLBACK_NAME]))
     tone = next((_TONES[one] for one in plain if one in _TONES), "")
     bare = "".join(one for one in plain if one not in _TONES)
     known = _table().names.get(bare)
     named = known or _unicode_name(bare)
-    wanted = [f"{known}::skin-tone-{tone}"] if known and tone else []
-    return list(dict.fromkeys([*wanted, *([named] if named else []), STAND_IN]))
+    toned = [f"{known}::skin-tone-{tone}"] if known and tone else []
+    return list(dict.fromkeys([*toned, *([named] if named else []), FALLBACK_NAME]))
 
 
 def emoji_for(name: str) -> str:
-    """Return the emoji of a name; one that only this workspace knows stays a name, between colons."""
+    """Return the emoji of a name; a custom one of the workspace stays a name, between colons."""
     tone = _TONE.search(name)
     bare = _TONE.sub("", name)
     found = _table().emoji.get(bare) or _by_unicode_name(bare)
@@ -53,7 +56,7 @@ def emoji_for(name: str) -> str:
 
 
 def _unicode_name(emoji: str) -> str:
-    """Return the name that the character has elsewhere: often it is the same."""
+    """Return the Unicode name, which is often the same."""
     if len(emoji) != 1:
         return ""
     return re.sub(r"[^a-z0-9]+", "_", unicodedata.name(emoji, "").lower()).strip("_")

@@ -1,4 +1,4 @@
-"""What Slack hands over, as types: as much of it as concerns us."""
+"""Wire types of Slack's events, as far as we read them."""
 
 from typing import Any, TypeVar
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class SharedFile(Struct, frozen=True):
-    """A file of a message; ``subtype`` says of some that they were recorded in Slack."""
+    """A file of a message; some have a ``subtype`` for recordings made in Slack."""
 
     id: str = ""
     name: str = ""
@@ -20,14 +20,14 @@ class SharedFile(Struct, frozen=True):
     mode: str = ""
 
 
-class Edited(Struct, frozen=True):
-    """When a message was changed."""
+class EditInfo(Struct, frozen=True):
+    """The time of an edit."""
 
     ts: str = ""
 
 
-class Said(Struct, frozen=True):
-    """A message as it is in a channel."""
+class SlackMessage(Struct, frozen=True):
+    """A message in a channel."""
 
     ts: str = ""
     user: str = ""
@@ -37,11 +37,11 @@ class Said(Struct, frozen=True):
     thread_ts: str = ""
     parent_user_id: str = ""
     files: tuple[SharedFile, ...] = ()
-    edited: Edited = Edited()
+    edited: EditInfo = EditInfo()
 
 
-class Item(Struct, frozen=True):
-    """What a mark hangs on."""
+class ReactedItem(Struct, frozen=True):
+    """The target of a reaction."""
 
     type: str = ""
     channel: str = ""
@@ -49,25 +49,25 @@ class Item(Struct, frozen=True):
 
 
 class AssistantThread(Struct, frozen=True):
-    """A thread that a person has opened beside everything else."""
+    """A thread opened in the assistant view."""
 
     user_id: str = ""
     channel_id: str = ""
     thread_ts: str = ""
 
 
-class Event(Said, frozen=True, kw_only=True):
-    """Something that happened; which fields it has depends on its ``type`` and ``subtype``."""
+class Event(SlackMessage, frozen=True, kw_only=True):
+    """An event; its fields depend on its ``type`` and ``subtype``."""
 
     type: str = ""
     channel: str = ""
     channel_type: str = ""
     event_ts: str = ""
-    message: Said = Said()
-    previous_message: Said = Said()
+    message: SlackMessage = SlackMessage()
+    previous_message: SlackMessage = SlackMessage()
     reaction: str = ""
     item_user: str = ""
-    item: Item = Item()
+    item: ReactedItem = ReactedItem()
     assistant_thread: AssistantThread = AssistantThread()
 
 
@@ -78,7 +78,7 @@ class Callback(Struct, frozen=True):
     event: Event = Event()
 
 
-class Command(Struct, frozen=True):
+class SlashCommand(Struct, frozen=True):
     """A slash command."""
 
     command: str = ""
@@ -90,23 +90,23 @@ class Command(Struct, frozen=True):
     trigger_id: str = ""
 
 
-class Person(Struct, frozen=True):
-    """Who did something."""
+class SlackPerson(Struct, frozen=True):
+    """The person who acted."""
 
     id: str = ""
     name: str = ""
     username: str = ""
 
 
-class Place(Struct, frozen=True):
+class ChannelRef(Struct, frozen=True):
     """A channel by its id."""
 
     id: str = ""
     name: str = ""
 
 
-class Container(Struct, frozen=True):
-    """The message below which something was chosen."""
+class MessageContainer(Struct, frozen=True):
+    """The message with the chosen element."""
 
     type: str = ""
     message_ts: str = ""
@@ -114,34 +114,34 @@ class Container(Struct, frozen=True):
     thread_ts: str = ""
 
 
-class Choice(Struct, frozen=True):
+class SelectedOption(Struct, frozen=True):
     """An entry of a list."""
 
     value: str = ""
 
 
 class Action(Struct, frozen=True):
-    """A button that was pressed, or an entry of a list that was chosen."""
+    """A pressed button, or a chosen entry of a list."""
 
     action_id: str = ""
     action_ts: str = ""
     value: str = ""
-    selected_option: Choice = Choice()
+    selected_option: SelectedOption = SelectedOption()
 
 
 class Interaction(Struct, frozen=True):
-    """What was done with what stands below a message."""
+    """The use of an element below a message."""
 
     type: str = ""
-    user: Person = Person()
-    channel: Place = Place()
-    container: Container = Container()
-    message: Said = Said()
+    user: SlackPerson = SlackPerson()
+    channel: ChannelRef = ChannelRef()
+    container: MessageContainer = MessageContainer()
+    message: SlackMessage = SlackMessage()
     actions: tuple[Action, ...] = ()
 
 
 def read_payload(payload: dict[str, Any], kind: type[T]) -> T | None:
-    """Return a payload as its type; ``None`` where it is something else."""
+    """Return a payload as its type; ``None`` if it is something else."""
     try:
         return msgspec.convert(_without_nulls(payload), kind, strict=False)
     except msgspec.ValidationError:
@@ -149,7 +149,7 @@ def read_payload(payload: dict[str, Any], kind: type[T]) -> T | None:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Leave out what is null: Slack writes that for much that other events do not mention at all."""
+    """Remove nulls: Slack writes them for fields that other events omit."""
     if isinstance(value, dict):
         return {key: _without_nulls(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):

@@ -1,5 +1,6 @@
-"""From what Slack hands over to what a person did."""
+"""Translate Slack's events into updates."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -8,18 +9,76 @@ from msgspec import Struct, structs
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.core.addresses import Address
 from talaria.platforms.slack.emoji import emoji_for
-from talaria.platforms.slack.events import Command, Event, Interaction, Said, SharedFile
+from talaria.platforms.slack.events import Event, Interaction, SharedFile, SlackMessage, SlashCommand
 from talaria.platforms.slack.settings import ChannelReplies, GroupMode
-from talaria.platforms.slack.wording import mentioned, read_text
 
-_SPOKEN = frozenset({"", "file_share", "thread_broadcast", "me_message"})
+_BRACKETS = re.compile(r"<([^<>\n]+)>")
+
+
+_MENTION = re.compile(r"<@([UW][A-Z0-9]+)(?:\|[^<>]*)?>")
+
+
+_AFTER_NAME = re.compile(r"^[\s,:;]+")
+
+
+_ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
+
+
+def find_mentions(text: str) -> list[str]:
+    """Return the ids of the people mentioned in a text."""
+    return _MENTION.findall(text)
+
+
+def read_text(text: str, names: Mapping[str, str], own_id: str) -> str:
+    """Return a text as people see it; ``names`` are of the people in it. A leading ``own_id`` is removed."""
+    first = _MENTION.match(text.lstrip())
+    if first is not None and first[1] == own_id:
+        rest = _AFTER_NAME.sub("", text.lstrip()[first.end() :])
+        text = rest or text
+    return _unescape(_BRACKETS.sub(lambda found: _render_bracket(found[1], names), text)).strip()
+
+
+def escape(text: str) -> str:
+    """Return a text with Slack's control characters escaped."""
+    for entity in reversed(_ENTITIES):
+        text = text.replace(entity[1], entity[0])
+    return text
+
+
+def _unescape(text: str) -> str:
+    for written, entity in _ENTITIES:
+        text = text.replace(written, entity)
+    return text
+
+
+def _render_bracket(bracketed: str, names: Mapping[str, str]) -> str:
+    target, _, label = bracketed.partition("|")
+    match target[0]:
+        case "@":
+            return f"@{label or names.get(target[1:]) or target[1:]}"
+        case "#":
+            return f"#{label or target[1:]}"
+        case "!":
+            return label or f"@{target[1:].partition('^')[0]}"
+        case _:
+            address = target.removeprefix("mailto:")
+            return address if label in ("", address, target) else f"[{label}]({target})"
+
+
+_TEXT_SUBTYPES = frozenset({"", "file_share", "thread_broadcast", "me_message"})
+
+
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
+
+
 _SLACKBOT = "USLACKBOT"
-_NO_NAMES = frozenset({"directmessage", "privategroup", "mpim"})
 
 
-class Me(Struct, frozen=True, kw_only=True):
-    """Whom it is for; ``commands`` are the names of ours, ``command`` the one behind which all of them can stand."""
+_UNNAMED_CHANNELS = frozenset({"directmessage", "privategroup", "mpim"})
+
+
+class BotIdentity(Struct, frozen=True, kw_only=True):
+    """Our identity; ``commands`` are our command names, ``command`` the one that accepts all of them."""
 
     platform: str
     user_id: str
@@ -30,72 +89,72 @@ class Me(Struct, frozen=True, kw_only=True):
     commands: frozenset[str] = frozenset()
 
 
-class Known(Struct, frozen=True, kw_only=True):
-    """What has to be known besides: the names of people by their ids, and that of the channel.
+class EventContext(Struct, frozen=True, kw_only=True):
+    """Context of an event: the names of people by id, and of the channel.
 
-    ``ours`` says that we take part in the thread, ``meant`` that we were meant before an edit. ``thread`` is where the
-    message stands on which a mark was put.
+    ``ours`` means that we take part in the thread, ``was_addressed`` that we were addressed before an edit. ``thread``
+    is the thread of a marked message.
     """
 
     names: Mapping[str, str] = {}
     chat_name: str = ""
     ours: bool = False
-    meant: bool = False
+    was_addressed: bool = False
     thread: str = ""
 
 
-def channel_of(event: Event) -> str:
-    """Return the channel in which something happened."""
+def event_channel(event: Event) -> str:
+    """Return the channel of an event."""
     return event.channel or event.item.channel
 
 
-def people_of(event: Event) -> list[str]:
-    """Return the ids of the people whose names belong to what happened."""
-    said = event.message if event.subtype == "message_changed" else event
-    return [one for one in dict.fromkeys([said.user, *mentioned(said.text)]) if one]
+def event_people(event: Event) -> list[str]:
+    """Return the ids of the people whose names an event needs."""
+    slack_message = event.message if event.subtype == "message_changed" else event
+    return [one for one in dict.fromkeys([slack_message.user, *find_mentions(slack_message.text)]) if one]
 
 
-def thread_of(event: Event) -> str:
-    """Return the thread in which something was said, empty where that is none."""
-    said = event.message if event.subtype == "message_changed" else event
-    return _thread(said)
+def event_thread(event: Event) -> str:
+    """Return the thread of a message, empty if there is none."""
+    slack_message = event.message if event.subtype == "message_changed" else event
+    return _thread_ts(slack_message)
 
 
-def read_event(event: Event, me: Me, known: Known) -> Incoming | None:
-    """Return what a person did; ``None`` where nobody did anything that concerns us."""
+def read_event(event: Event, identity: BotIdentity, context: EventContext) -> Incoming | None:
+    """Return the update; ``None`` if it doesn't concern us."""
     if event.type == "reaction_added":
-        return _marked(event, me, known)
+        return _read_reaction(event, identity, context)
     if event.type not in ("message", "app_mention"):
         return None
     if event.subtype == "message_changed":
-        return _edited(event, me, known)
-    return _message(event, event.channel, me, known) if event.subtype in _SPOKEN else None
+        return _read_edit(event, identity, context)
+    return _read_message(event, event.channel, identity, context) if event.subtype in _TEXT_SUBTYPES else None
 
 
-def read_command(command: Command, me: Me, now: datetime) -> Incoming | None:
-    """Return a slash command as what it would be elsewhere: a message that begins with a stroke."""
+def read_command(command: SlashCommand, identity: BotIdentity, now: datetime) -> Incoming | None:
+    """Return a slash command as a message that starts with a slash."""
     if not command.channel_id or not command.user_id:
         return None
     name = command.command.strip().removeprefix("/").lower()
     arguments = command.text.strip()
     text = f"/{name} {arguments}".strip()
-    if name == me.command:
-        word = arguments.removeprefix("/").partition(" ")[0]
-        rest = arguments.removeprefix("/")[len(word) :]
-        is_ours = word.lower() in me.commands or arguments.startswith("/")
-        text = f"/{word.lower()}{rest}" if is_ours else arguments or "/help"
+    if name == identity.command:
+        command_name = arguments.removeprefix("/").partition(" ")[0]
+        rest = arguments.removeprefix("/")[len(command_name) :]
+        is_ours = command_name.lower() in identity.commands or arguments.startswith("/")
+        text = f"/{command_name.lower()}{rest}" if is_ours else arguments or "/help"
     return Incoming(
         external_id=f"{command.channel_id}:{command.trigger_id}",
-        address=place(me.platform, command.channel_id, ""),
+        address=make_address(identity.platform, command.channel_id, ""),
         sender=Sender(command.user_id, command.user_name),
         at=now,
-        text=read_text(text, {}, me.user_id),
-        chat_name="" if command.channel_name in _NO_NAMES else command.channel_name,
+        text=read_text(text, {}, identity.user_id),
+        chat_name="" if command.channel_name in _UNNAMED_CHANNELS else command.channel_name,
     )
 
 
-def read_interaction(interaction: Interaction, me: Me, now: datetime) -> Incoming | None:
-    """Return the button that was pressed, or the entry of a list that was chosen."""
+def read_interaction(interaction: Interaction, identity: BotIdentity, now: datetime) -> Incoming | None:
+    """Return the pressed button, or the chosen entry of a list."""
     if interaction.type != "block_actions" or not interaction.actions:
         return None
     action, container = interaction.actions[0], interaction.container
@@ -106,98 +165,112 @@ def read_interaction(interaction: Interaction, me: Me, now: datetime) -> Incomin
     thread = container.thread_ts or interaction.message.thread_ts
     return Incoming(
         external_id=f"{channel}:{container.message_ts}:{interaction.user.id}:{action.action_ts}",
-        address=place(me.platform, channel, "" if thread == container.message_ts else thread),
+        address=make_address(identity.platform, channel, "" if thread == container.message_ts else thread),
         sender=Sender(interaction.user.id, interaction.user.name or interaction.user.username),
         at=now,
         message_id=container.message_ts,
-        chat_name="" if interaction.channel.name in _NO_NAMES else interaction.channel.name,
+        chat_name="" if interaction.channel.name in _UNNAMED_CHANNELS else interaction.channel.name,
         button=value,
     )
 
 
-def place(platform: str, channel: str, thread: str) -> Address:
-    """Return a place. A thread in a channel is a place of its own; one in a private chat stays private."""
+def make_address(platform: str, channel: str, thread: str) -> Address:
+    """Return an address. A thread in a channel is separate; one in a private chat stays private."""
     if is_direct(channel):
         return Address(platform, channel, "private", thread)
     return Address(platform, channel, "thread" if thread else "group", thread)
 
 
 def is_direct(channel: str) -> bool:
-    """Tell whether a channel is a conversation with one person: its id says so."""
+    """Return whether a channel is a private chat with one person, judging by its id."""
     return channel.startswith("D")
 
 
-def _message(said: Said, channel: str, me: Me, known: Known) -> Incoming | None:
-    if said.bot_id or said.user in ("", me.user_id, _SLACKBOT) or not channel or not said.ts:
+def _read_message(
+    slack_message: SlackMessage, channel: str, identity: BotIdentity, context: EventContext
+) -> Incoming | None:
+    if (
+        slack_message.bot_id
+        or slack_message.user in ("", identity.user_id, _SLACKBOT)
+        or not channel
+        or not slack_message.ts
+    ):
         return None
-    name, thread = known.names.get(said.user, ""), _thread(said)
-    addressed = _is_addressed(said, channel, me, known)
-    if addressed and not thread and not is_direct(channel) and me.channel_replies == "thread":
-        thread = said.ts
-    attachments = tuple(_attachment(one) for one in said.files if one.id and one.mode != "tombstone")
-    text = read_text(said.text, known.names, me.user_id)
-    if said.subtype == "me_message":
-        text = f"* {name or said.user} {text}"
+    name, thread = context.names.get(slack_message.user, ""), _thread_ts(slack_message)
+    addressed = _is_addressed(slack_message, channel, identity, context)
+    if addressed and not thread and not is_direct(channel) and identity.channel_replies == "thread":
+        thread = slack_message.ts
+    attachments = tuple(_attachment(one) for one in slack_message.files if one.id and one.mode != "tombstone")
+    text = read_text(slack_message.text, context.names, identity.user_id)
+    if slack_message.subtype == "me_message":
+        text = f"* {name or slack_message.user} {text}"
     if not text and not attachments:
         return None
     return Incoming(
-        external_id=f"{channel}:{said.ts}",
-        address=place(me.platform, channel, thread),
-        sender=Sender(said.user, name),
-        at=_time(said.ts),
+        external_id=f"{channel}:{slack_message.ts}",
+        address=make_address(identity.platform, channel, thread),
+        sender=Sender(slack_message.user, name),
+        at=_parse_time(slack_message.ts),
         text=text,
         attachments=attachments,
-        message_id=said.ts,
-        chat_name=known.chat_name,
+        message_id=slack_message.ts,
+        chat_name=context.chat_name,
         addressed=addressed,
     )
 
 
-def _edited(event: Event, me: Me, known: Known) -> Incoming | None:
-    """Return the new text of a message; Slack also tells of a change when it has added a preview, or answers."""
+def _read_edit(event: Event, identity: BotIdentity, context: EventContext) -> Incoming | None:
+    """Return the new text of a message; Slack also reports previews and answers as changes."""
     now, before = event.message, event.previous_message
-    if now.subtype not in _SPOKEN or (now.text, _ids(now)) == (before.text, _ids(before)):
+    if now.subtype not in _TEXT_SUBTYPES or (now.text, _file_ids(now)) == (before.text, _file_ids(before)):
         return None
-    named = me.user_id in mentioned(before.text)
-    changed = _message(now, event.channel, me, structs.replace(known, meant=named))
+    named = identity.user_id in find_mentions(before.text)
+    changed = _read_message(now, event.channel, identity, structs.replace(context, was_addressed=named))
     if changed is None:
         return None
     return structs.replace(changed, external_id=f"{changed.external_id}:{now.edited.ts or event.event_ts}", edited=True)
 
 
-def _marked(event: Event, me: Me, known: Known) -> Incoming | None:
+def _read_reaction(event: Event, identity: BotIdentity, context: EventContext) -> Incoming | None:
     channel = event.item.channel
-    if event.item.type != "message" or event.user in ("", me.user_id) or not event.reaction:
+    if event.item.type != "message" or event.user in ("", identity.user_id) or not event.reaction:
         return None
-    ours = event.item_user == me.user_id
+    ours = event.item_user == identity.user_id
     return Incoming(
         external_id=f"{channel}:{event.item.ts}:{event.user}:{event.reaction}:{event.event_ts}",
-        address=place(me.platform, channel, known.thread),
-        sender=Sender(event.user, known.names.get(event.user, "")),
-        at=_time(event.event_ts),
+        address=make_address(identity.platform, channel, context.thread),
+        sender=Sender(event.user, context.names.get(event.user, "")),
+        at=_parse_time(event.event_ts),
         message_id=event.item.ts,
-        chat_name=known.chat_name,
-        addressed=ours or is_direct(channel) or me.group_mode == "free",
+        chat_name=context.chat_name,
+        addressed=ours or is_direct(channel) or identity.group_mode == "free",
         reaction=emoji_for(event.reaction),
     )
 
 
-def _is_addressed(said: Said, channel: str, me: Me, known: Known) -> bool:
-    if is_direct(channel) or me.group_mode == "free" or known.meant or me.user_id in mentioned(said.text):
+def _is_addressed(slack_message: SlackMessage, channel: str, identity: BotIdentity, context: EventContext) -> bool:
+    if (
+        is_direct(channel)
+        or identity.group_mode == "free"
+        or context.was_addressed
+        or identity.user_id in find_mentions(slack_message.text)
+    ):
         return True
-    return me.group_mode == "reply" and bool(known.ours or (_thread(said) and said.parent_user_id == me.user_id))
+    return identity.group_mode == "reply" and bool(
+        context.ours or (_thread_ts(slack_message) and slack_message.parent_user_id == identity.user_id)
+    )
 
 
-def _thread(said: Said) -> str:
-    """Return the thread of a message; the one that it opens itself is none."""
-    return "" if said.thread_ts == said.ts else said.thread_ts
+def _thread_ts(slack_message: SlackMessage) -> str:
+    """Return the thread of a message; the one that it opens itself doesn't count."""
+    return "" if slack_message.thread_ts == slack_message.ts else slack_message.thread_ts
 
 
-def _ids(said: Said) -> list[str]:
-    return [one.id for one in said.files]
+def _file_ids(slack_message: SlackMessage) -> list[str]:
+    return [one.id for one in slack_message.files]
 
 
-def _time(stamp: str) -> datetime:
+def _parse_time(stamp: str) -> datetime:
     try:
         return datetime.fromtimestamp(float(stamp), UTC)
     except (ValueError, OverflowError, OSError):

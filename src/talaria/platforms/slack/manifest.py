@@ -1,4 +1,4 @@
-"""The manifest of a Slack app: what it may do, what it hears of and its slash commands, to be pasted at Slack."""
+"""The manifest of a Slack app: scopes, events and slash commands, to paste into Slack."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,24 +11,24 @@ _SCOPES = (
 _EVENTS = ("app_mention", "message.channels", "message.groups", "message.im", "message.mpim", "reaction_added")
 _ASSISTANT_SCOPES = ("assistant:write",)
 _ASSISTANT_EVENTS = ("assistant_thread_started",)
-# Slack has commands of these names itself, and gives them to nobody.
-_TAKEN = frozenset({
+# Slack reserves commands with these names.
+_RESERVED_NAMES = frozenset({
     "active", "apps", "archive", "away", "call", "collapse", "dm", "dnd", "expand", "feed", "help", "invite", "join",
     "kick", "leave", "list", "me", "msg", "mute", "open", "prefs", "remind", "remove", "rename", "search", "shortcuts",
     "shrug", "star", "status", "topic", "who",
 })  # fmt: skip
 _MOST_COMMANDS = 50
-_LONGEST_NAME = 32
-_LONGEST_HELP = 140
-_ABOUT = "A personal agent that goes on where you left off."
+_NAME_LIMIT = 32
+_HELP_LIMIT = 140
+_DESCRIPTION = "A personal agent that continues where you left off."
 
 
 def make_manifest(
     commands: Sequence[tuple[str, str]], *, name: str = "Talaria", command: str = "talaria", assistant: bool = False
 ) -> dict[str, Any]:
-    """Return the manifest; ``commands`` are names and help of ours, ``command`` the one that does for all of them.
+    """Return the manifest; ``commands`` are our names and help texts, ``command`` the one for all of them.
 
-    With ``assistant`` the app is one of those that Slack shows beside everything else, all of it in threads.
+    With ``assistant`` the app appears in Slack's assistant view, always in threads.
     """
     features: dict[str, Any] = {
         "app_home": {
@@ -37,13 +37,13 @@ def make_manifest(
             "messages_tab_read_only_enabled": False,
         },
         "bot_user": {"display_name": name, "always_online": True},
-        "slash_commands": _commands(commands, command),
+        "slash_commands": _list_commands(commands, command),
     }
     if assistant:
-        features["assistant_view"] = {"assistant_description": _ABOUT}
+        features["assistant_view"] = {"assistant_description": _DESCRIPTION}
     return {
         "_metadata": {"major_version": 2, "minor_version": 1},
-        "display_information": {"name": name, "description": _ABOUT},
+        "display_information": {"name": name, "description": _DESCRIPTION},
         "features": features,
         "oauth_config": {"scopes": {"bot": sorted(_SCOPES + _ASSISTANT_SCOPES * assistant)}},
         "settings": {
@@ -56,16 +56,16 @@ def make_manifest(
     }
 
 
-def _commands(commands: Sequence[tuple[str, str]], one_for_all: str) -> list[dict[str, Any]]:
+def _list_commands(commands: Sequence[tuple[str, str]], main_command: str) -> list[dict[str, Any]]:
     first = {
-        "command": f"/{one_for_all}",
-        "description": "Ask something, or give a command",
-        "usage_hint": "[question, or command such as status]",
+        "command": f"/{main_command}",
+        "description": "Ask a question or run a command",
+        "usage_hint": "[question, or a command like status]",
         "should_escape": True,
     }
     others = [
-        {"command": f"/{name}", "description": " ".join(help_.split())[:_LONGEST_HELP], "should_escape": True}
+        {"command": f"/{name}", "description": " ".join(help_.split())[:_HELP_LIMIT], "should_escape": True}
         for name, help_ in commands
-        if name not in {*_TAKEN, one_for_all} and len(name) <= _LONGEST_NAME
+        if name not in {*_RESERVED_NAMES, main_command} and len(name) <= _NAME_LIMIT
     ]
     return [first, *others][:_MOST_COMMANDS]

@@ -1,4 +1,4 @@
-"""What the Slack adapter has to know of an app."""
+"""Settings of the Slack adapter."""
 
 from datetime import timedelta
 from typing import Literal
@@ -10,14 +10,13 @@ ChannelReplies = Literal["thread", "channel"]
 
 
 class SlackSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One app in one workspace: ``token`` speaks, ``app_token`` hears.
+    """One app in one workspace: ``token`` sends, ``app_token`` receives.
 
-    In channels the app is meant when it is named (``mention``), also in threads in which it takes part (``reply``),
-    or always (``free``). What it is asked in a channel it answers in a ``thread`` of the question, or in the
-    ``channel``. ``command`` is the slash command behind which anything can be said. The far end is asked for a sign of
-    life every ``ping``; a call takes ``patience`` at most, those with files ``file_patience``. Who was ``away`` for
-    longer looks for what was said meanwhile. ``file_limit`` is the size in bytes of the largest file, in both
-    directions.
+    In channels the app is addressed when it is mentioned (``mention``), also in threads in which it takes part
+    (``reply``), or always (``free``). Questions in a channel are answered in a ``thread``, or in the ``channel``.
+    ``command`` is the slash command that accepts any text. The connection is pinged every ``ping``; a call takes
+    ``patience`` at most, those with files ``file_patience``. After an absence longer than ``away`` missed messages are
+    fetched. ``file_limit`` is the size in bytes of the largest file, in both directions.
     """
 
     token: str

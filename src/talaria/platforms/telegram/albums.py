@@ -1,4 +1,4 @@
-"""Albums that Telegram hands over part by part: each part is kept before the next one is asked for."""
+"""Albums, which Telegram delivers part by part: each part is stored before the next is requested."""
 
 from datetime import timedelta
 from typing import Protocol
@@ -7,125 +7,125 @@ import msgspec
 from telegram import Update
 
 from talaria.contracts.store import Store
-from talaria.platforms.counter import Handed
-from talaria.platforms.telegram.calls import read_raw
-from talaria.platforms.telegram.incoming import album_of
-from talaria.platforms.telegram.webhook import Hook
+from talaria.platforms.push_receiver import PushedItem
+from talaria.platforms.telegram.client import decode_update
+from talaria.platforms.telegram.incoming import album_key
+from talaria.platforms.telegram.webhook import WebhookServer
 
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
-class Shelf(Protocol):
-    """Keeps the parts of an album until all of it was taken; `app` has one in the store."""
+class AlbumStore(Protocol):
+    """A store for the parts of an album until all of it was taken."""
 
     async def put(self, number: int, part: str) -> None:
-        """Keep one durably, under the number of its update."""
+        """Save one durably, under its update number."""
 
     async def parts(self) -> list[str]:
-        """Return what is kept, in the order of the numbers."""
+        """Return the stored parts, by number."""
 
     async def clear(self, numbers: list[int]) -> None:
-        """Forget these."""
+        """Delete these."""
 
 
-class MemoryShelf:
-    """Implements `Shelf` for a bot that has no store."""
+class MemoryAlbumStore:
+    """An `AlbumStore` in memory."""
 
     def __init__(self) -> None:
         self._parts: dict[int, str] = {}
 
     async def put(self, number: int, part: str) -> None:
-        """Keep one as long as the process lives."""
+        """Save one in memory."""
         self._parts[number] = part
 
     async def parts(self) -> list[str]:
-        """Return what is kept, in the order of the numbers."""
+        """Return the stored parts, by number."""
         return [part for _, part in sorted(self._parts.items())]
 
     async def clear(self, numbers: list[int]) -> None:
-        """Forget these."""
+        """Delete these."""
         for number in numbers:
             self._parts.pop(number, None)
 
 
-class StoreShelf:
-    """Implements `Shelf` in the store."""
+class DurableAlbumStore:
+    """An `AlbumStore` in the database."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
         self._prefix = f"album:{name}:"
 
     async def put(self, number: int, part: str) -> None:
-        """Keep one durably, under the number of its update."""
+        """Save one durably, under its update number."""
         await self._store.write(lambda tx: tx.state.put(self._key(number), part))
 
     async def parts(self) -> list[str]:
-        """Return what is kept, in the order of the numbers."""
+        """Return the stored parts, by number."""
         entries = await self._store.read(lambda tx: tx.state.with_prefix(self._prefix))
         return [entry.value for entry in entries]
 
     async def clear(self, numbers: list[int]) -> None:
-        """Forget these."""
+        """Delete these."""
         await self._store.write(lambda tx: [tx.state.delete(self._key(number)) for number in numbers])
 
     def _key(self, number: int) -> str:
         return f"{self._prefix}{number:020}"
 
 
-class Receiving:
-    """The updates that a webhook brings, an album whole; `confirm` says up to which they were taken.
+class AlbumCollector:
+    """The updates of a webhook, with albums complete; `confirm` says up to which they were taken.
 
-    Telegram hands over the next part of an album when it knows that it got rid of the one before: so that is kept
-    here first, and found again by the next process if this one is killed.
+    Telegram sends the next part of an album only after the one before was accepted: it is stored here first, and found
+    by the next process after a crash.
     """
 
-    def __init__(self, hook: Hook, shelf: Shelf, pause: timedelta) -> None:
-        self._hook = hook
-        self._shelf = shelf
+    def __init__(self, server: WebhookServer, state_store: AlbumStore, pause: timedelta) -> None:
+        self._server = server
+        self._state_store = state_store
         self._pause = pause
         self._parts: list[Update] = []
-        self._handed: Handed[Update] | None = None
+        self._pushed: PushedItem[Update] | None = None
 
-    async def begin(self) -> None:
-        """Find what was kept and not taken."""
-        kept = [read_raw(_decode(part)) for part in await self._shelf.parts()]
-        self._parts = [part for part in kept if part is not None]
+    async def start(self) -> None:
+        """Load the stored parts that were not taken."""
+        stored = [decode_update(_decode(part)) for part in await self._state_store.parts()]
+        self._parts = [part for part in stored if part is not None]
 
-    async def following(self) -> list[Update]:
-        """Return what comes next: an album to which nothing more is added for a while, or one update."""
+    async def next_item(self) -> list[Update]:
+        """Return the next item: an album without new parts for a while, or one update."""
         while True:
-            if self._handed is None:
-                self._handed = await self._hook.following(self._pause if self._parts else None)
-            handed = self._handed
-            if handed is not None and self._goes_on(handed.item):
-                await self._keep(handed.item)
-                handed.settle(taken=True)
-                self._handed = None
+            if self._pushed is None:
+                self._pushed = await self._server.next_item(self._pause if self._parts else None)
+            pushed = self._pushed
+            if pushed is not None and self._continues_album(pushed.item):
+                await self._store_part(pushed.item)
+                pushed.acknowledge(accepted=True)
+                self._pushed = None
             elif self._parts:
                 return list(self._parts)
-            elif handed is not None:
-                return [handed.item]
+            elif pushed is not None:
+                return [pushed.item]
 
     async def confirm(self, update_id: int) -> None:
-        """Note that everything up to this one was taken."""
-        taken = [part.update_id for part in self._parts if part.update_id <= update_id]
-        if taken:
+        """Record that everything up to this one was taken."""
+        accepted = [part.update_id for part in self._parts if part.update_id <= update_id]
+        if accepted:
             self._parts = [part for part in self._parts if part.update_id > update_id]
-            await self._shelf.clear(taken)
-        elif self._handed is not None:
-            self._handed.settle(taken=True)
-            self._handed = None
+            await self._state_store.clear(accepted)
+        elif self._pushed is not None:
+            self._pushed.acknowledge(accepted=True)
+            self._pushed = None
 
     def part(self) -> None:
-        """Let Telegram keep what was handed over and not taken."""
-        if self._handed is not None:
-            self._handed.settle(taken=False)
+        """Leave updates that were not taken to Telegram."""
+        if self._pushed is not None:
+            self._pushed.acknowledge(accepted=False)
 
-    def _goes_on(self, update: Update) -> bool:
-        """Tell whether an update is a part of the album, or of one that may begin."""
-        return bool(album_of(update)) and (not self._parts or album_of(update) == album_of(self._parts[-1]))
+    def _continues_album(self, update: Update) -> bool:
+        """Return whether an update is a part of the album, or of one that may start."""
+        return bool(album_key(update)) and (not self._parts or album_key(update) == album_key(self._parts[-1]))
 
-    async def _keep(self, update: Update) -> None:
-        await self._shelf.put(update.update_id, update.to_json())
+    async def _store_part(self, update: Update) -> None:
+        await self._state_store.put(update.update_id, update.to_json())
         if update.update_id not in {part.update_id for part in self._parts}:
             self._parts.append(update)

@@ -1,4 +1,4 @@
-"""From Telegram's updates to our vocabulary."""
+"""Translate Telegram's updates."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,84 @@ from telegram import (
 
 from talaria.contracts.platform import Incoming, Sender
 from talaria.core.addresses import Address, ChatType
-from talaria.platforms.telegram.attachments import attachments_of, words_for
-from talaria.platforms.telegram.quoting import as_markdown, cut
+from talaria.platforms.telegram.media import attachments_of, describe_content
 from talaria.platforms.telegram.settings import GroupMode
+
+_QUOTE = "> "
+
+
+_MARKERS = {"bold": "**", "italic": "_", "strikethrough": "~~", "code": "`"}
+
+
+def as_markdown(text: str, text_entities: Sequence[MessageEntity]) -> str:
+    """Return a text with its entities as Markdown; existing text is not escaped.
+
+    Entities that exceed the text, or have no counterpart, are left out.
+    """
+    data = text.encode("utf-16-le", "surrogatepass")
+    inserts: list[tuple[int, int, int, str]] = []
+    for text_entity in text_entities:
+        start, end = text_entity.offset, text_entity.offset + text_entity.length
+        if not 0 <= start < end <= len(data) // 2:
+            continue
+        opening, closing = _markdown_markers(text_entity, utf16_slice(text, start, end))
+        if opening:
+            # At one position, ends come before starts; the longer one starts first and ends last.
+            inserts.append((start, 1, -text_entity.length, opening))
+            inserts.append((end, 0, text_entity.length, closing))
+        if opening == _QUOTE:
+            inserts += [(position, 1, -text_entity.length, _QUOTE) for position in _line_starts(text, start, end)]
+    pieces = []
+    at = 0
+    for position, _, _, inserted in sorted(inserts, key=lambda one: one[:3]):
+        pieces += [_decode_utf16(data[at * 2 : position * 2]), inserted]
+        at = position
+    return "".join([*pieces, _decode_utf16(data[at * 2 :])])
+
+
+def utf16_slice(text: str, start: int, end: int | None = None) -> str:
+    """Return a part of a text between positions in UTF-16 code units."""
+    data = text.encode("utf-16-le", "surrogatepass")
+    return _decode_utf16(data[start * 2 : None if end is None else end * 2])
+
+
+def _line_starts(text: str, start: int, end: int) -> list[int]:
+    """Return the line starts between two positions, except the first."""
+    starts = []
+    for line in utf16_slice(text, start, end).split("\n")[:-1]:
+        start += len(line.encode("utf-16-le")) // 2 + 1
+        starts.append(start)
+    return starts
+
+
+def _decode_utf16(data: bytes) -> str:
+    return data.decode("utf-16-le", "replace")
+
+
+def _markdown_markers(text_entity: MessageEntity, shown: str) -> tuple[str, str]:
+    match text_entity.type:
+        case "text_link" if text_entity.url:
+            return "[", f"]({text_entity.url})"
+        case "pre":
+            fence = "`" * max(3, _longest_backtick_run(shown) + 1)
+            return f"{fence}{text_entity.language or ''}\n", f"\n{fence}"
+        case "code":
+            ticks = "`" * (_longest_backtick_run(shown) + 1)
+            space = " " if "`" in shown else ""
+            return ticks + space, space + ticks
+        case "blockquote" | "expandable_blockquote":
+            return _QUOTE, ""
+        case kind:
+            return _MARKERS.get(kind, ""), _MARKERS.get(kind, "")
+
+
+def _longest_backtick_run(text: str) -> int:
+    longest = run_length = 0
+    for character in text:
+        run_length = run_length + 1 if character == "`" else 0
+        longest = max(longest, run_length)
+    return longest
+
 
 ALLOWED_UPDATES = [
     "message",
@@ -32,17 +107,20 @@ ALLOWED_UPDATES = [
     "message_reaction",
 ]
 
+
 _CHAT_TYPES: dict[str, ChatType] = {
     "private": "private",
     "group": "group",
     "supergroup": "group",
     "channel": "channel",
 }
-_BEHIND_A_NAME = re.compile(r"^[\s,:;]+")
 
 
-class Account(Struct, frozen=True):
-    """Whom the updates are for; ``posted`` has the topics of those of our messages that are known, by chat and id."""
+_AFTER_NAME = re.compile(r"^[\s,:;]+")
+
+
+class BotIdentity(Struct, frozen=True):
+    """The bot's identity; ``posted`` has the topics of our known messages, by chat and id."""
 
     platform: str
     user_id: int
@@ -51,53 +129,53 @@ class Account(Struct, frozen=True):
     posted: Mapping[tuple[str, str], str] = {}
 
 
-class Arrival(Struct, frozen=True):
-    """One or more updates that are taken together; without ``incoming`` there is nothing in them for us."""
+class ParsedUpdate(Struct, frozen=True):
+    """One or more updates taken together; without ``incoming`` there is nothing for us."""
 
     last_update: int
     incoming: Incoming | None
     callback: str = ""
 
 
-def read_updates(updates: Sequence[Update], account: Account) -> list[Arrival]:
-    """Translate updates in their order; the parts of an album that stand side by side become one."""
-    arrivals = []
-    for _, group in groupby(enumerate(updates), key=lambda one: album_of(one[1]) or one[0]):
+def read_updates(updates: Sequence[Update], identity: BotIdentity) -> list[ParsedUpdate]:
+    """Translate updates in order; adjacent parts of an album are merged."""
+    parsed_updates = []
+    for _, group in groupby(enumerate(updates), key=lambda one: album_key(one[1]) or one[0]):
         album = [update for _, update in group]
-        read = [read_update(update, account) for update in album]
+        read = [read_update(update, identity) for update in album]
         callback = album[0].callback_query.id if album[0].callback_query else ""
         known = [one for one in read if one is not None]
-        arrivals.append(Arrival(album[-1].update_id, _joined(known) if known else None, callback))
-    return arrivals
+        parsed_updates.append(ParsedUpdate(album[-1].update_id, _merge_album(known) if known else None, callback))
+    return parsed_updates
 
 
-def album_of(update: Update) -> str:
-    """Return what the parts of an album have in common, nothing for anything else."""
+def album_key(update: Update) -> str:
+    """Return the common key of an album's parts, nothing for other updates."""
     message = update.message or update.channel_post
     return f"{message.chat.id}:{message.media_group_id}" if message and message.media_group_id else ""
 
 
-def read_update(update: Update, account: Account) -> Incoming | None:
-    """Translate one update; ``None`` where nobody did anything that concerns us."""
+def read_update(update: Update, identity: BotIdentity) -> Incoming | None:
+    """Translate one update; ``None`` if it doesn't concern us."""
     if update.callback_query is not None:
-        return _read_callback(update.update_id, update.callback_query, account)
+        return _read_callback(update.update_id, update.callback_query, identity)
     if update.message_reaction is not None:
-        return _read_reaction(update.update_id, update.message_reaction, account)
+        return _read_reaction(update.update_id, update.message_reaction, identity)
     message = update.message or update.channel_post
     edited = update.edited_message or update.edited_channel_post
     if message is not None and (message.migrate_to_chat_id or message.migrate_from_chat_id):
-        return _read_move(update.update_id, message, account)
+        return _read_migration(update.update_id, message, identity)
     if message is not None:
-        return _read_message(update.update_id, message, account)
-    # Telegram also tells of changes that nobody made or sees, and of each step of somebody who shares where they are.
+        return _read_message(update.update_id, message, identity)
+    # Telegram also reports changes that nobody made or sees, and each step of a live location.
     if edited is not None and edited.edit_date is not None and edited.location is None:
-        incoming = _read_message(update.update_id, edited, account)
+        incoming = _read_message(update.update_id, edited, identity)
         return structs.replace(incoming, edited=True, at=edited.edit_date) if incoming else None
     return None
 
 
-def _joined(parts: list[Incoming]) -> Incoming:
-    """Return an album as one; its id names every part, so that a part that comes later is never taken for known."""
+def _merge_album(parts: list[Incoming]) -> Incoming:
+    """Return an album as one update; its id names every part, so that a later part counts as new."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -110,52 +188,52 @@ def _joined(parts: list[Incoming]) -> Incoming:
     )
 
 
-def _read_callback(update_id: int, query: CallbackQuery, account: Account) -> Incoming | None:
+def _read_callback(update_id: int, query: CallbackQuery, identity: BotIdentity) -> Incoming | None:
     message = query.message
     if message is None or not query.data:
         return None
-    whole = message if isinstance(message, Message) else None
+    full_message = message if isinstance(message, Message) else None
     return Incoming(
         external_id=f"{update_id}:{query.id}",
-        address=_address(message.chat, whole, account),
-        sender=_person(query.from_user),
-        at=datetime.now(UTC),  # a callback has no time of its own
+        address=_address(message.chat, full_message, identity),
+        sender=_user_sender(query.from_user),
+        at=datetime.now(UTC),  # a callback has no time
         message_id=str(message.message_id),
         chat_name=_chat_name(message.chat),
         button=query.data,
     )
 
 
-def _read_reaction(update_id: int, changed: MessageReactionUpdated, account: Account) -> Incoming | None:
-    """Return the mark that was put on a message; Telegram says neither whose that is nor in which topic it stands."""
+def _read_reaction(update_id: int, changed: MessageReactionUpdated, identity: BotIdentity) -> Incoming | None:
+    """Return the reaction to a message; Telegram reports neither the message's author nor its topic."""
     before = {one.emoji for one in changed.old_reaction if isinstance(one, ReactionTypeEmoji)}
     now = [one.emoji for one in changed.new_reaction if isinstance(one, ReactionTypeEmoji)]
     added = [emoji for emoji in now if emoji not in before]
-    sender = _person(changed.user) if changed.user else None
+    sender = _user_sender(changed.user) if changed.user else None
     if changed.actor_chat is not None:
         sender = Sender(str(changed.actor_chat.id), _chat_name(changed.actor_chat))
     if not added or sender is None:
         return None
     chat, message_id = changed.chat, str(changed.message_id)
-    topic = account.posted.get((str(chat.id), message_id))
+    topic = identity.posted.get((str(chat.id), message_id))
     return Incoming(
         external_id=f"{update_id}:{chat.id}:{message_id}",
-        address=_place(chat, topic or "", account),
+        address=_topic_address(chat, topic or "", identity),
         sender=sender,
         at=changed.date,
         message_id=message_id,
         chat_name=_chat_name(chat),
-        addressed=topic is not None or chat.type == "private" or account.group_mode == "free",
+        addressed=topic is not None or chat.type == "private" or identity.group_mode == "free",
         reaction=added[-1],
     )
 
 
-def _read_move(update_id: int, message: Message, account: Account) -> Incoming:
-    """Return that a group has another id now: it is told of in both, the one before and the one from now on."""
+def _read_migration(update_id: int, message: Message, identity: BotIdentity) -> Incoming:
+    """Return a group's new id: it is reported in both the old and the new chat."""
     before = str(message.migrate_from_chat_id or message.chat.id)
     return Incoming(
         external_id=f"{update_id}:{message.chat.id}:{message.message_id}",
-        address=Address(account.platform, str(message.migrate_to_chat_id or message.chat.id), "group"),
+        address=Address(identity.platform, str(message.migrate_to_chat_id or message.chat.id), "group"),
         sender=Sender(before, _chat_name(message.chat)),
         at=message.date,
         chat_name=_chat_name(message.chat),
@@ -164,54 +242,54 @@ def _read_move(update_id: int, message: Message, account: Account) -> Incoming:
     )
 
 
-def _read_message(update_id: int, message: Message, account: Account) -> Incoming | None:
+def _read_message(update_id: int, message: Message, identity: BotIdentity) -> Incoming | None:
     sender = _sender(message)
     attachments = attachments_of(message)
-    said = message.text or message.caption or ""
-    if sender is None or not (said or attachments or words_for(message)):
+    raw_text = message.text or message.caption or ""
+    if sender is None or not (raw_text or attachments or describe_content(message)):
         return None
-    text, entities = _without_our_name(said, message.entities or message.caption_entities, account)
-    answered = _answered(message)
+    text, entities = _strip_bot_name(raw_text, message.entities or message.caption_entities, identity)
+    replied = _replied_message(message)
     return Incoming(
         external_id=f"{update_id}:{message.chat.id}:{message.message_id}",
-        address=_address(message.chat, message, account),
+        address=_address(message.chat, message, identity),
         sender=sender,
         at=message.date,
-        text=as_markdown(text, entities) or words_for(message),
+        text=as_markdown(text, entities) or describe_content(message),
         attachments=attachments,
         message_id=str(message.message_id),
-        reply_to=str(answered.message_id) if answered else "",
+        reply_to=str(replied.message_id) if replied else "",
         chat_name=_chat_name(message.chat),
-        addressed=_is_addressed(message, account),
+        addressed=_is_addressed(message, identity),
     )
 
 
-def _address(chat: Chat, message: Message | None, account: Account) -> Address:
+def _address(chat: Chat, message: Message | None, identity: BotIdentity) -> Address:
     topic = str(message.message_thread_id) if message and message.is_topic_message else ""
-    return _place(chat, topic, account)
+    return _topic_address(chat, topic, identity)
 
 
-def _place(chat: Chat, topic: str, account: Account) -> Address:
-    """Return a place in a chat. A topic in a group is a place of its own; one in a private chat stays private."""
+def _topic_address(chat: Chat, topic: str, identity: BotIdentity) -> Address:
+    """Return an address in a chat. A topic in a group is separate; one in a private chat stays private."""
     chat_type = _CHAT_TYPES.get(chat.type, "group")
     if topic and chat_type == "group":
         chat_type = "thread"
-    return Address(account.platform, str(chat.id), chat_type, topic)
+    return Address(identity.platform, str(chat.id), chat_type, topic)
 
 
 def _sender(message: Message) -> Sender | None:
-    """Return who wrote a message, ``None`` for other bots.
+    """Return the author of a message, ``None`` for other bots.
 
-    Whoever writes in the name of a chat is that chat: all hidden administrators share one user of Telegram's own.
+    A person who writes in the name of a chat is that chat: all anonymous administrators share one user.
     """
     if message.sender_chat is not None:
         return Sender(str(message.sender_chat.id), _chat_name(message.sender_chat))
     if message.from_user is None:
         return Sender(str(message.chat.id), _chat_name(message.chat))
-    return None if message.from_user.is_bot else _person(message.from_user)
+    return None if message.from_user.is_bot else _user_sender(message.from_user)
 
 
-def _person(user: User) -> Sender:
+def _user_sender(user: User) -> Sender:
     return Sender(str(user.id), user.full_name)
 
 
@@ -219,64 +297,68 @@ def _chat_name(chat: Chat) -> str:
     return chat.title or " ".join(filter(None, [chat.first_name, chat.last_name])) or chat.username or ""
 
 
-def _answered(message: Message) -> Message | None:
-    """Return the message that is answered; in a topic everything else answers the message that opened it."""
-    answered = message.reply_to_message
-    if answered is None or answered.forum_topic_created is not None:
+def _replied_message(message: Message) -> Message | None:
+    """Return the message being answered; in a topic every other message answers the one that opened it."""
+    replied = message.reply_to_message
+    if replied is None or replied.forum_topic_created is not None:
         return None
-    opening = message.is_topic_message and answered.message_id == message.message_thread_id
-    return None if opening else answered
+    opening = message.is_topic_message and replied.message_id == message.message_thread_id
+    return None if opening else replied
 
 
-def _is_addressed(message: Message, account: Account) -> bool:
-    if message.chat.type == "private" or account.group_mode == "free":
+def _is_addressed(message: Message, identity: BotIdentity) -> bool:
+    if message.chat.type == "private" or identity.group_mode == "free":
         return True
-    if any(_names_us(message, entity, account) for entity in _entities(message)):
+    if any(_mentions_bot(message, entity, identity) for entity in _entities(message)):
         return True
-    answered = _answered(message)
-    if account.group_mode == "mention" or answered is None or answered.from_user is None:
+    replied = _replied_message(message)
+    if identity.group_mode == "mention" or replied is None or replied.from_user is None:
         return False
-    return answered.from_user.id == account.user_id
+    return replied.from_user.id == identity.user_id
 
 
-def _names_us(message: Message, entity: MessageEntity, account: Account) -> bool:
+def _mentions_bot(message: Message, entity: MessageEntity, identity: BotIdentity) -> bool:
     if entity.type == "text_mention":
-        return entity.user is not None and entity.user.id == account.user_id
-    shown = _shown(message.text or message.caption or "", entity).lower()
+        return entity.user is not None and entity.user.id == identity.user_id
+    shown = _entity_text(message.text or message.caption or "", entity).lower()
     if entity.type == "mention":
-        return shown == f"@{account.username.lower()}"
-    # A command without a name is handed to every bot of a group that may see it.
-    return entity.type == "bot_command" and shown.partition("@")[2] in ("", account.username.lower())
+        return shown == f"@{identity.username.lower()}"
+    # A command without a bot name is sent to every bot in a group that may see it.
+    return entity.type == "bot_command" and shown.partition("@")[2] in ("", identity.username.lower())
 
 
 def _entities(message: Message) -> Sequence[MessageEntity]:
     return message.entities or message.caption_entities
 
 
-def _shown(text: str, entity: MessageEntity) -> str:
-    return cut(text, entity.offset, entity.offset + entity.length)
+def _entity_text(text: str, entity: MessageEntity) -> str:
+    return utf16_slice(text, entity.offset, entity.offset + entity.length)
 
 
-def _without_our_name(
-    text: str, entities: Sequence[MessageEntity], account: Account
+def _strip_bot_name(
+    text: str, entities: Sequence[MessageEntity], identity: BotIdentity
 ) -> tuple[str, Sequence[MessageEntity]]:
-    """Take our name away where it only says whom a message is for: at the beginning, or behind a command."""
+    """Remove our name where it only addresses us: at the beginning, or after a command."""
     if not entities or entities[0].offset != 0:
         return text, entities
     first = entities[0]
-    name = f"@{account.username.lower()}"
-    shown = _shown(text, first)
-    rest = cut(text, first.length)
+    name = f"@{identity.username.lower()}"
+    shown = _entity_text(text, first)
+    rest = utf16_slice(text, first.length)
     if first.type == "mention" and shown.lower() == name:
-        kept = _BEHIND_A_NAME.sub("", rest)
-        return (kept, _moved(entities[1:], first.length + len(rest) - len(kept))) if kept else (text, entities)
+        remaining = _AFTER_NAME.sub("", rest)
+        return (
+            (remaining, _shift_entities(entities[1:], first.length + len(rest) - len(remaining)))
+            if remaining
+            else (text, entities)
+        )
     if first.type == "bot_command" and shown.lower().endswith(name):
-        return shown[: -len(name)] + rest, _moved(entities[1:], len(name))
+        return shown[: -len(name)] + rest, _shift_entities(entities[1:], len(name))
     return text, entities
 
 
-def _moved(entities: Sequence[MessageEntity], distance: int) -> Sequence[MessageEntity]:
-    """Return the entities of a text whose beginning is shorter by so many UTF-16 code units."""
+def _shift_entities(entities: Sequence[MessageEntity], distance: int) -> Sequence[MessageEntity]:
+    """Return the entities of a text whose beginning was shortened by so many UTF-16 code units."""
     return [
         MessageEntity(one.type, one.offset - distance, one.length, url=one.url, user=one.user, language=one.language)
         for one in entities

@@ -1,4 +1,4 @@
-"""What the Telegram adapter has to know of a bot."""
+"""Settings of the Telegram adapter."""
 
 from datetime import timedelta
 from typing import Literal
@@ -9,9 +9,9 @@ GroupMode = Literal["mention", "reply", "free"]
 
 
 class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where Telegram hands over what people write: ``public_url`` leads to ``host`` and ``port``, path and all.
+    """The webhook that Telegram calls: ``public_url`` leads to ``host`` and ``port``, including the path.
 
-    Without a ``secret`` one is made of the bot's token, the same for every process.
+    Without a ``secret`` one is derived from the bot's token, the same for every process.
     """
 
     public_url: str
@@ -23,10 +23,10 @@ class Webhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class TelegramSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One bot. Without a webhook it polls.
 
-    In groups a bot is meant when it is named (``mention``), also when one of its messages is answered (``reply``), or
-    always (``free``). The addresses are those of another Bot API server, up to where the token follows. A poll takes
-    ``poll`` at most; any other call ``patience``, those with files ``file_patience``. The parts of an album that comes
-    last are waited for in steps of ``album_pause``.
+    In groups a bot is addressed when it is mentioned (``mention``), also when one of its messages is answered
+    (``reply``), or always (``free``). The URLs are those of another Bot API server, up to where the token follows. A
+    poll takes ``poll`` at most; any other call ``patience``, those with files ``file_patience``. The last parts of an
+    album are waited for in steps of ``album_pause``.
     """
 
     token: str

@@ -50,11 +50,11 @@ class Transport(BaseRequest):
 
     @property
     def read_timeout(self) -> float | None:
-        """How long an answer may take, in seconds."""
+        """Return how long an answer may take, in seconds."""
         return self._timeouts.phase
 
     async def initialize(self) -> None:
-        """Connections are made when they are needed."""
+        """Do nothing; connections are opened when needed."""
 
     async def shutdown(self) -> None:
         """Close all connections."""
@@ -63,12 +63,12 @@ class Transport(BaseRequest):
         await asyncio.gather(*self._retired, return_exceptions=True)
 
     async def do_request(
-        self, url: str, method: str, request_data: RequestData | None = None, *arguments: Any, **named: Any
+        self, url: str, method: str, request_data: RequestData | None = None, *arguments: Any, **kwargs: Any
     ) -> tuple[int, bytes]:
         """Send a request and return status and body; raises what the library's own transport raises."""
         await self._slots.acquire()
         exchange = _Exchange()
-        request = self._pool.start(exchange, url, method, request_data, *arguments, **named)
+        request = self._pool.start(exchange, url, method, request_data, *arguments, **kwargs)
         request.add_done_callback(self._finished)
         try:
             return await asyncio.shield(request)
@@ -87,7 +87,7 @@ class Transport(BaseRequest):
             return
         self._pool_timeouts += 1
         if self._pool_timeouts >= _POOL_TIMEOUTS:
-            log.warning("Telegram: no connection became free %d times in a row; opening new ones", self._pool_timeouts)
+            log.warning("Telegram: no free connection %d times in a row; opening new ones", self._pool_timeouts)
             self._replace(_Pool.drain)
 
     def _replace(self, end: "Callable[[_Pool], Coroutine[Any, Any, None]]") -> None:
@@ -133,16 +133,16 @@ class _Pool:
             httpx_kwargs={"event_hooks": {"request": [_attach_trace]}},
         )
 
-    def start(self, exchange: _Exchange, *arguments: Any, **named: Any) -> "asyncio.Future[tuple[int, bytes]]":
+    def start(self, exchange: _Exchange, *arguments: Any, **kwargs: Any) -> "asyncio.Future[tuple[int, bytes]]":
         """Send a request in a task of its own."""
-        request = asyncio.ensure_future(self._send(exchange, *arguments, **named))
+        request = asyncio.ensure_future(self._send(exchange, *arguments, **kwargs))
         self._requests[request] = exchange
         request.add_done_callback(self._requests.pop)
         return request
 
-    async def _send(self, exchange: _Exchange, *arguments: Any, **named: Any) -> tuple[int, bytes]:
+    async def _send(self, exchange: _Exchange, *arguments: Any, **kwargs: Any) -> tuple[int, bytes]:
         _current.set(exchange)
-        return await self._http.do_request(*arguments, **named)
+        return await self._http.do_request(*arguments, **kwargs)
 
     async def drain(self) -> None:
         """Let the requests end, then close the connections."""

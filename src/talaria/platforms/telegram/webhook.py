@@ -1,4 +1,4 @@
-"""Updates that Telegram hands over itself: each is acknowledged when the next one is asked for."""
+"""Receive updates by webhook: each is acknowledged when the next one is requested."""
 
 import hmac
 from collections.abc import AsyncIterator
@@ -13,57 +13,57 @@ from aiohttp import web
 from telegram import Update
 
 from talaria.core.errors import Unreachable
-from talaria.platforms.counter import Counter, Handed
-from talaria.platforms.telegram.calls import Calls, read_raw
+from talaria.platforms.push_receiver import PushedItem, PushReceiver
+from talaria.platforms.telegram.client import ApiClient, decode_update
 from talaria.platforms.telegram.incoming import ALLOWED_UPDATES
 from talaria.platforms.telegram.settings import TelegramSettings, Webhook
 
 _HEADER = "X-Telegram-Bot-Api-Secret-Token"
-_LARGEST = 4 * 1024 * 1024
-_TAKEN_WITHIN = timedelta(seconds=25)
+_MAX_BODY_BYTES = 4 * 1024 * 1024
+_ACKNOWLEDGE_TIMEOUT = timedelta(seconds=25)
 
 
-class Hook:
-    """The server that Telegram calls; where it is quiet, Telegram is asked whether it still does."""
+class WebhookServer:
+    """The server that Telegram calls; during silence, Telegram is asked whether it still does."""
 
-    def __init__(self, calls: Calls, settings: Webhook, bot: TelegramSettings) -> None:
-        self._calls = calls
+    def __init__(self, client: ApiClient, settings: Webhook, bot: TelegramSettings) -> None:
+        self._client = client
         self._settings = settings
         self._secret = settings.secret or sha256(f"webhook:{bot.token}".encode()).hexdigest()
-        self._look_after = 2 * bot.poll
-        self._counter: Counter[Update] = Counter(settings.host, settings.port, _TAKEN_WITHIN)
+        self._check_interval = 2 * bot.poll
+        self._receiver: PushReceiver[Update] = PushReceiver(settings.host, settings.port, _ACKNOWLEDGE_TIMEOUT)
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[None]:
-        """Listen, and ask Telegram to call; what it cannot hand over afterwards it keeps."""
+        """Listen, and ask Telegram to call; updates it can't deliver later stay there."""
         path = urlsplit(self._settings.public_url).path or "/"
-        async with self._counter.serve(path, self._receive, largest=_LARGEST):
-            await self._announce()
+        async with self._receiver.serve(path, self._receive, largest=_MAX_BODY_BYTES):
+            await self._register()
             yield
 
-    async def following(self, within: timedelta | None = None) -> Handed[Update] | None:
-        """Return what Telegram hands over next, ``None`` where nothing comes within some time.
+    async def next_item(self, timeout_after: timedelta | None = None) -> PushedItem[Update] | None:
+        """Return the next update, ``None`` if none comes within some time.
 
-        Without a time it waits. Raises `Unreachable` when Telegram does not call here any more.
+        Without a time it waits. Raises `Unreachable` if Telegram no longer calls here.
         """
         while True:
-            handed = await self._counter.following(within or self._look_after)
-            if handed is not None or within is not None:
-                return handed
-            await self._look()
+            pushed = await self._receiver.next_item(timeout_after or self._check_interval)
+            if pushed is not None or timeout_after is not None:
+                return pushed
+            await self._check_webhook()
 
-    async def _look(self) -> None:
-        """Make sure that nothing is to be heard because nothing is said."""
-        info = await self._calls.ask(self._calls.bot.get_webhook_info())
+    async def _check_webhook(self) -> None:
+        """Check that silence means that there are no updates."""
+        info = await self._client.ask(self._client.bot.get_webhook_info())
         if info.url != self._settings.public_url:
-            raise Unreachable("somebody has taken the webhook of this bot away")
-        if info.pending_update_count and info.last_error_message and self._counter.is_empty:
-            raise Unreachable(f"Telegram cannot hand over what waits there: {info.last_error_message}")
+            raise Unreachable("the webhook of this bot was removed by another program")
+        if info.pending_update_count and info.last_error_message and self._receiver.is_empty:
+            raise Unreachable(f"Telegram can't deliver pending updates: {info.last_error_message}")
 
-    async def _announce(self) -> None:
-        # One connection at a time, so that what people write arrives in its order.
-        await self._calls.ask(
-            self._calls.bot.set_webhook(
+    async def _register(self) -> None:
+        # One connection at a time, so that updates arrive in order.
+        await self._client.ask(
+            self._client.bot.set_webhook(
                 self._settings.public_url,
                 max_connections=1,
                 allowed_updates=ALLOWED_UPDATES,
@@ -78,7 +78,7 @@ class Hook:
             raw = msgspec.json.decode(await request.read(), type=dict[str, Any])
         except msgspec.DecodeError:
             return web.Response(status=400)
-        update = read_raw(raw)
+        update = decode_update(raw)
         if update is None:
-            return web.Response()  # it would come again for ever
-        return web.Response(status=200 if await self._counter.hand_over(update) else 503)
+            return web.Response()  # it would come again forever
+        return web.Response(status=200 if await self._receiver.push(update) else 503)

@@ -1,1 +1,1 @@
-"""Events of other programs: signed posts that become turns, and replies that are posted back, signed."""
+"""Webhooks: signed events of other programs become turns, and replies are posted back, signed."""

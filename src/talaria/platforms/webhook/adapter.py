@@ -1,4 +1,4 @@
-"""Webhooks as a network: an implementation of `Platform` in which programs post events and get replies."""
+"""The webhook adapter: programs post events and get replies."""
 
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -6,26 +6,25 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from talaria.contracts.clock import Clock, SystemClock
-from talaria.contracts.platform import Abilities, Attachment, Content, Incoming, MessageRef
+from talaria.contracts.platform import Attachment, Content, Incoming, MessageRef, PlatformCapabilities
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused, Rejected, Unreachable
-from talaria.platforms.webhook.outgoing import TEXT_LIMIT, encode_reply
-from talaria.platforms.webhook.posting import Posting
-from talaria.platforms.webhook.receiving import Receiving
+from talaria.platforms.webhook.receiving import WebhookReceiver
 from talaria.platforms.webhook.routes import Route, Routes
+from talaria.platforms.webhook.sending import TEXT_LIMIT, ReplyPoster, encode_reply
 from talaria.platforms.webhook.settings import WebhookSettings
-from talaria.platforms.webhook.signatures import signed
+from talaria.platforms.webhook.signatures import make_signature_headers
 
 PATH = "/webhooks/{route}"
-_ABILITIES = Abilities(text_limit=TEXT_LIMIT, idempotent=True, exclusive=True)
+_ABILITIES = PlatformCapabilities(text_limit=TEXT_LIMIT, idempotent=True, exclusive=True)
 
 log = logging.getLogger(__name__)
 
 
 class Webhooks:
-    """All routes of a profile; ``secret`` returns the value of a secret by its name.
+    """All routes of a profile; ``secret`` returns the value of a secret by name.
 
-    Replies can be sent whether it is connected or not. Whoever made it closes it.
+    Replies can be sent whether it is connected or not. The creator closes it.
     """
 
     def __init__(
@@ -37,55 +36,55 @@ class Webhooks:
         self._routes = Routes(settings.folder)
         self._secret = secret
         self._clock = clock or SystemClock()
-        self._posting = Posting(settings.posting)
+        self._poster = ReplyPoster(settings.posting)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncIterator[Incoming]]:
-        """Listen and yield events; a sender is told that its event was taken when the next one is asked for."""
-        receiving = Receiving(self._settings, self._routes, self._secret, self._clock)
-        self._look_through()
+        """Listen and yield events; a sender gets its acknowledgement when the next event is requested."""
+        receiving = WebhookReceiver(self._settings, self._routes, self._secret, self._clock)
+        self._check_routes()
         async with (
-            receiving.counter.serve(PATH, receiving.receive, largest=self._settings.largest),
-            aclosing(_taken(receiving)) as arrivals,
+            receiving.push_receiver.serve(PATH, receiving.receive, largest=self._settings.largest),
+            aclosing(_receive(receiving)) as updates,
         ):
             log.info("webhooks: listening at http://%s:%d%s", self._settings.host, self._settings.port, PATH)
-            yield arrivals
+            yield updates
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
-        """Post a reply to where its route wants it; where it wants it nowhere, the transcript has it."""
+        """Post a reply to the URL of its route; without one it stays in the transcript."""
         body = encode_reply(to, content, key)
         route = self._route(to.chat_id)
-        if route.told.deliver_to:
+        if route.parsed.deliver_to:
             secret = self._secret(route.reply_secret)
             if not secret:
                 raise Unreachable(f"the secret {route.reply_secret} of the route {route.name} is not set")
             headers = {"content-type": "application/json", "idempotency-key": key, "user-agent": "talaria"}
-            proof = signed(secret, key, self._clock.now(), body)
-            await self._posting.post(route.told.deliver_to, body, headers | proof)
+            signature_headers = make_signature_headers(secret, key, self._clock.now(), body)
+            await self._poster.post(route.parsed.deliver_to, body, headers | signature_headers)
         return MessageRef(to, key)
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
-        """Refuse: what was posted is with its receiver."""
-        raise Rejected("what was posted cannot be edited")
+        """Refuse: posted replies can't be changed."""
+        raise Rejected("posted webhook replies can't be edited")
 
     async def show_typing(self, to: Address) -> None:
-        """Do nothing: programs do not watch."""
+        """Do nothing: programs don't watch."""
 
     async def react(self, ref: MessageRef, emoji: str) -> None:
         """Refuse: events cannot be marked."""
-        raise Rejected("events cannot be marked")
+        raise Rejected("webhook events can't be marked")
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Refuse: events bring no files."""
-        raise Rejected("events bring no files")
+        """Refuse: events have no files."""
+        raise Rejected("webhook events have no files")
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Return ``None``: a conversation of events begins with an event."""
+        """Return ``None``: a session of events starts with an event."""
         return None
 
     async def close(self) -> None:
-        """Let go of all connections."""
-        await self._posting.close()
+        """Close all connections."""
+        await self._poster.close()
 
     def _route(self, name: str) -> Route:
         try:
@@ -96,22 +95,22 @@ class Webhooks:
             raise Rejected(f"there is no route {name!r}")
         return route
 
-    def _look_through(self) -> None:
-        """Say at once what is wrong with routes, and not only when an event comes."""
+    def _check_routes(self) -> None:
+        """Log problems of routes at once, not only when an event arrives."""
         names = self._routes.names()
         if not names:
-            log.warning("webhooks: there is no route in %s yet", self._routes.folder)
+            log.warning("webhooks: no routes in %s yet", self._routes.folder)
         for name in names:
             try:
                 self._routes.find(name)
             except Refused as error:
-                log.error("webhook %s cannot be served: %s", name, error)  # noqa: TRY400 - it says what to mend
+                log.error("can't serve webhook %s: %s", name, error)  # noqa: TRY400 - it says what to mend
 
 
-async def _taken(receiving: Receiving) -> AsyncGenerator[Incoming, None]:
-    while (handed := await receiving.counter.following()) is not None:
+async def _receive(receiving: WebhookReceiver) -> AsyncGenerator[Incoming, None]:
+    while (pushed := await receiving.push_receiver.next_item()) is not None:
         try:
-            yield handed.item
-            handed.settle(taken=True)
+            yield pushed.item
+            pushed.acknowledge(accepted=True)
         finally:
-            handed.settle(taken=False)
+            pushed.acknowledge(accepted=False)

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from talaria.core.errors import Refused
 from talaria.platforms.webhook.signatures import Scheme
-from talaria.platforms.webhook.templates import Event, Template, read_template
+from talaria.platforms.webhook.templates import Event, Template, parse_template
 
 SUFFIX = ".toml"
 
@@ -21,13 +21,13 @@ Scalar = str | int | bool
 
 
 class RouteFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A route as its file describes it.
+    """A route as described by its file.
 
-    ``secret`` and ``deliver_secret`` are names of secrets, never their values. ``task`` is what the agent is to do, in
-    the owner's words; ``template`` makes the rest of the message from the event, fenced in as words of strangers unless
-    ``fenced`` is off. ``when`` lists what has to stand at a place for an event to count. ``id`` tells redeliveries,
-    ``repeats`` that equal events without one are several. Events of one ``conversation`` share a transcript. Replies
-    are posted to ``deliver_to``; without one they stay there.
+    ``secret`` and ``deliver_secret`` are names of secrets, never their values. ``task`` is what the agent should do, in
+    the owner's words; ``template`` makes the rest of the message from the event, marked as text of strangers unless
+    ``fenced`` is off. ``when`` lists required values of fields. ``id`` identifies redeliveries, ``repeats`` means that
+    equal events without one are separate. Events of one ``conversation`` share a transcript. Replies are posted to
+    ``deliver_to``; without one they stay there.
     """
 
     title: str = ""
@@ -49,32 +49,32 @@ class RouteFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def tolerance(self) -> timedelta:
-        """How far a time that was signed may be off."""
+        """Return the tolerance for signed timestamps."""
         return timedelta(seconds=self.tolerance_seconds)
 
 
 class Route(Struct, frozen=True):
-    """A route that can be served: what its file says, with its templates taken apart."""
+    """A valid route: the content of its file, with parsed templates."""
 
     name: str
-    told: RouteFile
+    parsed: RouteFile
     template: Template
     id: Template
     conversation: Template
 
     @property
     def title(self) -> str:
-        """What people call it."""
-        return self.told.title or self.name
+        """Return the title."""
+        return self.parsed.title or self.name
 
     @property
     def reply_secret(self) -> str:
-        """The name of the secret that signs replies."""
-        return self.told.deliver_secret or self.told.secret
+        """Return the name of the secret that signs replies."""
+        return self.parsed.deliver_secret or self.parsed.secret
 
-    def wants(self, event: Event) -> bool:
-        """Tell whether an event is one of those that count."""
-        return all(event.find(path) in _choices(wanted) for path, wanted in self.told.when.items())
+    def matches(self, event: Event) -> bool:
+        """Return whether an event matches the route's conditions."""
+        return all(event.find(path) in _accepted_values(expected) for path, expected in self.parsed.when.items())
 
 
 class Routes:
@@ -82,61 +82,61 @@ class Routes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: dict[str, tuple[tuple[int, int], Route]] = {}
+        self._cached: dict[str, tuple[tuple[int, int], Route]] = {}
 
     def names(self) -> list[str]:
-        """Return the names of all of them, those with faults too."""
+        """Return the names of all routes, including broken ones."""
         return sorted(path.stem for path in self.folder.glob(f"*{SUFFIX}") if _NAME.fullmatch(path.stem))
 
     def find(self, name: str) -> Route | None:
-        """Return a route as it is now, ``None`` where there is none; raises `Refused` with what is wrong with it."""
+        """Return the current route, ``None`` if there is none; raises `Refused` for a broken one."""
         if not _NAME.fullmatch(name):
             return None
         path = self.folder / f"{name}{SUFFIX}"
         try:
             found = path.stat()
             stamp = (found.st_mtime_ns, found.st_size)
-            if name not in self._known or self._known[name][0] != stamp:
-                self._known[name] = (stamp, read_route(name, path))
+            if name not in self._cached or self._cached[name][0] != stamp:
+                self._cached[name] = (stamp, read_route(name, path))
         except FileNotFoundError:
-            self._known.pop(name, None)
+            self._cached.pop(name, None)
             return None
         except OSError as error:
-            raise Refused(f"{path} cannot be read: {error.strerror}.") from error
-        return self._known[name][1]
+            raise Refused(f"Can't read {path}: {error.strerror}.") from error
+        return self._cached[name][1]
 
 
 def read_route(name: str, path: Path) -> Route:
-    """Read a route from its file; raises `Refused` with what is wrong with it."""
+    """Read a route from its file; raises `Refused` for an invalid one."""
     raw = path.read_bytes()
     try:
-        told = msgspec.toml.decode(raw, type=RouteFile)
-        _check(told)
-        return Route(name, told, *map(read_template, (told.template, told.id, told.conversation)))
+        parsed = msgspec.toml.decode(raw, type=RouteFile)
+        _check_route_file(parsed)
+        return Route(name, parsed, *map(parse_template, (parsed.template, parsed.id, parsed.conversation)))
     except (msgspec.DecodeError, UnicodeDecodeError, Refused) as error:
         raise Refused(f"{path}: {str(error).rstrip('.')}.") from error
 
 
-def _check(told: RouteFile) -> None:
-    if told.deliver_to:
+def _check_route_file(parsed: RouteFile) -> None:
+    if parsed.deliver_to:
         try:
-            target = urlsplit(told.deliver_to)
-            sensible = target.scheme in {"http", "https"} and target.hostname and (target.port is None or target.port)
+            target = urlsplit(parsed.deliver_to)
+            is_valid = target.scheme in {"http", "https"} and target.hostname and (target.port is None or target.port)
         except ValueError:
-            sensible = False
-        if not sensible:
-            raise Refused("`deliver_to` has to be the http or https address that replies are posted to")
-    if told.scheme == "none" and not told.fenced:
-        raise Refused("`fenced = false` needs a scheme that signs: nobody knows whose words they are")
-    if told.fenced and told.task.lstrip().startswith("/"):
-        raise Refused("`task` cannot be a command: what strangers wrote would become its words")
-    if told.scheme != "none" and not told.secret:
-        raise Refused("`secret` has to name the secret that posts are signed with")
+            is_valid = False
+        if not is_valid:
+            raise Refused("`deliver_to` must be the http or https URL to post replies to")
+    if parsed.scheme == "none" and not parsed.fenced:
+        raise Refused("`fenced = false` requires a signing scheme, so that the author is known")
+    if parsed.fenced and parsed.task.lstrip().startswith("/"):
+        raise Refused("`task` can't be a command: text from strangers would become its arguments")
+    if parsed.scheme != "none" and not parsed.secret:
+        raise Refused("`secret` must name the secret that requests are signed with")
 
 
-def _choices(wanted: Scalar | tuple[Scalar, ...]) -> set[str]:
-    return {_word(one) for one in (wanted if isinstance(wanted, tuple) else (wanted,))}
+def _accepted_values(expected: Scalar | tuple[Scalar, ...]) -> set[str]:
+    return {_scalar_text(one) for one in (expected if isinstance(expected, tuple) else (expected,))}
 
 
-def _word(value: Scalar) -> str:
+def _scalar_text(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""What the webhook adapter has to know."""
+"""Settings of the webhook adapter."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from talaria.core.errors import Refused
 
 
 class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to listen, and how much is taken.
+    """Where to listen, and the limits.
 
-    ``routes`` is the folder of the routes. A post is at most ``largest`` bytes; its head has ``head`` to arrive, its
-    body ``reading``, and it has ``patience`` to be stored before its sender is told to come again; at most ``waiting``
-    are being taken at a time. A reply has ``posting`` to be taken by its receiver.
+    ``routes`` is the folder of the routes. A post has at most ``largest`` bytes; its headers have ``head`` to arrive,
+    its body ``reading``, and it has ``patience`` to be stored before its sender has to retry; at most ``waiting`` are
+    handled at a time. A reply has ``posting`` to be accepted by its receiver.
     """
 
     routes: str
@@ -33,26 +33,26 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def folder(self) -> Path:
-        """The folder of the routes."""
+        """Return the folder of the routes."""
         return Path(self.routes).expanduser()
 
     @property
     def is_on_loopback(self) -> bool:
-        """Whether only this machine can post."""
+        """Return whether only this machine can post."""
         return is_loopback(self.host)
 
 
 def read_settings(name: str, options: Mapping[str, str], folder: Path) -> WebhookSettings:
-    """Return the settings that options describe, with routes in a folder; raises `Refused` with what is wrong."""
+    """Return the settings for these options, with routes in a folder; raises `Refused` for invalid ones."""
     told = {"routes": str(folder), **options, "name": name}
     try:
         return msgspec.convert(told, WebhookSettings, strict=False)
     except msgspec.ValidationError as error:
-        raise Refused(f"An option of platforms.{name} is wrong: {error}.") from error
+        raise Refused(f"Invalid option in platforms.{name}: {error}.") from error
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address means this machine alone."""
+    """Return whether a name or an address means this machine alone."""
     try:
         return host.lower() == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

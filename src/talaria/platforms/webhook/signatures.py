@@ -1,4 +1,4 @@
-"""Whether a post comes from whom it should, in the ways that programs sign; and how ours are signed."""
+"""Verify and create webhook signatures, in the common schemes."""
 
 import base64
 import binascii
@@ -22,10 +22,10 @@ _HEADERS: Mapping[Scheme, str] = {
 
 
 class BadSignature(Exception):
-    """What arrived does not prove that its sender has the secret; the sentence is for the log."""
+    """The post doesn't prove that its sender has the secret; the sentence is for the log."""
 
 
-def check(
+def verify_signature(
     scheme: Scheme,
     secret: str,
     headers: Mapping[str, str],
@@ -35,10 +35,10 @@ def check(
     now: datetime,
     tolerance: timedelta,
 ) -> None:
-    """Raise `BadSignature` unless a post is signed; ``headers`` go by small letters, ``header`` names another one.
+    """Raise `BadSignature` unless a post is signed; ``headers`` are in lower case, ``header`` names another one.
 
-    ``standard`` is that of standardwebhooks.com, which also signs the id and the time. A time that is signed may be
-    off by ``tolerance``, so that nobody can send the same again much later.
+    ``standard`` is that of standardwebhooks.com, which also signs the id and the time. A signed time may be off by
+    ``tolerance``, which prevents later replays.
     """
     match scheme:
         case "standard":
@@ -46,38 +46,38 @@ def check(
             content = f"{headers.get('webhook-id', '')}.{given}.".encode() + body
             mac = base64.b64encode(_mac(_key(secret), content)).decode()
             signatures = [word[3:] for word in headers.get("webhook-signature", "").split() if word.startswith("v1,")]
-            _compare(mac, signatures)
-            _be_recent(given, now, tolerance)
+            _check_signatures(mac, signatures)
+            _check_timestamp(given, now, tolerance)
         case "github":
             signature = headers.get((header or "x-hub-signature-256").lower(), "")
-            _compare(_mac(secret.encode(), body).hex(), [signature.removeprefix("sha256=")])
+            _check_signatures(_mac(secret.encode(), body).hex(), [signature.removeprefix("sha256=")])
         case "stripe":
             pairs = [pair.strip().partition("=")[::2] for pair in headers.get("stripe-signature", "").split(",")]
             given = next((value for name, value in pairs if name == "t"), "")
             mac = _mac(secret.encode(), f"{given}.".encode() + body).hex()
-            _compare(mac, [value for name, value in pairs if name == "v1"])
-            _be_recent(given, now, tolerance)
+            _check_signatures(mac, [value for name, value in pairs if name == "v1"])
+            _check_timestamp(given, now, tolerance)
         case "slack":
             given = headers.get("x-slack-request-timestamp", "")
             mac = _mac(secret.encode(), f"v0:{given}:".encode() + body).hex()
-            _compare(f"v0={mac}", [headers.get("x-slack-signature", "")])
-            _be_recent(given, now, tolerance)
+            _check_signatures(f"v0={mac}", [headers.get("x-slack-signature", "")])
+            _check_timestamp(given, now, tolerance)
         case "bearer":
             given = headers.get((header or "authorization").lower(), "")
             kind, _, token = given.partition(" ")
-            _compare(secret, [token.strip() if kind.lower() == "bearer" else given])
+            _check_signatures(secret, [token.strip() if kind.lower() == "bearer" else given])
         case "none":
             pass
 
 
 def has_signature(scheme: Scheme, headers: Mapping[str, str], *, header: str = "") -> bool:
-    """Tell whether a post has the header of a signature at all: what has none need not be received."""
+    """Return whether a post has a signature header at all: without one its body need not be received."""
     name = header.lower() if header and scheme in ("github", "bearer") else _HEADERS[scheme]
     return not name or bool(headers.get(name))
 
 
-def signed(secret: str, message_id: str, now: datetime, body: bytes) -> dict[str, str]:
-    """Return the headers that prove to a receiver that a post is ours, in the way of ``standard``."""
+def make_signature_headers(secret: str, message_id: str, now: datetime, body: bytes) -> dict[str, str]:
+    """Return the headers that sign our posts, in the ``standard`` scheme."""
     time = str(int(now.timestamp()))
     mac = _mac(_key(secret), f"{message_id}.{time}.".encode() + body)
     return {
@@ -87,21 +87,23 @@ def signed(secret: str, message_id: str, now: datetime, body: bytes) -> dict[str
     }
 
 
-def _compare(expected: str, given: Iterable[str]) -> None:
-    """Look at all of them, each in a time that does not depend on how much of it is right."""
-    same = [hmac.compare_digest(expected.encode(), one.encode()) for one in given]
-    if not same:
-        raise BadSignature("it has no signature")
-    if not any(same):
-        raise BadSignature("its signature is not that of the secret")
+def _check_signatures(expected: str, given: Iterable[str]) -> None:
+    """Compare all of them in constant time."""
+    matches = [hmac.compare_digest(expected.encode(), one.encode()) for one in given]
+    if not matches:
+        raise BadSignature("it is missing")
+    if not any(matches):
+        raise BadSignature("it doesn't match the secret")
 
 
-def _be_recent(given: str, now: datetime, tolerance: timedelta) -> None:
+def _check_timestamp(given: str, now: datetime, tolerance: timedelta) -> None:
     if not (given.isascii() and given.isdecimal() and len(given) < 16):
-        raise BadSignature("it does not say when it was signed")
-    off = abs(int(given) - now.timestamp())
-    if off > tolerance.total_seconds():
-        raise BadSignature(f"it was signed {off:.0f} s off our clock, and {tolerance.total_seconds():.0f} are allowed")
+        raise BadSignature("it has no timestamp")
+    drift = abs(int(given) - now.timestamp())
+    if drift > tolerance.total_seconds():
+        raise BadSignature(
+            f"its timestamp is {drift:.0f} s off our clock; {tolerance.total_seconds():.0f} s are allowed"
+        )
 
 
 def _mac(key: bytes, content: bytes) -> bytes:
@@ -109,7 +111,7 @@ def _mac(key: bytes, content: bytes) -> bytes:
 
 
 def _key(secret: str) -> bytes:
-    """Return the bytes of a secret: behind ``whsec_`` they are written in base64."""
+    """Return the bytes of a secret: after ``whsec_`` they are base64."""
     if secret.startswith(_PREFIX):
         try:
             return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)

@@ -1,7 +1,7 @@
-"""A small language for texts about an event: places in its body and its headers, and nothing that runs.
+"""Templates for event texts: fields of the body and the headers, and no code.
 
-``{{ commits.0.message }}`` is a place in the body, ``{{ headers.X-GitHub-Event }}`` a header, ``{{ body }}`` all of it.
-Behind a bar stand ``default "text"`` for what is missing or null, and ``cut 80`` for what is too long.
+``{{ commits.0.message }}`` is a field of the body, ``{{ headers.X-GitHub-Event }}`` a header, ``{{ body }}`` all of it.
+After a bar, ``default "text"`` replaces missing values or null, and ``cut 80`` shortens long ones.
 """
 
 import re
@@ -21,23 +21,23 @@ _MISSING = object()
 
 
 class Event(Struct, frozen=True):
-    """What arrived: headers by their names in small letters, and the body as it could be read."""
+    """A received event: headers by lower-case name, and the decoded body."""
 
     headers: Mapping[str, str]
     body: Any
 
     def find(self, path: str) -> str | None:
-        """Return what stands at a place, as text; ``None`` where there is nothing."""
+        """Return the value of a field, as text; ``None`` if there is none."""
         first, _, rest = path.partition(".")
         if first.lower() == "headers" and rest:
             return self.headers.get(rest.lower())
         if first == "body":
-            return _text(_walk(self.body, rest))
-        return _text(_walk(self.body, path))
+            return _text(_find_value(self.body, rest))
+        return _text(_find_value(self.body, path))
 
 
 class Rendered(Struct, frozen=True):
-    """A text, and the places that it wanted and did not find."""
+    """A text, and the fields that were missing."""
 
     text: str
     missing: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class _Field(Struct, frozen=True):
     default: str | None = None
     longest: int = 0
 
-    def shown(self, event: Event) -> str | None:
+    def render_value(self, event: Event) -> str | None:
         found = event.find(self.path)
         if found is None:
             return self.default
@@ -56,36 +56,36 @@ class _Field(Struct, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """A text with places in it."""
+    """A text with fields in it."""
 
     pieces: tuple[str | _Field, ...]
 
     def render(self, event: Event) -> Rendered:
-        """Fill in what the event has; what is missing is left out, and told."""
+        """Fill in the event's values; missing ones are left out and reported."""
         texts, missing = [], []
         for piece in self.pieces:
-            text = piece if isinstance(piece, str) else piece.shown(event)
+            text = piece if isinstance(piece, str) else piece.render_value(event)
             if text is None and isinstance(piece, _Field):
                 missing.append(piece.path)
             texts.append(text or "")
         return Rendered("".join(texts), tuple(missing))
 
 
-def read_template(source: str) -> Template:
-    """Take a template apart; raises `Refused` with what is not understood in it."""
+def parse_template(source: str) -> Template:
+    """Parse a template; raises `Refused` for invalid syntax."""
     pieces: list[str | _Field] = []
     end = 0
     for found in _FIELD.finditer(source):
-        pieces += [source[end : found.start()], _field(found[1])]
+        pieces += [source[end : found.start()], _parse_field(found[1])]
         end = found.end()
     pieces.append(source[end:])
     return Template(tuple(piece for piece in pieces if piece != ""))
 
 
-def _field(words: str) -> _Field:
-    found = _PIECE.fullmatch(words)
+def _parse_field(expression: str) -> _Field:
+    found = _PIECE.fullmatch(expression)
     if found is None or not _PATH.fullmatch(found[1]):
-        raise Refused(f"`{{{{{words}}}}}` names no place; write it such as `{{{{ repository.name }}}}`")
+        raise Refused(f"`{{{{{expression}}}}}` is not a field; write for example `{{{{ repository.name }}}}`")
     default, longest, end = None, 0, 0
     for one in _FILTER.finditer(found[2]):
         if one.start() != end or one[2].isdecimal() is (one[1] == "default"):
@@ -96,11 +96,11 @@ def _field(words: str) -> _Field:
         else:
             longest = int(one[2])
     if end != len(found[2]):
-        raise Refused(f'in `{{{{{words}}}}}` only `| default "text"` and `| cut 80` may stand behind the place')
+        raise Refused(f'in `{{{{{expression}}}}}` only `| default "text"` and `| cut 80` may follow the field')
     return _Field(found[1], default, longest)
 
 
-def _walk(value: Any, path: str) -> Any:
+def _find_value(value: Any, path: str) -> Any:
     for part in path.split(".") if path else ():
         if isinstance(value, dict):
             value = value.get(part, _MISSING)

@@ -1,4 +1,4 @@
-"""Speak Messages with one account."""
+"""The Messages adapter for one account."""
 
 from talaria.contracts.clock import Clock
 from talaria.contracts.provider import ModelRequest
@@ -6,14 +6,14 @@ from talaria.core.messages import File, Image
 from talaria.providers.anthropic.incoming import ReplyUnderway
 from talaria.providers.anthropic.outgoing import AnthropicEncoder, is_shown
 from talaria.providers.anthropic.settings import AnthropicSettings
-from talaria.providers.http import HttpPool
-from talaria.providers.over_http import Endpoint, ProviderOverHttp
+from talaria.providers.base.http_provider import Endpoint, ProviderOverHttp
+from talaria.providers.http.client import HttpPool
 
 VERSION = "2023-06-01"
 
 
 class Anthropic(ProviderOverHttp):
-    """Implements `Provider`; the pool belongs to whoever made it."""
+    """The provider for Anthropic's Messages protocol; its creator owns the pool."""
 
     def __init__(self, settings: AnthropicSettings, http: HttpPool, clock: Clock | None = None) -> None:
         base = settings.base_url.rstrip("/")
@@ -24,13 +24,13 @@ class Anthropic(ProviderOverHttp):
         self._settings = settings
 
     def shows(self, part: Image | File) -> bool:
-        """Return whether this server can look at an attachment."""
+        """Return whether this server can view an attachment."""
         return is_shown(part, self._settings.quirks)
 
     def encoder(self) -> AnthropicEncoder:
-        """Return what encodes the requests of a conversation."""
+        """Return the encoder for the requests of a session."""
         return AnthropicEncoder(self._settings)
 
     def begin(self, request: ModelRequest) -> ReplyUnderway:
-        """Return the reply to a call, still empty."""
+        """Return an empty reply for a call."""
         return ReplyUnderway(self.name, request.model)

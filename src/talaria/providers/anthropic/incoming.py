@@ -1,7 +1,6 @@
-"""From Messages replies, streamed or whole, to our vocabulary.
+"""Translate Messages replies, streamed or complete.
 
-Tokens that were read from a cache or written to one are part of ``input_tokens``, those of thinking part of
-``output_tokens``.
+Tokens read from or written to a cache are part of ``input_tokens``, reasoning tokens part of ``output_tokens``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,10 +13,10 @@ from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, M
 from talaria.core.errors import MalformedReply
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.providers.anthropic.outgoing import PROTOCOL, REDACTED
-from talaria.providers.failures import Complaint, failure_in_stream
-from talaria.providers.lenient_json import decode_json
-from talaria.providers.reply_limits import ArgumentsMeter
-from talaria.providers.transcript import reasoning_mark
+from talaria.providers.base.errors import Complaint, failure_in_stream
+from talaria.providers.base.lenient_json import decode_json
+from talaria.providers.base.transcript import reasoning_mark
+from talaria.providers.http.reply_limits import ArgumentsMeter
 
 STOPS: dict[str, StopReason] = {
     "end_turn": "end",
@@ -44,7 +43,7 @@ class ReplyUnderway:
         self.done = False
 
     def take(self, data: bytes) -> Sequence[ModelEvent]:
-        """Take one event and return what is new in it."""
+        """Process one event and return what is new in it."""
         event = decode_json(_DECODE, data, self._provider)
         if event.type == "content_block_delta" and event.delta is not None:
             return self._take_delta(event.index, event.delta)
@@ -62,7 +61,7 @@ class ReplyUnderway:
         return ()
 
     def take_whole(self, body: bytes) -> Sequence[ModelEvent]:
-        """Take a reply that came in one piece."""
+        """Process a reply that came in one piece."""
         message = decode_json(_DECODE_WHOLE, body, self._provider)
         self._blocks = dict(enumerate(message.content))
         self._usage, self._stop = message.usage, message.stop_reason
@@ -70,15 +69,15 @@ class ReplyUnderway:
         return [event for block in message.content for event in block.events()]
 
     def reply(self, at: datetime) -> ModelReply:
-        """Return all of it; a reply that never said why it stopped was cut off."""
+        """Return the complete reply; one without a stop reason was cut off."""
         if not self.done:
-            raise MalformedReply(f"{self._provider}: the reply ended in the middle")
+            raise MalformedReply(f"{self._provider}: the reply ended early")
         message = Message(role="assistant", parts=tuple(self._parts()), at=at, model=self._model)
         return ModelReply(message, STOPS.get(self._stop or "", "end"), self._usage.counted())
 
     def _take_delta(self, index: int, delta: "_Delta") -> Sequence[ModelEvent]:
         if index not in self._blocks:
-            raise MalformedReply(f"{self._provider}: a piece of block {index}, which never began")
+            raise MalformedReply(f"{self._provider}: data for block {index}, which was never started")
         if delta.text:
             self._pieces[index].append(delta.text)
             return (ModelText(delta.text),)
@@ -117,7 +116,7 @@ class _Block(Struct):
     input: Raw = Raw(b"{}")
 
     def events(self) -> tuple[ModelEvent, ...]:
-        """Return what a whole block says, as if it had been streamed."""
+        """Return the content of a complete block as stream events."""
         if self.text:
             return (ModelText(self.text),)
         return (ModelReasoning(self.thinking),) if self.thinking else ()
@@ -143,12 +142,12 @@ class _Usage(Struct):
     output_tokens_details: _OutputDetails | None = None
 
     def updated(self, later: "_Usage | None") -> "_Usage":
-        """Return it with what ``later`` knows better: its counts are of the whole reply, not of a piece."""
+        """Return it with the counts of ``later``, which are for the whole reply."""
         known = {} if later is None else {name: value for name, value in msgspec.structs.asdict(later).items() if value}
         return msgspec.structs.replace(self, **known)
 
     def counted(self) -> Usage:
-        """Return it in our words: here, what was cached is counted apart from the rest of the input."""
+        """Return our usage; in this protocol cached tokens are counted separately."""
         read, written = self.cache_read_input_tokens or 0, self.cache_creation_input_tokens or 0
         return Usage(
             calls=1,

@@ -1,4 +1,4 @@
-"""From our vocabulary to the body of a Messages request."""
+"""Translate requests into Messages bodies."""
 
 import base64
 import re
@@ -10,8 +10,8 @@ from msgspec import Raw, Struct, structs
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from talaria.providers.anthropic.settings import AnthropicQuirks, AnthropicSettings
-from talaria.providers.conversation_encoder import ConversationEncoder
-from talaria.providers.transcript import OPENING, note_on, reasoning_mark, split_data_uri, wire_call_id
+from talaria.providers.base.conversation_encoder import ConversationEncoder
+from talaria.providers.base.transcript import OPENING, note_on, reasoning_mark, split_data_uri, wire_call_id
 
 PROTOCOL = "anthropic"
 REDACTED = "redacted:"
@@ -23,14 +23,14 @@ _CALL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def encode(request: ModelRequest, settings: AnthropicSettings) -> bytes:
-    """Return the body of a request that stands alone."""
+    """Return the body of a single request."""
     encoder = AnthropicEncoder(settings)
     encoder.take(request.messages, request.messages)
     return encoder.encode(request)
 
 
 def is_shown(part: Image | File, quirks: AnthropicQuirks) -> bool:
-    """Return whether the server can look at an attachment; else it is told of it in words."""
+    """Return whether the server can view an attachment; otherwise it is described in words."""
     if isinstance(part, Image):
         return quirks.images
     return quirks.documents and part.media_type in {"application/pdf", "text/plain"}
@@ -116,21 +116,21 @@ class _Body(Struct, kw_only=True, omit_defaults=True):
 
 
 class AnthropicEncoder(ConversationEncoder[_Message]):
-    """Bodies of Messages requests; messages stand last, so that a grown conversation only changes its end.
+    """Encodes Messages requests; messages come last, so that a longer conversation changes only the end.
 
-    Cache marks move: they are no part of what is cached, so bytes of two requests are compared without them. One
-    stands after tools and system prompt; one at the end of the conversation and one where the last request ended,
-    because the server looks back only 20 blocks. A request for structured output is sent once: no mark would pay.
+    Cache marks move: they are not part of what is cached, so bytes of two requests are compared without them. One
+    follows tools and system prompt; one is at the end of the conversation and one where the last request ended, because
+    the server looks back only 20 blocks. A request for structured output is sent once: no mark would pay.
     """
 
-    LOOSE = 4  # as roles alternate, the last two messages of the user are among them
+    LOOSE = 4  # as roles alternate, the user's last two messages are among them
 
     def __init__(self, settings: AnthropicSettings) -> None:
         super().__init__(reasoning_mark(PROTOCOL, settings.name))
         self._settings = settings
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Return the body of a request whose messages were taken in."""
+        """Return the body of a request whose messages were added."""
         quirks = self._settings.quirks
         settled, loose = self.wire_messages()
         max_tokens = request.max_output_tokens or quirks.default_max_tokens
@@ -160,7 +160,7 @@ class AnthropicEncoder(ConversationEncoder[_Message]):
         return (_Message(role, list(_blocks(message, self._settings.quirks, self._mark))),)
 
     def _join(self, last: _Message | None, new: _Message) -> Sequence[_Message]:
-        """Let roles alternate, a user's first."""
+        """Make roles alternate, starting with the user."""
         if last is None:
             return (_Message("user", [_TextBlock(OPENING)]), new) if new.role == "assistant" else (new,)
         if last.role == new.role:
@@ -169,7 +169,7 @@ class AnthropicEncoder(ConversationEncoder[_Message]):
 
 
 def _mark_ends(messages: Sequence[_Message]) -> list[_Message]:
-    """Return messages with marks on the last two that are not the model's: where this request and the last one end."""
+    """Return messages with marks on the last two that are not the model's: the ends of this request and the last."""
     ends = [place for place, message in enumerate(messages) if message.role == "user"][-2:]
     return [_marked(message) if place in ends else message for place, message in enumerate(messages)]
 
@@ -199,7 +199,7 @@ def _thinking(
 
 
 def _may_think(messages: Sequence[_Message]) -> bool:
-    """Return whether tools called right before were called with thinking: the server demands that they were."""
+    """Return whether the last tool calls came with reasoning, as the server requires."""
     answered = [message for message in messages[-2:] if isinstance(message.content[-1], _ToolUse)]
     return all(isinstance(message.content[0], _ThinkingBlock | _RedactedBlock) for message in answered)
 
@@ -242,7 +242,7 @@ def _thought(text: str, signature: str) -> _Block:
 
 
 def _input(arguments: str) -> Raw:
-    """Return the arguments as the model wrote them, or what is no JSON object in one that shows it."""
+    """Return the arguments as the model wrote them, or an object that contains invalid ones."""
     try:
         msgspec.json.decode(arguments, type=dict[str, Raw])
     except (msgspec.MsgspecError, UnicodeEncodeError):

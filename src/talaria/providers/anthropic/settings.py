@@ -1,13 +1,13 @@
-"""What the Messages adapter has to know of an account."""
+"""Settings of the Messages adapter."""
 
 from msgspec import Struct
 
 from talaria.core.errors import ModelSource
-from talaria.providers.timeouts import Timeouts
+from talaria.providers.http.timeouts import Timeouts
 
 
 class AnthropicQuirks(Struct, frozen=True, kw_only=True):
-    """How a server differs; models whose names begin like ``budget_models`` are told how many tokens to think."""
+    """Server differences; models with the prefixes in ``budget_models`` get a reasoning budget in tokens."""
 
     default_max_tokens: int = 8192
     budget_models: tuple[str, ...] = (
@@ -27,7 +27,7 @@ class AnthropicQuirks(Struct, frozen=True, kw_only=True):
 
 
 class AnthropicSettings(Struct, frozen=True, kw_only=True):
-    """One account; ``base_url`` is what stands before ``/messages``."""
+    """One account; ``base_url`` is the part before ``/messages``."""
 
     name: str
     base_url: str

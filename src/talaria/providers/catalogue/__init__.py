@@ -1,1 +1,1 @@
-"""What is known of well-known models."""
+"""Catalogue of well-known models."""

@@ -1,4 +1,4 @@
-"""Find what is known of a model by any of the names it goes by."""
+"""Look up a model in the catalogue by any of its names."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -35,20 +35,20 @@ _LETTERS_OF_SIZES = "abeqvx"
 
 
 class Catalogue:
-    """Well-known models; the file is read when the first one is asked for."""
+    """Well-known models; the file is read at the first lookup."""
 
     def find(self, name: str) -> ModelInfo:
-        """Return what is known of ``name``, under that name.
+        """Return the properties of model ``name``, under that name.
 
-        A prefix such as ``openai/`` does not matter, nor do dots in place of dashes, nor a date or a size at the end.
-        Other members of a family are taken to be like it, and the rest to be small; both with ``known`` false.
+        A prefix like ``openai/`` is ignored, as are dots instead of dashes, and a date or a size at the end. Unknown
+        members of a family are assumed to be like it, and other models to be small; both with ``known`` false.
         """
         wanted = name.lower().rpartition("/")[2]
         found = self._models.get(_plain(wanted)) or self._alike(wanted) or self._family(wanted)
         return msgspec.structs.replace(found or ModelInfo(name=name, known=False), name=name)
 
     def all(self) -> tuple[ModelInfo, ...]:
-        """Return every model that is listed by its own name, maker by maker."""
+        """Return every listed model by its own name, grouped by maker."""
         return tuple(self._models.values())
 
     @cached_property
@@ -61,10 +61,10 @@ class Catalogue:
         return {_plain(info.name): info for info in self._listed if info.known}
 
     def _alike(self, wanted: str) -> ModelInfo | None:
-        """Return the model with the longest name that this one begins with."""
+        """Return the model with the longest name that is a prefix of this one."""
         for end in _ends(wanted):
             found = self._models.get(_plain(wanted[:end]))
-            if found is not None and wanted[end] != ".":  # behind a dot begins another version
+            if found is not None and wanted[end] != ".":  # a dot starts another version
                 return msgspec.structs.replace(found, known=_is_same_model(wanted[end + 1 :]))
         return None
 
@@ -75,13 +75,13 @@ class Catalogue:
 
 
 def _is_same_model(suffix: str) -> bool:
-    """Return whether what follows a name is only a date, a size or another word for the same model."""
+    """Return whether the rest of a name is only a date, a size or a synonym."""
     parts = _plain(suffix).split("-")
     return all(part in _SAME_MODEL or part.strip(_LETTERS_OF_SIZES).isdecimal() for part in parts)
 
 
 def _ends(name: str) -> Iterator[int]:
-    """Yield the places where a part of the name ends, last first."""
+    """Yield the ends of the parts of a name, last first."""
     return (place for place in range(len(name) - 1, 0, -1) if name[place] in "-:@.")
 
 

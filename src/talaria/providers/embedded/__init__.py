@@ -1,1 +1,1 @@
-"""The small model inside Talaria: it answers where there is neither a key nor a local server."""
+"""The embedded model, used without a key or a local server."""

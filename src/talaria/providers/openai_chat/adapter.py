@@ -1,17 +1,17 @@
-"""Speak Chat Completions with one account."""
+"""The Chat Completions adapter for one account."""
 
 from talaria.contracts.clock import Clock
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image
-from talaria.providers.http import HttpPool
+from talaria.providers.base.http_provider import Endpoint, ProviderOverHttp
+from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.incoming import ReplyUnderway
 from talaria.providers.openai_chat.outgoing import ChatEncoder, is_shown
 from talaria.providers.openai_chat.settings import OpenAIChatSettings
-from talaria.providers.over_http import Endpoint, ProviderOverHttp
 
 
 class OpenAIChat(ProviderOverHttp):
-    """Implements `Provider`; the pool belongs to whoever made it."""
+    """The provider for OpenAI's Chat Completions protocol; its creator owns the pool."""
 
     def __init__(self, settings: OpenAIChatSettings, http: HttpPool, clock: Clock | None = None) -> None:
         base = settings.base_url.rstrip("/")
@@ -23,13 +23,13 @@ class OpenAIChat(ProviderOverHttp):
         self._settings = settings
 
     def shows(self, part: Image | File) -> bool:
-        """Return whether this server can look at an attachment."""
+        """Return whether this server can view an attachment."""
         return is_shown(part, self._settings.quirks)
 
     def encoder(self) -> ChatEncoder:
-        """Return what encodes the requests of a conversation."""
+        """Return the encoder for the requests of a session."""
         return ChatEncoder(self._settings)
 
     def begin(self, request: ModelRequest) -> ReplyUnderway:
-        """Return the reply to a call, still empty."""
+        """Return an empty reply for a call."""
         return ReplyUnderway(self.name, request.model)

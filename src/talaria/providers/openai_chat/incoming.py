@@ -1,7 +1,6 @@
-"""From Chat Completions replies, streamed or whole, to our vocabulary.
+"""Translate Chat Completions replies, streamed or complete.
 
-Tokens that were read from a cache or written to one are part of ``input_tokens``, those of thinking part of
-``output_tokens``.
+Tokens read from or written to a cache are part of ``input_tokens``, reasoning tokens part of ``output_tokens``.
 """
 
 from collections.abc import Sequence
@@ -14,11 +13,11 @@ from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, M
 from talaria.core.errors import MalformedReply
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
-from talaria.providers.failures import Complaint, failure_in_stream
-from talaria.providers.lenient_json import decode_json
+from talaria.providers.base.errors import Complaint, failure_in_stream
+from talaria.providers.base.lenient_json import decode_json
+from talaria.providers.base.transcript import reasoning_mark
+from talaria.providers.http.reply_limits import ArgumentsMeter
 from talaria.providers.openai_chat.outgoing import FOR_CALL, PROTOCOL
-from talaria.providers.reply_limits import ArgumentsMeter
-from talaria.providers.transcript import reasoning_mark
 
 STOPS: dict[str, StopReason] = {
     "stop": "end",
@@ -44,7 +43,7 @@ class ReplyUnderway:
         self.done = False
 
     def take(self, data: bytes) -> Sequence[ModelEvent]:
-        """Take one chunk and return what is new in it."""
+        """Process one chunk and return what is new in it."""
         if data == b"[DONE]":
             self.done = True
             return ()
@@ -57,13 +56,13 @@ class ReplyUnderway:
         return self._take_choice(chunk.choices[0]) if chunk.choices else ()
 
     def take_whole(self, body: bytes) -> Sequence[ModelEvent]:
-        """Take a reply that came in one piece: to read, it is one large chunk."""
+        """Process a reply that came in one piece, like one large chunk."""
         return self.take(body)
 
     def reply(self, at: datetime) -> ModelReply:
-        """Return all of it; a reply that never said why it stopped was cut off."""
+        """Return the complete reply; one without a stop reason was cut off."""
         if self._stop is None and not self.done:
-            raise MalformedReply(f"{self._provider}: the reply ended in the middle")
+            raise MalformedReply(f"{self._provider}: the reply ended early")
         message = Message(role="assistant", parts=tuple(self._parts()), at=at, model=self._model)
         stop = self._stop or "end"
         return ModelReply(message, "tool_calls" if self._calls and stop == "end" else stop, self._usage.counted())
@@ -88,7 +87,7 @@ class ReplyUnderway:
         return events
 
     def _take_call(self, delta: "_CallDelta") -> None:
-        """Add to the call that is meant; some servers number all parallel calls 0 and tell them apart by id."""
+        """Add to a call; some servers number all parallel calls 0 and distinguish them by id."""
         call = next((one for one in reversed(self._calls) if delta.index is None or one.index == delta.index), None)
         if call is None or (delta.id and call.id and delta.id != call.id):
             call = _CallUnderway(delta.index)
@@ -139,7 +138,7 @@ class _CallDelta(Struct):
 
 
 class _Piece(Struct):
-    """A piece of content as Mistral's thinking models send it."""
+    """A piece of content in the form of Mistral's reasoning models."""
 
     type: str = "text"
     text: str = ""
@@ -154,7 +153,7 @@ class _Delta(Struct):
     tool_calls: list[_CallDelta] | None = None
 
     def words(self) -> tuple[str, str]:
-        """Return what is thought and what is said."""
+        """Return the reasoning and the text."""
         thought, said = self.reasoning_content or self.reasoning or "", self.content or self.refusal or ""
         if isinstance(said, str):
             return thought, said
@@ -185,7 +184,7 @@ class _Usage(Struct):
     prompt_cache_hit_tokens: int | None = None
 
     def counted(self) -> Usage:
-        """Return it in our words."""
+        """Return our usage."""
         details = self.prompt_tokens_details or _InputDetails()
         return Usage(
             calls=1,

@@ -1,4 +1,4 @@
-"""From our vocabulary to the body of a Chat Completions request."""
+"""Translate requests into Chat Completions bodies."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,9 +8,9 @@ from msgspec import Raw, Struct, structs
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from talaria.providers.conversation_encoder import ConversationEncoder
+from talaria.providers.base.conversation_encoder import ConversationEncoder
+from talaria.providers.base.transcript import NO_ANSWER, OPENING, note_on, reasoning_mark, wire_call_id
 from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
-from talaria.providers.transcript import NO_ANSWER, OPENING, note_on, reasoning_mark, wire_call_id
 
 PROTOCOL = "chat"
 FOR_CALL = "call:"
@@ -20,14 +20,14 @@ _SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 
 
 def encode(request: ModelRequest, settings: OpenAIChatSettings) -> bytes:
-    """Return the body of a request that stands alone."""
+    """Return the body of a single request."""
     encoder = ChatEncoder(settings)
     encoder.take(request.messages, request.messages)
     return encoder.encode(request)
 
 
 def is_shown(part: Image | File, quirks: ChatQuirks) -> bool:
-    """Return whether the server can look at an attachment; else it is told of it in words."""
+    """Return whether the server can view an attachment; otherwise it is described in words."""
     if isinstance(part, Image):
         return quirks.images
     return quirks.documents and part.media_type == "application/pdf"
@@ -96,14 +96,14 @@ class _Body(Struct, kw_only=True, omit_defaults=True):
 
 
 class ChatEncoder(ConversationEncoder[_Message]):
-    """Bodies of Chat Completions requests; messages stand last, so that a grown conversation only changes its end."""
+    """Encodes Chat Completions requests; messages come last, so that a longer conversation changes only the end."""
 
     def __init__(self, settings: OpenAIChatSettings) -> None:
         super().__init__(reasoning_mark(PROTOCOL, settings.name))
         self._settings = settings
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Return the body of a request whose messages were taken in."""
+        """Return the body of a request whose messages were added."""
         quirks = self._settings.quirks
         in_tokens = {quirks.max_tokens_field: request.max_output_tokens}
         settled, loose = self.wire_messages()
@@ -130,16 +130,20 @@ class ChatEncoder(ConversationEncoder[_Message]):
         return _encoded(message, self._settings)
 
     def _join(self, last: _Message | None, new: _Message) -> Sequence[_Message]:
-        """Separate or join what one side said in several messages: strict templates want alternating roles."""
+        """Separate or join consecutive messages of one role: strict templates require alternating roles."""
         if self._settings.quirks.alternating_roles:
             return _alternating(last, new)
         if last is not None and last.role == new.role == "user":
-            return (last, _Message("assistant", NO_ANSWER), new)  # as after a turn that failed; the user's text stays
+            return (
+                last,
+                _Message("assistant", NO_ANSWER),
+                new,
+            )  # for example after a failed turn; the user's text stays
         return super()._join(last, new)
 
 
 def _alternating(last: _Message | None, new: _Message) -> Sequence[_Message]:
-    """Return two messages joined if one side said both, and with a user's first."""
+    """Return two messages, joined if they have the same role, and starting with the user."""
     if last is None:
         return (_Message("user", OPENING), new) if new.role == "assistant" else (new,)
     if _is_continued(last, new):
@@ -189,7 +193,7 @@ def _said(message: Message, settings: OpenAIChatSettings) -> _Message:
 
 
 def _calls(parts: Iterable[Part], settings: OpenAIChatSettings) -> Iterator[_ToolCall]:
-    """Yield the calls, each with what the provider hung on it: that came as a signature right in front of it."""
+    """Yield the calls, each with the provider's extra data, which came as a signature right before it."""
     for_call = reasoning_mark(PROTOCOL, settings.name) + FOR_CALL
     extra: Raw | None = None
     for part in parts:
@@ -218,7 +222,7 @@ def _part(part: Part, quirks: ChatQuirks) -> _ContentPart:
         case Text():
             return _TextPart(part.text)
         case _:
-            raise AssertionError("repair leaves such a part only to the assistant and to tools")
+            raise AssertionError("after repair only assistant and tool messages have such a part")
 
 
 def _is_continued(last: _Message, message: _Message) -> bool:

@@ -1,15 +1,15 @@
-"""What the Chat Completions adapter has to know of an account, and of how its server differs from OpenAI's."""
+"""Settings of the Chat Completions adapter, and differences of servers from OpenAI's."""
 
 from typing import Literal
 
 from msgspec import Struct
 
 from talaria.core.errors import ModelSource
-from talaria.providers.timeouts import Timeouts
+from talaria.providers.http.timeouts import Timeouts
 
 
 class ChatQuirks(Struct, frozen=True, kw_only=True):
-    """How a server differs; the defaults suit an unknown one."""
+    """Server differences; the defaults suit an unknown server."""
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     effort: Literal["reasoning_effort", "reasoning", "thinking", "unsupported"] = "reasoning_effort"
@@ -23,7 +23,7 @@ class ChatQuirks(Struct, frozen=True, kw_only=True):
 
 
 class OpenAIChatSettings(Struct, frozen=True, kw_only=True):
-    """One account; ``base_url`` is what stands before ``/chat/completions``."""
+    """One account; ``base_url`` is the part before ``/chat/completions``."""
 
     name: str
     base_url: str

@@ -1,7 +1,6 @@
-"""From Responses replies, streamed or whole, to our vocabulary.
+"""Translate Responses replies, streamed or complete.
 
-Tokens that were read from a cache or written to one are part of ``input_tokens``, those of thinking part of
-``output_tokens``.
+Tokens read from or written to a cache are part of ``input_tokens``, reasoning tokens part of ``output_tokens``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +12,11 @@ from msgspec import Struct
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelText, StopReason
 from talaria.core.errors import MalformedReply
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
-from talaria.providers.failures import Complaint, failure_in_stream
-from talaria.providers.lenient_json import decode_json
+from talaria.providers.base.errors import Complaint, failure_in_stream
+from talaria.providers.base.lenient_json import decode_json
+from talaria.providers.base.transcript import reasoning_mark
+from talaria.providers.http.reply_limits import ArgumentsMeter
 from talaria.providers.openai_responses.outgoing import PROTOCOL
-from talaria.providers.reply_limits import ArgumentsMeter
-from talaria.providers.transcript import reasoning_mark
 
 INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refused"}
 READ = {
@@ -46,7 +45,7 @@ class ReplyUnderway:
         self.done = False
 
     def take(self, data: bytes) -> Sequence[ModelEvent]:
-        """Take one event and return what is new in it."""
+        """Process one event and return what is new in it."""
         event = self._decoded(data)
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
@@ -66,14 +65,14 @@ class ReplyUnderway:
         return ()
 
     def take_whole(self, body: bytes) -> Sequence[ModelEvent]:
-        """Take a reply that came in one piece."""
+        """Process a reply that came in one piece."""
         self._end(decode_json(_DECODE_WHOLE, body, self._provider))
         return [event for part in self._parts() for event in _as_event(part)]
 
     def reply(self, at: datetime) -> ModelReply:
-        """Return all of it; a reply that never said why it stopped was cut off."""
+        """Return the complete reply; one without a stop reason was cut off."""
         if self._response is None:
-            raise MalformedReply(f"{self._provider}: the reply ended in the middle")
+            raise MalformedReply(f"{self._provider}: the reply ended early")
         message = Message(role="assistant", parts=tuple(self._parts()), at=at, model=self._model)
         return ModelReply(message, self._stop(self._response), (self._response.usage or _Usage()).counted())
 
@@ -126,7 +125,7 @@ def _as_event(part: Part) -> tuple[ModelEvent, ...]:
 
 
 def _is_of_no_concern(data: bytes) -> bool:
-    """Return whether this is an event that we do not read: its fields may have any type."""
+    """Return whether this event is ignored: its fields may have any type."""
     try:
         kind = msgspec.json.decode(data, type=_Kind).type
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -170,7 +169,7 @@ class _Usage(Struct):
     output_tokens_details: _OutputDetails | None = None
 
     def counted(self) -> Usage:
-        """Return it in our words."""
+        """Return our usage."""
         details = self.input_tokens_details or _InputDetails()
         return Usage(
             calls=1,

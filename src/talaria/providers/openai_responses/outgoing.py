@@ -1,4 +1,4 @@
-"""From our vocabulary to the body of a Responses request."""
+"""Translate requests into Responses bodies."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -8,9 +8,9 @@ from msgspec import Raw, Struct
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from talaria.providers.conversation_encoder import ConversationEncoder
+from talaria.providers.base.conversation_encoder import ConversationEncoder
+from talaria.providers.base.transcript import note_on, reasoning_mark, wire_call_id
 from talaria.providers.openai_responses.settings import OpenAIResponsesSettings, ResponsesQuirks
-from talaria.providers.transcript import note_on, reasoning_mark, wire_call_id
 
 PROTOCOL = "responses"
 _ENCODE = msgspec.json.Encoder().encode
@@ -18,14 +18,14 @@ _CALL_ID = re.compile(r"[^\s]{1,64}")
 
 
 def encode(request: ModelRequest, settings: OpenAIResponsesSettings) -> bytes:
-    """Return the body of a request that stands alone."""
+    """Return the body of a single request."""
     encoder = ResponsesEncoder(settings)
     encoder.take(request.messages, request.messages)
     return encoder.encode(request)
 
 
 def is_shown(part: Image | File, quirks: ResponsesQuirks) -> bool:
-    """Return whether the server can look at an attachment; else it is told of it in words."""
+    """Return whether the server can view an attachment; otherwise it is described in words."""
     if isinstance(part, Image):
         return quirks.images
     return quirks.documents and part.media_type == "application/pdf"
@@ -102,9 +102,9 @@ class _Body(Struct, kw_only=True, omit_defaults=True):
 
 
 class ResponsesEncoder(ConversationEncoder[_Item]):
-    """Bodies of Responses requests; the input stands last, so that a grown conversation only changes its end.
+    """Encodes Responses requests; the input comes last, so that a longer conversation changes only the end.
 
-    Nothing is stored on the server: thinking comes back to us sealed, and is sent along with the next request.
+    Nothing is stored on the server: reasoning comes back encrypted, and is sent along with the next request.
     """
 
     def __init__(self, settings: OpenAIResponsesSettings) -> None:
@@ -112,7 +112,7 @@ class ResponsesEncoder(ConversationEncoder[_Item]):
         self._settings = settings
 
     def encode(self, request: ModelRequest) -> bytes:
-        """Return the body of a request whose messages were taken in."""
+        """Return the body of a request whose messages were added."""
         thinks = request.effort not in {"", "none"}
         settled, loose = self.wire_messages()
         return _ENCODE(
@@ -164,7 +164,7 @@ def _said(part: Part, mark: str) -> _Item:
         case Image() | File():
             return _Spoken("assistant", note_on(part))
         case ToolResult():
-            raise AssertionError("repair leaves no result to the assistant")
+            raise AssertionError("after repair an assistant message has no tool result")
 
 
 def _content(parts: Iterable[Part], quirks: ResponsesQuirks) -> str | list[_Content]:
@@ -186,7 +186,7 @@ def _part(part: Part, quirks: ResponsesQuirks) -> _Content:
         case Text():
             return _InputText(part.text)
         case _:
-            raise AssertionError("repair leaves such a part only to the assistant and to tools")
+            raise AssertionError("after repair only assistant and tool messages have such a part")
 
 
 def _call_id(call_id: str) -> str:

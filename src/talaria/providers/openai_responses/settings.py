@@ -1,15 +1,15 @@
-"""What the Responses adapter has to know of an account."""
+"""Settings of the Responses adapter."""
 
 from typing import Literal
 
 from msgspec import Struct
 
 from talaria.core.errors import ModelSource
-from talaria.providers.timeouts import Timeouts
+from talaria.providers.http.timeouts import Timeouts
 
 
 class ResponsesQuirks(Struct, frozen=True, kw_only=True):
-    """How a server differs; OpenAI gives summaries of thinking only to organisations that it has verified."""
+    """Server differences; OpenAI gives reasoning summaries only to verified organisations."""
 
     summary: Literal["auto", "unsupported"] = "auto"
     images: bool = True
@@ -17,7 +17,7 @@ class ResponsesQuirks(Struct, frozen=True, kw_only=True):
 
 
 class OpenAIResponsesSettings(Struct, frozen=True, kw_only=True):
-    """One account; ``base_url`` is what stands before ``/responses``."""
+    """One account; ``base_url`` is the part before ``/responses``."""
 
     name: str
     base_url: str

@@ -1,1 +1,1 @@
-"""Hearing and speaking: over the audio routes that many servers have, or by a command of this machine."""
+"""Speech to text and text to speech, over audio routes or by local commands."""

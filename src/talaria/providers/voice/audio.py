@@ -1,6 +1,7 @@
-"""Hearing and speaking over OpenAI's audio routes, which other providers and local servers have as well."""
+"""Speech over OpenAI's audio routes, which other providers and local servers have as well."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,18 +11,46 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.voice import Recording
 from talaria.core.errors import MalformedReply, ProviderUnreachable
-from talaria.providers.failures import failure
-from talaria.providers.http import Answer, HttpPool
-from talaria.providers.timeouts import Timeouts
-from talaria.providers.voice.multipart import form
+from talaria.core.ids import new_id
+from talaria.providers.base.errors import failure
+from talaria.providers.http.client import Answer, HttpPool
+from talaria.providers.http.timeouts import Timeouts
+
+_UNSAFE = re.compile(r'[\x00-\x1f"\\\x7f]')
+
+
+class Form(Struct, frozen=True):
+    """The body of a request, and its content type."""
+
+    content_type: str
+    body: bytes
+
+
+def form(fields: Mapping[str, str], name: str, file: bytes, media_type: str) -> Form:
+    """Return a form with these fields, and a file as its field ``file``."""
+    border = f"talaria-{new_id()}-{new_id()}"
+    parts = [
+        f'--{border}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}' for key, value in fields.items()
+    ]
+    head = (
+        f'--{border}\r\nContent-Disposition: form-data; name="file"; filename="{_UNSAFE.sub("_", name)}"\r\n'
+        f"Content-Type: {_UNSAFE.sub('_', media_type)}\r\n\r\n"
+    )
+    body = "\r\n".join([*parts, head]).encode() + file + f"\r\n--{border}--\r\n".encode()
+    return Form(f"multipart/form-data; boundary={border}", body)
+
 
 _JSON = "application/json"
+
+
 _OGG = "audio/ogg"
+
+
 _LARGEST = 25_000_000  # bytes; a quarter of an hour has about four million
 
 
 class AudioServer(Struct, frozen=True, kw_only=True):
-    """Where the routes are, up to ``/v1``, and with which headers; ``name`` is for what is said about failures."""
+    """The base URL up to ``/v1``, and headers; ``name`` is for error messages."""
 
     name: str
     base_url: str
@@ -30,7 +59,7 @@ class AudioServer(Struct, frozen=True, kw_only=True):
 
 
 class AudioTranscriber:
-    """Implements `Transcriber`; the pool belongs to whoever made it."""
+    """A `Transcriber` over HTTP; its creator owns the pool."""
 
     def __init__(self, server: AudioServer, http: HttpPool, model: str, clock: Clock | None = None) -> None:
         self._server = server
@@ -39,11 +68,11 @@ class AudioTranscriber:
         self._clock = clock or SystemClock()
 
     async def transcribe(self, file: Path, media_type: str) -> str:
-        """Return what is said in a recording."""
+        """Return the text of a recording."""
         try:
             data = await asyncio.to_thread(file.read_bytes)
         except OSError as error:
-            raise ProviderUnreachable(f"{file.name} cannot be read: {error.strerror}") from error
+            raise ProviderUnreachable(f"can't read {file.name}: {error.strerror}") from error
         sent = form({"model": self._model, "response_format": "json"}, file.name, data, media_type)
         headers = {**self._server.headers, "Content-Type": sent.content_type}
         url = f"{self._server.base_url.rstrip('/')}/audio/transcriptions"
@@ -52,11 +81,11 @@ class AudioTranscriber:
         try:
             return msgspec.json.decode(body, type=_Heard).text.strip()
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise MalformedReply(f"{self._server.name} did not answer with a transcript: {error}") from error
+            raise MalformedReply(f"{self._server.name} didn't return a transcript: {error}") from error
 
 
 class AudioSpeaker:
-    """Implements `Speaker` with one voice; the pool belongs to whoever made it."""
+    """A `Speaker` with one voice over HTTP; its creator owns the pool."""
 
     def __init__(self, server: AudioServer, http: HttpPool, model: str, voice: str, clock: Clock | None = None) -> None:
         self._server = server
@@ -66,7 +95,7 @@ class AudioSpeaker:
         self._clock = clock or SystemClock()
 
     async def speak(self, text: str) -> Recording:
-        """Return a recording in which this is said: Opus in Ogg, which chat networks show as a voice note."""
+        """Return a recording of this text: Opus in Ogg, which chat networks show as a voice note."""
         request = {"model": self._model, "input": text, "voice": self._voice, "response_format": "opus"}
         headers = {**self._server.headers, "Content-Type": _JSON}
         url = f"{self._server.base_url.rstrip('/')}/audio/speech"
@@ -80,9 +109,9 @@ class _Heard(Struct):
 
 
 def recognised(name: str, body: bytes) -> Recording:
-    """Return sound as a recording, or raise `MalformedReply` where it is none."""
+    """Return audio as a recording, or raise `MalformedReply` for other data."""
     if not body.startswith(b"OggS"):
-        raise MalformedReply(f"{name} did not answer with Ogg sound")
+        raise MalformedReply(f"{name} didn't return Ogg audio")
     return Recording(body, _OGG)
 
 

@@ -1,4 +1,4 @@
-"""Hearing and speaking by commands of this machine."""
+"""Speech by commands on this machine."""
 
 import asyncio
 import os
@@ -17,39 +17,39 @@ _LONGEST = 1_000_000
 
 
 class CommandTranscriber:
-    """Implements `Transcriber`: a shell command that gets a file in place of ``{file}`` and prints what is said."""
+    """A `Transcriber` by a shell command, which gets a file as ``{file}`` and prints the text."""
 
     def __init__(self, command: str, environment: Mapping[str, str]) -> None:
         self._command = command
         self._environment = environment
 
     async def transcribe(self, file: Path, media_type: str) -> str:
-        """Return what the command prints."""
+        """Return the output of the command."""
         printed = await _run(self._command, file, self._environment)
         return printed.decode(errors="replace").strip()
 
 
 class CommandSpeaker:
-    """Implements `Speaker`: a shell command that reads words and writes them into ``{file}``, as Opus in Ogg."""
+    """A `Speaker` by a shell command, which reads text and writes ``{file}``, as Opus in Ogg."""
 
     def __init__(self, command: str, environment: Mapping[str, str]) -> None:
         self._command = command
         self._environment = environment
 
     async def speak(self, text: str) -> Recording:
-        """Return what the command wrote."""
+        """Return the file written by the command."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "speech.ogg"
             await _run(self._command, file, self._environment, text)
             try:
                 data = await asyncio.to_thread(file.read_bytes)
             except OSError as error:
-                raise MalformedReply(f"the command wrote no file: {error.strerror}") from error
+                raise MalformedReply(f"the command didn't write a file: {error.strerror}") from error
         return recognised("the command", data)
 
 
 async def _run(command: str, file: Path, environment: Mapping[str, str], words: str = "") -> bytes:
-    """Return what a command prints, or raise with what it said about its failure; cancelling ends its children too."""
+    """Return the output of a command, or raise its error text; cancelling ends its children too."""
     line = command.replace(_PLACE, '"$1"') if _PLACE in command else f'{command} "$1"'
     process = await asyncio.create_subprocess_exec(
         "/bin/sh",
@@ -72,5 +72,5 @@ async def _run(command: str, file: Path, environment: Mapping[str, str], words: 
             await process.wait()
     if process.returncode:
         said = complaint[-300:].decode(errors="replace").strip()
-        raise ProviderUnreachable(f"the command ended with {process.returncode}: {said}")
+        raise ProviderUnreachable(f"the command ended with exit code {process.returncode}: {said}")
     return printed[:_LONGEST]

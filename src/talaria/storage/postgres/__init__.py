@@ -1,1 +1,1 @@
-"""The store for several machines: one PostgreSQL, any number of workers."""
+"""PostgreSQL store, shared by any number of workers on several machines."""

@@ -1,26 +1,69 @@
-"""One connection to a PostgreSQL server."""
+"""PostgreSQL connection, and translation of its errors."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache
 
 import psycopg
+from psycopg import errors
 
 from talaria.contracts.clock import Clock
-from talaria.core.errors import StoreError
+from talaria.core.errors import StoreBusy, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from talaria.core.ids import WorkerId
-from talaria.storage.postgres.errors import translated
+from talaria.storage.postgres.channel import NotificationChannel
 from talaria.storage.postgres.search import PostgresArrivals, PostgresSearch
-from talaria.storage.sql import Row, Value, to_stamp
 from talaria.storage.tables.archive import ArchiveTable
+from talaria.storage.tables.sql import Row, Value, to_stamp
 from talaria.storage.tables.transaction import Tables
 
-_SAME_TIME = 100_000  # microseconds: clocks that differ by less are taken for one
+_ERROR_MAP: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], type[StoreError], str], ...] = (
+    ((errors.SerializationFailure, errors.DeadlockDetected), StoreConflict, "had two writers in each other's way."),
+    (
+        (errors.DiskFull, errors.OutOfMemory),
+        StoreFull,
+        "has no space left: nothing was written. Free some on the server and try again.",
+    ),
+    ((errors.LockNotAvailable, errors.QueryCanceled), StoreBusy, "is held by another worker for too long. Try again."),
+    (
+        errors.InsufficientPrivilege,
+        StoreUnavailable,
+        "does not let this user in. Grant it the right to create a schema, or create the schema for it.",
+    ),
+    (
+        errors.IdleInTransactionSessionTimeout,
+        StoreUnavailable,
+        "has undone what took too long: this machine was asleep, or has too much to do. Try again.",
+    ),
+    (
+        psycopg.OperationalError,
+        StoreUnavailable,
+        "cannot be reached. Check that the server runs and that `store.url` is right.",
+    ),
+)
+
+
+def translate_error(error: psycopg.Error, server: str) -> StoreError:
+    """Return a `StoreError` whose message tells the user what to do."""
+    for engine_error, store_error, advice in _ERROR_MAP:
+        if isinstance(error, engine_error):
+            return store_error(f"{server} {advice} ({_first_line(error)})")
+    return StoreError(f"{server}: {_first_line(error)}")
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+_CLOCK_TOLERANCE = 100_000  # microseconds; smaller differences are ignored
+
+
 _COLUMNS = (
     "SELECT column_name FROM information_schema.columns"
     " WHERE table_schema = current_schema() AND table_name = ? ORDER BY ordinal_position"
 )
+
+
 _CONTINUE_NUMBERS = tuple(
     f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), coalesce(max({column}), 0) + 1, false) FROM {table}"
     for table, column in (("sessions", "number"), ("inbox", "id"), ("outbox", "id"), ("completions", "id"))
@@ -28,62 +71,70 @@ _CONTINUE_NUMBERS = tuple(
 
 
 class PostgresConnection:
-    """Implements `Connection` and is its own `Sql`.
+    """`Connection` and `Sql` implementation on psycopg.
 
-    Statements whose result nobody waits for travel together with the next one (psycopg's pipeline mode), so
-    a transaction costs about as many round trips as it has questions. Time is the server's, whatever
-    the clocks of the workers say.
+    In pipeline mode, statements without a result are sent together with the next query, so a transaction takes about as
+    many round trips as it has queries. Times are the server's, independent of the workers' clocks. Notifications are
+    sent to ``channel``.
     """
 
     locked = " FOR UPDATE"
     skip_locked = " FOR UPDATE SKIP LOCKED"
     bytewise = ' COLLATE "C"'
 
-    def __init__(self, server: str, raw: psycopg.Connection[Row], clock: Clock, worker: WorkerId) -> None:
+    def __init__(
+        self, server: str, raw: psycopg.Connection[Row], clock: Clock, worker: WorkerId, channel: NotificationChannel
+    ) -> None:
         self.server = server
         self.raw = raw
         self.now = 0
         self.worker = worker
         self._clock = clock
+        self._channel = channel
         self._reading = False
         self._pipeline: psycopg.Pipeline | None = None
         self._open_pipeline: AbstractContextManager[psycopg.Pipeline] | None = None
-        self._ahead = self._server_ahead()
+        self._clock_offset = self._measure_clock_offset()
         arrivals = PostgresArrivals(self)
         archive = ArchiveTable(self, arrivals, columns=_COLUMNS, finish=_CONTINUE_NUMBERS)
         self.tables = Tables(self, arrivals, PostgresSearch(self), archive)
 
     def begin(self, *, write: bool) -> None:
-        """Start a transaction; one that only reads sees the same view throughout."""
+        """Start a transaction; a read-only one sees a consistent snapshot."""
         try:
             self._open_pipeline = self.raw.pipeline()
             self._pipeline = self._open_pipeline.__enter__()
         except psycopg.Error as error:
             self._open_pipeline = None
-            raise translated(error, self.server) from error
+            raise translate_error(error, self.server) from error
         try:
             self.run("BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         except StoreError:
             self._abandon_pipeline()
             raise
         self._reading = not write
-        self.now = to_stamp(self._clock.now()) + self._ahead
+        self.now = to_stamp(self._clock.now()) + self._clock_offset
+        self.tables.begin(write=write)
 
-    def commit(self) -> None:
-        """Make it durable."""
+    def commit(self) -> Mapping[str, int]:
+        """Commit durably; the server sends the notifications with the commit."""
+        notified = self.tables.take_notified()
+        for topic in notified:
+            self.run("SELECT pg_notify(?, ?)", (self._channel.name, self._channel.encode_payload(topic)))
         self.run("COMMIT")
         try:
             self._end_pipeline()
         except psycopg.Error as error:
-            raise translated(error, self.server) from error
+            raise translate_error(error, self.server) from error
+        return dict.fromkeys(notified, 0)
 
     def rollback(self) -> None:
-        """Undo it, as far as it is not undone already; a lost connection is, by the server.
+        """Undo the transaction; after a lost connection the server has already done so.
 
-        What only reads is committed instead: at each ROLLBACK psycopg forgets the statements that it has prepared.
+        Read-only transactions are committed instead, because psycopg drops its prepared statements at each ROLLBACK.
         """
         if self._reading:
-            with suppress(psycopg.Error):  # it has failed, and is undone below
+            with suppress(psycopg.Error):  # it has failed and is rolled back below
                 self.raw.execute("COMMIT")
         try:
             self._end_pipeline()
@@ -93,21 +144,21 @@ class PostgresConnection:
                 self.raw.rollback()
 
     @property
-    def is_tended(self) -> bool:
-        """Always: the server tends itself."""
+    def is_maintained(self) -> bool:
+        """Always true: the server maintains itself."""
         return True
 
-    def tend(self) -> bool:
-        """Do nothing: the server tends itself."""
+    def run_maintenance(self) -> bool:
+        """Do nothing: the server maintains itself."""
         return False
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Close the connection."""
         self._abandon_pipeline()
         self.raw.close()
 
     def run(self, statement: str, values: Sequence[Value] = ()) -> None:
-        """Run a statement whose result does not matter."""
+        """Run a statement and ignore its result."""
         self._execute(statement, values)
 
     def run_many(self, statement: str, rows: Sequence[Sequence[Value]]) -> None:
@@ -116,43 +167,44 @@ class PostgresConnection:
             self._execute(statement, values)
 
     def count(self, statement: str, values: Sequence[Value] = ()) -> int:
-        """Run a statement and return how many rows it changed."""
-        return self._answered(statement, values).rowcount
+        """Run a statement and return the number of changed rows."""
+        return self._query(statement, values).rowcount
 
     def row(self, statement: str, values: Sequence[Value] = ()) -> Row | None:
         """Return the first row of a result, or ``None``."""
-        cursor = self._answered(statement, values)
+        cursor = self._query(statement, values)
         try:
             return cursor.fetchone()
         except psycopg.Error as error:
-            raise translated(error, self.server) from error
+            raise translate_error(error, self.server) from error
 
     def rows(self, statement: str, values: Sequence[Value] = ()) -> list[Row]:
-        """Return every row of a result."""
-        cursor = self._answered(statement, values)
+        """Return all rows of a result."""
+        cursor = self._query(statement, values)
         try:
             return cursor.fetchall()
         except psycopg.Error as error:
-            raise translated(error, self.server) from error
+            raise translate_error(error, self.server) from error
 
-    def _answered(self, statement: str, values: Sequence[Value]) -> psycopg.Cursor[Row]:
-        """Run a statement, and wait for its result.
+    def _query(self, statement: str, values: Sequence[Value]) -> psycopg.Cursor[Row]:
+        """Run a statement and wait for its result.
 
-        With a sync, not a mere flush: between the two the server knows that it waits for us, and for how long it does.
+        Uses a sync rather than a flush: only after a sync does the server count the connection as idle in its
+        transaction, which its timeout needs.
         """
         cursor = self._execute(statement, values)
         try:
             if self._pipeline is not None:
                 self._pipeline.sync()
         except psycopg.Error as error:
-            raise translated(error, self.server) from error
+            raise translate_error(error, self.server) from error
         return cursor
 
     def _execute(self, statement: str, values: Sequence[Value]) -> psycopg.Cursor[Row]:
         try:
-            return self.raw.execute(_spelled(statement), values)
+            return self.raw.execute(_to_psycopg(statement), values)
         except psycopg.Error as error:
-            raise translated(error, self.server) from error
+            raise translate_error(error, self.server) from error
 
     def _end_pipeline(self) -> None:
         pipeline, self._open_pipeline, self._pipeline = self._open_pipeline, None, None
@@ -160,21 +212,24 @@ class PostgresConnection:
             pipeline.__exit__(None, None, None)
 
     def _abandon_pipeline(self) -> None:
-        """Leave pipeline mode; one that is only garbage-collected complains on the terminal."""
+        """Leave pipeline mode; a pipeline that is only garbage-collected prints a warning."""
         with suppress(psycopg.Error):
             self._end_pipeline()
 
-    def _server_ahead(self) -> int:
-        """Return by how much the server's clock differs: not at all, if it may have answered at what it says is now."""
+    def _measure_clock_offset(self) -> int:
+        """Return the server's clock offset in microseconds, or 0 if within the tolerance.
+
+        The offset is 0 if the server's time lies between request and reply.
+        """
         asked = time.time_ns() // 1000
         row = self.row("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
         answered = time.time_ns() // 1000
         server = row[0] if row else asked
         ahead = server - min(max(server, asked), answered)
-        return ahead if abs(ahead) > _SAME_TIME else 0
+        return ahead if abs(ahead) > _CLOCK_TOLERANCE else 0
 
 
 @cache
-def _spelled(statement: str) -> bytes:
-    """Return a statement as psycopg spells it; all of them are ours, none has a value in it."""
+def _to_psycopg(statement: str) -> bytes:
+    """Convert a statement to psycopg's placeholders; statements never contain user values."""
     return statement.replace("%", "%%").replace("?", "%s").encode()

@@ -1,25 +1,25 @@
-"""Full-text search by stored vectors of words."""
+"""Full-text search on stored ``tsvector`` columns."""
 
 from functools import cached_property
 
 from talaria.contracts.stores.search import Hit, SearchQuery
-from talaria.storage.snippets import Snippets
-from talaria.storage.sql import Sql
-from talaria.storage.tables.search import JOINS, WINDOW, filters, make_hits
-from talaria.storage.words import Query, Term, parse_query, plain_words
+from talaria.storage.tables.search import JOINS, RANKED_LIMIT, build_filters, make_hits
+from talaria.storage.tables.search_terms import ParsedQuery, SearchTerm, parse_query, plain_words
+from talaria.storage.tables.snippets import SnippetMaker
+from talaria.storage.tables.sql import Sql
 
-_INDEXED_CHARACTERS = 200_000  # a vector may have a megabyte
-_WORD_CHARACTERS = 500  # and a word in it two thousand bytes
+_INDEXED_CHARACTERS = 200_000  # a tsvector is limited to 1 MB
+_WORD_CHARACTERS = 500  # a word in a tsvector is limited to 2 KB
 
 
 class PostgresArrivals:
-    """Implements `Arrivals`: the words are stored with the number."""
+    """`ArrivalLog` implementation that stores the search vector with each message."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     def note(self, message_id: int, text: str) -> int:
-        """Take a message in and return its number."""
+        """Add a message and return its arrival number."""
         words = " ".join(word[:_WORD_CHARACTERS] for word in plain_words(text[:_INDEXED_CHARACTERS]))
         row = self._sql.row(
             "INSERT INTO arrivals (message_id, words) VALUES (?, to_tsvector('plain_words', ?)) RETURNING number",
@@ -28,8 +28,8 @@ class PostgresArrivals:
         assert row is not None
         return int(row[0])
 
-    def note_copy(self, message_id: int, copy_id: int) -> int:
-        """Take in a copy of a message that is stored already and return its number."""
+    def add_copy(self, message_id: int, copy_id: int) -> int:
+        """Add a copy of a stored message and return the arrival number of the copy."""
         row = self._sql.row(
             "INSERT INTO arrivals (message_id, words) SELECT ?, words FROM arrivals"
             " WHERE number = (SELECT arrival FROM messages WHERE id = ?) RETURNING number",
@@ -39,7 +39,7 @@ class PostgresArrivals:
         return int(row[0])
 
     def forget(self, first_id: int, last_id: int) -> None:
-        """Drop the messages in a range of ids, before they are deleted."""
+        """Remove the messages in a range of ids; call before they are deleted."""
         self._sql.run(
             "DELETE FROM arrivals WHERE number IN (SELECT arrival FROM messages WHERE id BETWEEN ? AND ?)",
             (first_id, last_id),
@@ -47,47 +47,47 @@ class PostgresArrivals:
 
 
 class PostgresSearch:
-    """Implements `Search`."""
+    """`Search` implementation with ``tsvector``."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     def find(self, query: SearchQuery) -> list[Hit]:
-        """Return the best matches; text without a word in it finds nothing and never raises."""
+        """Return the best matches, highest score first; a query without words returns none."""
         parsed = parse_query(query.text)
         if not parsed.groups:
             return []
-        conditions, values = filters(query)
-        wanted = query_expression(parsed)
+        conditions, values = build_filters(query)
+        expression = format_tsquery(parsed)
         rows = self._sql.rows(
             "SELECT number, ts_rank_cd(words, to_tsquery('plain_words', ?)) AS score"
             " FROM (SELECT arrivals.number, words"
             f" FROM arrivals{JOINS if conditions else ''} WHERE words @@ to_tsquery('plain_words', ?){conditions}"
             " ORDER BY arrivals.number DESC LIMIT ?) AS newest ORDER BY score DESC, number DESC LIMIT ?",
-            (wanted, wanted, *values, WINDOW, query.limit),
+            (expression, expression, *values, RANKED_LIMIT, query.limit),
         )
         return make_hits(self._sql, self._snippets, parsed, [(number, score) for number, score in rows])
 
     def unindexed(self) -> int:
-        """Return 0: what is stored is indexed."""
+        """Return 0: messages are indexed when they are stored."""
         return 0
 
     def catch_up(self, count: int = 200) -> int:
-        """Return 0: what is stored is indexed."""
+        """Return 0: messages are indexed when they are stored."""
         return 0
 
     @cached_property
-    def _snippets(self) -> Snippets:
-        return Snippets()
+    def _snippets(self) -> SnippetMaker:
+        return SnippetMaker()
 
 
-def query_expression(query: Query) -> str:
-    """Return the query as ``to_tsquery`` spells it."""
-    wanted = " & ".join(f"({' | '.join(map(_spelled, group))})" for group in query.groups)
-    excluded = "".join(f" & !({_spelled(term)})" for term in query.excluded)
-    return wanted + excluded
+def format_tsquery(query: ParsedQuery) -> str:
+    """Return the query in ``to_tsquery`` syntax."""
+    expression = " & ".join(f"({' | '.join(map(_format_term, group))})" for group in query.groups)
+    excluded = "".join(f" & !({_format_term(term)})" for term in query.excluded)
+    return expression + excluded
 
 
-def _spelled(term: Term) -> str:
+def _format_term(term: SearchTerm) -> str:
     words = [f"'{word}'" for word in plain_words(term.text)]
     return " <-> ".join(words) + (":*" if term.prefix else "")

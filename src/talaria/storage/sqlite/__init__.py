@@ -1,1 +1,1 @@
-"""The embedded store: one SQLite file in the profile's folder."""
+"""Embedded SQLite store: one file in the profile's folder."""

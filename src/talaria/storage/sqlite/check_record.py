@@ -1,8 +1,8 @@
-"""Record of the last look for damage in a store, and whether the store was in use when its last user ended.
+"""Record of the last integrity check of a store, and detection of unclean shutdowns.
 
-SQLite deletes the write-ahead log when the last user of a file closes it. A log that is there although nobody has the
-file open was left by a user that was killed, or by a machine that lost power: the end was not clean. That holds for any
-number of processes. The next one to open the file records it, since closing it again deletes the log.
+SQLite deletes the write-ahead log when the last process closes the file. If there is a log although no process has the
+file open, a process was killed or the machine lost power: the shutdown was unclean. This holds for any number of
+processes. The next process to open the file records it, because closing the file again deletes the log.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from talaria.storage.sqlite.presence import is_used
+from talaria.storage.sqlite.file_lock import is_used
 
 CheckState = Literal["sound", "unclean", "damaged", "unknown"]
 _INTERVAL = timedelta(days=1)
@@ -21,28 +21,34 @@ _SEPARATOR = " "
 
 
 class CheckRecord(Struct, frozen=True):
-    """The file next to a store that says how it was found and when. Losing it costs no more than another look."""
+    """File next to a store with the result and time of the last check.
+
+    If it is lost, the store is checked again.
+    """
 
     store: Path
 
     @property
     def exists(self) -> bool:
-        """Whether there ever was a store here."""
+        """Whether a store has existed here."""
         return self._file.exists()
 
     @property
     def state(self) -> CheckState:
-        """How the store was found last."""
+        """Result of the last check; ``unknown`` if there is no valid record."""
         found = self._read()[0]
         return found if found in {"sound", "unclean", "damaged"} else "unknown"  # type: ignore[return-value]
 
     @property
-    def wants_check(self) -> bool:
-        """Whether to look for damage before the store is used."""
+    def needs_check(self) -> bool:
+        """Whether to check for damage before the store is used."""
         return self.state in {"unclean", "damaged"}
 
     def is_due(self, now: datetime) -> bool:
-        """Tell whether the last full check is more than a day ago, or lies ahead because the clock was wrong."""
+        """Return whether a full check is due: none within a day, or the last one not sound.
+
+        Also true if the recorded time is in the future, because the clock was wrong.
+        """
         state, at = self._read()
         try:
             return state != "sound" or not timedelta() <= now - datetime.fromisoformat(at) < _INTERVAL
@@ -50,8 +56,8 @@ class CheckRecord(Struct, frozen=True):
             return True
 
     def write(self, state: CheckState, now: datetime) -> None:
-        """Record how the store was found, durably."""
-        with suppress(OSError):  # on a full or read-only disk there is nothing to record
+        """Write the state durably; errors of the disk are ignored."""
+        with suppress(OSError):  # a full or read-only disk cannot hold a record
             descriptor = os.open(self._file, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, 0o600)
             try:
                 os.write(descriptor, f"{state}{_SEPARATOR}{now.isoformat()}\n".encode())
@@ -60,18 +66,18 @@ class CheckRecord(Struct, frozen=True):
                 os.close(descriptor)
 
     def forget(self) -> None:
-        """Remove the record: a new store is about to be made."""
+        """Delete the record before a new store is created."""
         with suppress(OSError):
             self._file.unlink(missing_ok=True)
 
     def note_unclean_end(self, now: datetime) -> None:
-        """Record an end that was not clean; to be called before the store is opened."""
-        if self._has_log() and not is_used(self.store) and not self.wants_check:
+        """Record an unclean shutdown; call before the store is opened."""
+        if self._has_log() and not is_used(self.store) and not self.needs_check:
             self.write("unclean", now)
 
     def _has_log(self) -> bool:
         try:
-            return os.stat(f"{self.store}-wal").st_size > 0  # noqa: PTH116 (at every start)
+            return os.stat(f"{self.store}-wal").st_size > 0  # noqa: PTH116 (runs at every start)
         except OSError:
             return False
 

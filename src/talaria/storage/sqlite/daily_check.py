@@ -1,4 +1,4 @@
-"""Look for damage once a day, on a thread of its own, while a store is open."""
+"""Daily integrity check of an open store, on its own thread."""
 
 import logging
 import threading
@@ -10,12 +10,15 @@ from talaria.storage.sqlite.check_record import CheckRecord
 
 log = logging.getLogger(__name__)
 
-_AFTER_START = 60.0  # seconds: programs that end sooner leave the check to others
-_BETWEEN_LOOKS = 3600.0
+_START_DELAY = 60.0  # seconds; short-lived programs skip the check
+_POLL_INTERVAL = 3600.0
 
 
 class DailyCheck:
-    """Checks a store when its last full check is more than a day old; the next start repairs what it finds."""
+    """Integrity check that runs when the last full check is more than a day old.
+
+    Damage is recorded and logged; the next start repairs it.
+    """
 
     def __init__(self, store: Path, clock: Clock) -> None:
         self._store = store
@@ -24,16 +27,16 @@ class DailyCheck:
         self._thread = threading.Thread(target=self._serve, name="store-check", daemon=True)
 
     def start(self) -> None:
-        """Begin to wait for the time of a check."""
+        """Start the thread; the first check runs after a minute at the earliest."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End a check that is under way, and the thread."""
+        """Interrupt a running check and wait for the thread to end."""
         self._stop.set()
         self._thread.join()
 
     def run_if_due(self) -> None:
-        """Look for damage, unless that was done within a day."""
+        """Check for damage, unless a check within the last day found none."""
         record = CheckRecord(self._store)
         if record.is_due(self._clock.now()):
             try:
@@ -42,13 +45,13 @@ class DailyCheck:
                 log.warning("the daily check of the store has to wait: %s", error)
 
     def _serve(self) -> None:
-        wait = _AFTER_START
+        wait = _START_DELAY
         while not self._stop.wait(wait):
-            wait = _BETWEEN_LOOKS
+            wait = _POLL_INTERVAL
             self.run_if_due()
 
     def _check(self, record: CheckRecord) -> None:
-        from talaria.storage.sqlite.recovery import examine  # noqa: PLC0415 (no start needs it)
+        from talaria.storage.sqlite.recovery import examine  # noqa: PLC0415 (not needed at startup)
 
         found = examine(self._store, thorough=False, stop=self._stop)
         if found.damage:

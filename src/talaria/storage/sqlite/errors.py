@@ -1,4 +1,4 @@
-"""SQLite's errors as ours."""
+"""Translation of SQLite errors to store errors."""
 
 import os
 from pathlib import Path
@@ -9,10 +9,10 @@ from talaria.core.errors import StoreBusy, StoreCorrupt, StoreError, StoreFull, 
 
 _FULL = "has no space left on its disk: nothing was written. Free some and try again."
 _READ_ONLY = "cannot be written: its file system is read-only."
-_LEAST_FREE = 64 * 1024  # bytes: SQLite needs half of that to open a file
-_CONSEQUENCES = (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)  # of a disk that cannot be written, among others
+_MIN_FREE = 64 * 1024  # bytes: SQLite needs half of that to open a file
+_DISK_ERRORS = (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError)  # for example of a disk that cannot be written
 
-_MEANINGS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[StoreError], str], ...] = (
+_ERROR_MAP: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[StoreError], str], ...] = (
     (apsw.BusyError, StoreBusy, "is held by another process for too long. Try again in a moment."),
     (apsw.FullError, StoreFull, _FULL),
     (
@@ -29,24 +29,24 @@ _MEANINGS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[Store
 )
 
 
-def translated(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
-    """Return an error of ours that says what to do."""
-    if isinstance(error, _CONSEQUENCES) and (cause := _disk_trouble(path)) is not None:
+def translate_error(error: apsw.Error | UnicodeDecodeError, path: str) -> StoreError:
+    """Return a `StoreError` whose message tells the user what to do."""
+    if isinstance(error, _DISK_ERRORS) and (cause := _find_disk_problem(path)) is not None:
         return cause
-    for theirs, ours, advice in _MEANINGS:
-        if isinstance(error, theirs):
-            return ours(f"{path} {advice}")
+    for engine_error, store_error, advice in _ERROR_MAP:
+        if isinstance(error, engine_error):
+            return store_error(f"{path} {advice}")
     return StoreError(f"{path}: {error}")
 
 
 def is_disk_full(path: str) -> bool:
-    """Tell whether there is too little space next to a file to write to it."""
+    """Return whether the disk of a file has less than 64 KiB free."""
     disk = os.statvfs(Path(path).parent)
-    return disk.f_bavail * disk.f_frsize < _LEAST_FREE
+    return disk.f_bavail * disk.f_frsize < _MIN_FREE
 
 
-def _disk_trouble(path: str) -> StoreError | None:
-    """Return what is wrong with the disk itself, if it can be told."""
+def _find_disk_problem(path: str) -> StoreError | None:
+    """Return an error for a read-only or full disk, or ``None``."""
     try:
         if os.statvfs(Path(path).parent).f_flag & os.ST_RDONLY:
             return StoreUnavailable(f"{path} {_READ_ONLY}")

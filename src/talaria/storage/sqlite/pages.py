@@ -1,13 +1,13 @@
-"""Read rows straight from the pages of a SQLite file, where the tree that leads to them is broken.
+"""Reader of rows directly from the pages of a SQLite file with a broken B-tree.
 
-Follows SQLite's published file format: leaf pages of tables, their cells, and the records in them.
+Follows SQLite's published file format: table leaf pages, their cells and the records in them.
 """
 
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from talaria.storage.sql import Row
+from talaria.storage.tables.sql import Row
 
 _TABLE_LEAF = 13
 _FIRST_PAGE_HEADER = 100
@@ -17,10 +17,10 @@ _CONSTANTS = {0: None, 8: 0, 9: 1}
 _FLOAT = 7
 
 
-def rows_on_pages(file: Path, page_size: int, columns: int) -> Iterator[tuple[int, Row]]:
-    """Yield key and values of every row with so many columns, on whatever page it stands that is not free.
+def iterate_page_rows(file: Path, page_size: int, columns: int) -> Iterator[tuple[int, Row]]:
+    """Yield (key, values) of every row with ``columns`` columns on any page that is not free.
 
-    Where the list of free pages is damaged, rows that were deleted may be among them.
+    If the list of free pages is damaged, deleted rows may be included. Unreadable cells are skipped.
     """
     pages = _Pages(file.read_bytes(), page_size)
     free = pages.free()
@@ -28,7 +28,7 @@ def rows_on_pages(file: Path, page_size: int, columns: int) -> Iterator[tuple[in
         for cell in pages.cells(number):
             try:
                 key, record = pages.record(number, cell)
-                values = _values(record)
+                values = _decode_values(record)
             except (IndexError, ValueError, struct.error):
                 continue
             if len(values) == columns:
@@ -36,7 +36,7 @@ def rows_on_pages(file: Path, page_size: int, columns: int) -> Iterator[tuple[in
 
 
 class _Pages:
-    """A file as numbered pages."""
+    """SQLite file as pages numbered from 1."""
 
     def __init__(self, content: bytes, size: int) -> None:
         self._content = content
@@ -44,7 +44,7 @@ class _Pages:
         self.count = len(content) // size
 
     def free(self) -> set[int]:
-        """Return the pages that are not in use, as far as their list leads to them."""
+        """Return the numbers of unused pages, as far as the free list can be followed."""
         found: set[int] = set()
         trunk = int.from_bytes(self._content[_FIRST_FREE_PAGE : _FIRST_FREE_PAGE + 4])
         while 1 < trunk <= self.count and trunk not in found:
@@ -55,7 +55,7 @@ class _Pages:
         return found
 
     def cells(self, number: int) -> list[int]:
-        """Return where on a page its cells begin; none for what is no leaf of a table."""
+        """Return the offsets of the cells on a page; empty unless it is a table leaf."""
         page, start = self._page(number), _FIRST_PAGE_HEADER if number == 1 else 0
         if page[start] != _TABLE_LEAF:
             return []
@@ -64,20 +64,23 @@ class _Pages:
         return [offset for (offset,) in struct.iter_unpack(">H", pointers[: len(pointers) // 2 * 2])]
 
     def record(self, number: int, offset: int) -> tuple[int, bytes]:
-        """Return the key and the whole record of a cell, with what spilled over to other pages."""
+        """Return the key and the complete record of a cell, including overflow pages.
+
+        Raises `ValueError` or `IndexError` for a damaged record.
+        """
         page = self._page(number)
-        length, offset = _varint(page, offset)
-        key, offset = _varint(page, offset)
+        length, offset = _read_varint(page, offset)
+        key, offset = _read_varint(page, offset)
         if not 0 <= length <= len(self._content):
             raise ValueError("the record is longer than the file")
-        local = self._local(length)
-        pieces = [page[offset : offset + local]]
+        local = self._count_local_bytes(length)
+        chunks = [page[offset : offset + local]]
         spilled = int.from_bytes(page[offset + local : offset + local + 4]) if local < length else 0
-        while spilled and len(pieces) <= length // (self._size - 4) + 1:
+        while spilled and len(chunks) <= length // (self._size - 4) + 1:
             page = self._page(spilled)
-            pieces.append(page[4:])
+            chunks.append(page[4:])
             spilled = int.from_bytes(page[:4])
-        record = b"".join(pieces)
+        record = b"".join(chunks)
         if len(record) < length:
             raise ValueError("the record is cut short")
         return key, record[:length]
@@ -87,29 +90,29 @@ class _Pages:
             raise IndexError(number)
         return self._content[(number - 1) * self._size : number * self._size]
 
-    def _local(self, length: int) -> int:
-        most = self._size - 35
-        if length <= most:
+    def _count_local_bytes(self, length: int) -> int:
+        max_local = self._size - 35
+        if length <= max_local:
             return length
-        least = (self._size - 12) * 32 // 255 - 23
-        local = least + (length - least) % (self._size - 4)
-        return local if local <= most else least
+        min_local = (self._size - 12) * 32 // 255 - 23
+        local = min_local + (length - min_local) % (self._size - 4)
+        return local if local <= max_local else min_local
 
 
-def _values(record: bytes) -> list[object]:
-    header, offset = _varint(record, 0)
+def _decode_values(record: bytes) -> list[object]:
+    header, offset = _read_varint(record, 0)
     kinds = []
     while offset < header:
-        kind, offset = _varint(record, offset)
+        kind, offset = _read_varint(record, offset)
         kinds.append(kind)
     values: list[object] = []
     for kind in kinds:
-        value, offset = _value(record, kind, offset)
+        value, offset = _decode_value(record, kind, offset)
         values.append(value)
     return values
 
 
-def _value(record: bytes, kind: int, offset: int) -> tuple[object, int]:
+def _decode_value(record: bytes, kind: int, offset: int) -> tuple[object, int]:
     if kind in _CONSTANTS:
         return _CONSTANTS[kind], offset
     if kind in _INTEGERS:
@@ -124,14 +127,14 @@ def _value(record: bytes, kind: int, offset: int) -> tuple[object, int]:
     return raw.decode() if kind % 2 else raw, end
 
 
-def _varint(page: bytes, offset: int) -> tuple[int, int]:
+def _read_varint(page: bytes, offset: int) -> tuple[int, int]:
     value = 0
-    for place in range(9):
-        byte = page[offset + place]
-        if place == 8:  # the ninth byte has eight bits of value, the others seven
+    for position in range(9):
+        byte = page[offset + position]
+        if position == 8:  # the ninth byte has eight bits of value, the others seven
             value = value << 8 | byte
         else:
             value = value << 7 | byte & 0x7F
             if byte < 0x80:
                 break
-    return value - (1 << 64) if value >> 63 else value, offset + place + 1
+    return value - (1 << 64) if value >> 63 else value, offset + position + 1

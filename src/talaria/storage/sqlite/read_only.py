@@ -1,4 +1,4 @@
-"""Open a SQLite file that cannot be written, on a full disk or a read-only file system, to read it."""
+"""Read-only opening of a SQLite store on a full disk or a read-only file system."""
 
 import os
 import shutil
@@ -13,20 +13,23 @@ import apsw
 from talaria.core.errors import StoreError
 from talaria.core.ids import new_worker_id
 from talaria.storage.database import ConnectionDatabase
-from talaria.storage.migrations import LATEST
+from talaria.storage.migrations import LATEST_SCHEMA
 from talaria.storage.sqlite.connection import SqliteConnection
-from talaria.storage.sqlite.opening import DEFAULTS, SqliteOptions, checked_version
-from talaria.storage.sqlite.presence import Presence
+from talaria.storage.sqlite.file_lock import StoreLock
+from talaria.storage.sqlite.open import DEFAULTS, SqliteOptions, check_version
 
 
 def open_read_only(path: Path, refusal: StoreError, options: SqliteOptions = DEFAULTS) -> ConnectionDatabase:
-    """Return a store that can be read; every write raises ``refusal``, and so does this where reading fails too."""
+    """Return a store whose writes raise ``refusal``; raises ``refusal`` if reading fails too.
+
+    Where the file cannot be written but has a log, both are copied to a temporary folder.
+    """
     with ExitStack() as stack:
-        stack.callback(Presence(path, read_only=True).end)
+        stack.callback(StoreLock(path, read_only=True).end)
         try:
-            raw = _opened(path, stack.callback)
+            raw = _open_raw(path, stack.callback)
             stack.callback(raw.close, True)
-            if checked_version(raw, path) != LATEST:
+            if check_version(raw, path) != LATEST_SCHEMA:
                 raise refusal
         except apsw.Error:
             raise refusal from None
@@ -37,16 +40,16 @@ def open_read_only(path: Path, refusal: StoreError, options: SqliteOptions = DEF
     return ConnectionDatabase(connection)
 
 
-def _opened(path: Path, at_end: Callable[[Callable[[], object]], object]) -> apsw.Connection:
+def _open_raw(path: Path, add_cleanup: Callable[[Callable[[], object]], object]) -> apsw.Connection:
     if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
         raw = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        # The index of the log is kept in memory then: there may be no space for the file that processes share.
+        # Exclusive mode keeps the WAL index in memory: there may be no space for the shared-memory file.
         raw.execute("PRAGMA locking_mode = EXCLUSIVE; PRAGMA temp_store = MEMORY")
         return raw
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
         folder = TemporaryDirectory(prefix="talaria-")
-        at_end(folder.cleanup)
+        add_cleanup(folder.cleanup)
         copy = Path(folder.name) / path.name
         for companion in ("", "-wal"):
             shutil.copyfile(f"{path}{companion}", f"{copy}{companion}")

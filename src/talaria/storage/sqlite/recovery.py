@@ -1,4 +1,4 @@
-"""Find damage in a SQLite store, and replace a damaged file by a new one with what can be read."""
+"""Detection of damage in a SQLite store, and replacement of a damaged file by a recovered one."""
 
 import errno
 import threading
@@ -10,18 +10,18 @@ from msgspec import Struct
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.core.errors import StoreCorrupt, StoreFull, StoreMissing, StoreUnavailable
 from talaria.storage.sqlite.check_record import CheckRecord
-from talaria.storage.sqlite.errors import translated
-from talaria.storage.sqlite.opening import DEFAULTS, create_private, open_raw
-from talaria.storage.sqlite.presence import Presence
-from talaria.storage.sqlite.rebuild import Rebuilt, rebuild, unreadable_rows
+from talaria.storage.sqlite.errors import translate_error
+from talaria.storage.sqlite.file_lock import StoreLock
+from talaria.storage.sqlite.open import DEFAULTS, create_private_file, open_raw
+from talaria.storage.sqlite.rebuild import RebuildReport, count_unreadable_rows, rebuild
 from talaria.storage.sqlite.repair_files import RepairFiles
 from talaria.storage.sqlite.repair_state import check_not_lost, is_interrupted
 
-_STEPS_BETWEEN_LOOKS = 20_000
+_STEPS_PER_CHECK = 20_000
 
 
 class Recovery(Struct, frozen=True):
-    """What became of a damaged file."""
+    """Result of a repair: where the damaged file is kept, and what was recovered and lost."""
 
     kept: Path
     sessions: int
@@ -31,14 +31,15 @@ class Recovery(Struct, frozen=True):
 
     def __str__(self) -> str:
         return (
-            f"The store was damaged. {_counted(self.messages, 'message')} in {_counted(self.sessions, 'session')}"
-            f" {'was' if self.messages == 1 else 'were'} recovered. {self._losses()}"
+            f"The store was damaged. {_format_count(self.messages, 'message')} in"
+            f" {_format_count(self.sessions, 'session')}"
+            f" {'was' if self.messages == 1 else 'were'} recovered. {self._describe_losses()}"
             f" The damaged file is kept as {self.kept}."
         )
 
-    def _losses(self) -> str:
+    def _describe_losses(self) -> str:
         lost = [
-            _counted(count, noun)
+            _format_count(count, noun)
             for count, noun in ((self.lost_messages, "message"), (self.lost_rows, "other record"))
             if count
         ]
@@ -46,78 +47,81 @@ class Recovery(Struct, frozen=True):
 
 
 class Examination(Struct, frozen=True):
-    """What is wrong with a file, a sentence each, and whether all of it was looked at."""
+    """Damage found in a file, one sentence each, and whether the check was complete."""
 
     damage: list[str]
     complete: bool = True
 
 
 def find_damage(path: Path) -> list[str]:
-    """Look at everything in a file and return what is wrong with it, a sentence each."""
+    """Check a file thoroughly and return its damage, one sentence each."""
     return examine(path, thorough=True).damage
 
 
 def examine(path: Path, *, thorough: bool, steps: int = 0, stop: threading.Event | None = None) -> Examination:
-    """Look for damage; with ``steps`` only so far, and until ``stop`` is set.
+    """Check a file for damage, for at most ``steps`` virtual machine steps, until ``stop`` is set.
 
-    ``thorough`` also compares indexes with their tables and decodes every row.
+    ``thorough`` also compares indexes with their tables and decodes every row. An interrupted check is not complete;
+    0 steps means no limit.
     """
     try:
         check_not_lost(path)
         if not path.exists():
             return Examination([])
         if is_interrupted(path):
-            Presence(path).end()  # raises while the repair is under way
+            StoreLock(path).end()  # raises while the repair is running
             return Examination([f"A repair of {path} was interrupted."])
         raw = open_raw(path, DEFAULTS)
     except (StoreCorrupt, StoreMissing) as error:
         return Examination([str(error)])
-    looks = iter(range(steps // _STEPS_BETWEEN_LOOKS))
+    checks = iter(range(steps // _STEPS_PER_CHECK))
     try:
         if steps or stop is not None:
             raw.set_progress_handler(
-                lambda: (steps > 0 and next(looks, None) is None) or (stop is not None and stop.is_set()),
-                _STEPS_BETWEEN_LOOKS,
+                lambda: (steps > 0 and next(checks, None) is None) or (stop is not None and stop.is_set()),
+                _STEPS_PER_CHECK,
             )
         rows = raw.execute(f"PRAGMA {'integrity_check' if thorough else 'quick_check'}(10)").fetchall()
         damage = [str(row[0]) for row in rows if row[0] != "ok"]
         if thorough and not damage:
-            unreadable = unreadable_rows(raw).items()
-            damage = [f"{_counted(count, 'row')} of the table {table} cannot be read." for table, count in unreadable]
+            unreadable = count_unreadable_rows(raw).items()
+            damage = [
+                f"{_format_count(count, 'row')} of the table {table} cannot be read." for table, count in unreadable
+            ]
         return Examination(damage)
     except apsw.InterruptError:
         return Examination([], complete=False)
     except apsw.Error as error:
-        return Examination([str(translated(error, str(path)))])
+        return Examination([str(translate_error(error, str(path)))])
     finally:
         raw.close(True)
 
 
 def recover(path: Path, clock: Clock | None = None) -> Recovery:
-    """Replace a damaged file by a new one; raises `Refused` while another process uses it.
+    """Replace a damaged file by a recovered one; raises `Refused` while another process uses it.
 
-    The damaged file stays in place until the new one is complete. Killed anywhere, a repair is finished or repeated
-    by the next call.
+    The damaged file stays in place until the new one is complete. If the process is killed, the next call finishes or
+    repeats the repair. Raises `StoreFull` or `StoreUnavailable` if the repair fails.
     """
     now = (clock or SystemClock()).now()
-    presence = Presence(path, alone=True)
+    lock = StoreLock(path, alone=True)
     try:
         files = RepairFiles(path)
-        files.build(_fill)
+        files.build(_fill_replacement)
         kept, report = files.swap(now)
         CheckRecord(path).write("sound", now)
         return Recovery(kept, report.sessions, report.messages, report.lost_messages, report.lost_rows)
     except apsw.Error as error:
-        raise _failed(translated(error, str(path)), path) from error
+        raise _make_error(translate_error(error, str(path)), path) from error
     except OSError as error:
         full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-        raise _failed((StoreFull if full else StoreUnavailable)(f"{error.strerror}."), path) from error
+        raise _make_error((StoreFull if full else StoreUnavailable)(f"{error.strerror}."), path) from error
     finally:
-        presence.end()
+        lock.end()
 
 
-def _fill(damaged: Path, fresh: Path) -> Rebuilt:
-    create_private(fresh)
+def _fill_replacement(damaged: Path, fresh: Path) -> RebuildReport:
+    create_private_file(fresh)
     open_raw(fresh, DEFAULTS).close()
     target = open_raw(fresh, DEFAULTS)
     try:
@@ -126,11 +130,11 @@ def _fill(damaged: Path, fresh: Path) -> Rebuilt:
         target.close()
 
 
-def _failed(error: Exception, path: Path) -> StoreFull | StoreUnavailable:
-    made = StoreFull if isinstance(error, StoreFull) else StoreUnavailable
-    advice = " The repair needs twice the size of the file: free some space." if made is StoreFull else ""
-    return made(f"{path} is damaged and could not be repaired: {error}{advice} Nothing was changed.")
+def _make_error(error: Exception, path: Path) -> StoreFull | StoreUnavailable:
+    error_type = StoreFull if isinstance(error, StoreFull) else StoreUnavailable
+    advice = " The repair needs twice the size of the file: free some space." if error_type is StoreFull else ""
+    return error_type(f"{path} is damaged and could not be repaired: {error}{advice} Nothing was changed.")
 
 
-def _counted(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"

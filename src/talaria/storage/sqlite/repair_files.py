@@ -4,11 +4,11 @@
     talaria.db.salvage      working copy of the damaged file
     talaria.db.recovering   replacement that is being filled
     talaria.db.recovered    complete replacement: an interrupted repair is finished from here, not repeated
-    talaria.db.report       what the replacement holds, for the person
-    talaria.db.damaged-…    the damaged file, kept
+    talaria.db.report       numbers of recovered and lost rows
+    talaria.db.damaged-…    the damaged file, preserved
 
-A log next to a file belongs to it (``-wal``). A stale one would be replayed into another file of the same name, so it
-is removed before the swap; it is kept with the damaged file first.
+A log (``-wal``) belongs to the file with its name. A stale log would be replayed into a new file of that name, so it is
+removed before the swap, after it has been preserved with the damaged file.
 """
 
 import os
@@ -20,14 +20,14 @@ from pathlib import Path
 
 import msgspec
 
-from talaria.storage.sqlite.rebuild import Rebuilt
-from talaria.storage.sqlite.repair_state import newest_kept
+from talaria.storage.sqlite.rebuild import RebuildReport
+from talaria.storage.sqlite.repair_state import find_newest_damaged
 
 _COMPANIONS = ("", "-wal")
 
 
 class RepairFiles:
-    """The files of one repair; the caller holds the lock of the store alone."""
+    """Files of one repair; the caller holds the store's exclusive lock."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -37,12 +37,15 @@ class RepairFiles:
 
     @property
     def source(self) -> Path:
-        """The damaged file: the store, or the one that an earlier repair kept where the store is missing or empty."""
-        kept = newest_kept(self._store)
-        return kept if kept is not None and not _size(self._store) else self._store
+        """The damaged file: the store, or if that is missing or empty, the newest preserved one."""
+        damaged_copy = find_newest_damaged(self._store)
+        return damaged_copy if damaged_copy is not None and not _get_size(self._store) else self._store
 
-    def build(self, fill: Callable[[Path, Path], Rebuilt]) -> None:
-        """Make a complete replacement, unless there is one; ``fill`` gets a working copy and the new file's path."""
+    def build(self, fill: Callable[[Path, Path], RebuildReport]) -> None:
+        """Create a complete replacement, unless one exists.
+
+        ``fill`` gets the paths of a working copy and of the new file.
+        """
         self._clear()
         if self._recovered.exists():
             return
@@ -61,39 +64,39 @@ class RepairFiles:
         finally:
             self._clear()
 
-    def swap(self, now: datetime) -> tuple[Path, Rebuilt]:
-        """Put the replacement in place; return where the damaged file is kept, and what was recovered."""
+    def swap(self, now: datetime) -> tuple[Path, RebuildReport]:
+        """Put the replacement in place; return the path of the preserved damaged file and the report."""
         report = self._read_report()
-        kept = self._keep(now)
+        damaged_copy = self._link_damaged(now)
         _sync(self._store.parent)
         for companion in ("-wal", "-shm"):
             Path(f"{self._store}{companion}").unlink(missing_ok=True)
         self._recovered.rename(self._store)
         _sync(self._store.parent)
         self._report.unlink(missing_ok=True)
-        return kept, report
+        return damaged_copy, report
 
-    def _keep(self, now: datetime) -> Path:
-        """Give the damaged file a second name, with its log."""
+    def _link_damaged(self, now: datetime) -> Path:
+        """Preserve the damaged file and its log under a second name, and return that name."""
         source = self.source
         if source != self._store:
             return source
-        kept = self._kept_already() or self._store.with_name(f"{self._store.name}.damaged-{now:%Y%m%dT%H%M%S%f}")
+        damaged_copy = self._find_linked() or self._store.with_name(f"{self._store.name}.damaged-{now:%Y%m%dT%H%M%S%f}")
         for companion in reversed(_COMPANIONS):
-            original, second = Path(f"{source}{companion}"), Path(f"{kept}{companion}")
+            original, second = Path(f"{source}{companion}"), Path(f"{damaged_copy}{companion}")
             if original.exists() and not second.exists():
                 _link(original, second)
-        return kept
+        return damaged_copy
 
-    def _kept_already(self) -> Path | None:
-        newest = newest_kept(self._store)
+    def _find_linked(self) -> Path | None:
+        newest = find_newest_damaged(self._store)
         return newest if newest is not None and self._store.exists() and newest.samefile(self._store) else None
 
-    def _read_report(self) -> Rebuilt:
+    def _read_report(self) -> RebuildReport:
         try:
-            return msgspec.json.decode(self._report.read_bytes(), type=Rebuilt)
+            return msgspec.json.decode(self._report.read_bytes(), type=RebuildReport)
         except (OSError, msgspec.DecodeError):
-            return Rebuilt(0, 0)
+            return RebuildReport(0, 0)
 
     def _clear(self) -> None:
         for file in (self._salvage, self._fresh):
@@ -104,14 +107,14 @@ class RepairFiles:
 def _link(original: Path, second: Path) -> None:
     try:
         second.hardlink_to(original)
-    except OSError:  # not every file system has links
+    except OSError:  # some file systems have no hard links
         part = second.with_name(f"{second.name}.part")
         shutil.copy2(original, part)
         _sync(part)
         part.rename(second)
 
 
-def _size(path: Path) -> int:
+def _get_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Copy a file that was deleted, as long as somebody has it open."""
+"""Copying of a deleted store file that a process still has open."""
 
 import logging
 import os
@@ -16,7 +16,10 @@ _LOST = "It could not be copied ({error}), and is lost when this program ends: b
 
 
 def rescue(path: Path, raw: apsw.Connection) -> str:
-    """Write all that this connection reads into a new file beside ``path``, and return a sentence about that."""
+    """Copy the connection's database to a new file next to ``path`` and return a sentence for the user.
+
+    Errors are reported in the sentence, not raised.
+    """
     copy = path.with_name(f"{path.name}.rescued-{new_id()}")
     try:
         os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -1,4 +1,4 @@
-"""Read what can be read of a damaged SQLite file."""
+"""Reading of all intact rows of a damaged SQLite file, and replacement of a lost schema."""
 
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -7,19 +7,19 @@ from pathlib import Path
 
 import apsw
 
-from talaria.storage.sql import Row
+from talaria.storage.tables.sql import Row
 
-_PATIENCE = 8  # how often a gap without a single readable row is halved
+_MAX_FRUITLESS = 8  # how often a gap without a readable row is split
 
 
-def readable_rows(raw: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row | None]:
-    """Yield the rows of a table from both of its ends up to the first damaged page, each at least once.
+def iterate_readable_rows(raw: apsw.Connection, table: str, columns: list[str]) -> Iterator[Row | None]:
+    """Yield the rows of a table from both ends up to the first damaged page.
 
-    A row that is there and cannot be decoded is ``None``, here and in `numbered_rows`.
+    Each row is yielded at least once. A row that cannot be decoded is ``None``, here and in `iterate_numbered_rows`.
     """
     statement = f"SELECT {', '.join(columns)} FROM {table}"
     for direction in ("", " ORDER BY 1 DESC"):
-        scan = Scan(raw, statement + direction)
+        scan = RowScan(raw, statement + direction)
         yield from scan
         yield from [None] * scan.skipped
         if not scan.damaged:
@@ -27,19 +27,20 @@ def readable_rows(raw: apsw.Connection, table: str, columns: list[str]) -> Itera
 
 
 def is_readable(raw: apsw.Connection, table: str) -> bool:
-    """Tell whether all of a table can be read."""
-    scan = Scan(raw, f"SELECT * FROM {table}")
+    """Return whether all rows of a table can be read."""
+    scan = RowScan(raw, f"SELECT * FROM {table}")
     deque(scan, maxlen=0)
     return not (scan.damaged or scan.skipped)
 
 
-def numbered_rows(
+def iterate_numbered_rows(
     raw: apsw.Connection, table: str, columns: list[str], key: str, known: Sequence[int] = ()
 ) -> Iterator[Row | None]:
-    """Yield the rows of a table with a whole number for its key, around every damaged page, each at least once.
+    """Yield the rows of a table with an integer key, skipping damaged pages.
 
-    A stretch that cannot be read is halved and tried again: at one of the ``known`` keys as long as there
-    are any in it, else in its middle, until nothing is found several times over.
+    Each row is yielded at least once. A range that cannot be read is split and tried again: at one of the ``known``
+    keys if there are any in it, otherwise in the middle, until several attempts in a row find nothing. Damaged pages
+    can contain keys outside of the range; these do not widen it.
     """
     gaps = deque([(-(1 << 62), 1 << 62, 0)])
     while gaps:
@@ -48,29 +49,29 @@ def numbered_rows(
         statement = (
             f"SELECT {key}, {', '.join(columns)} FROM {table} WHERE {key} BETWEEN {low} AND {high} ORDER BY {key}"
         )
-        upwards, downwards = Scan(raw, statement), Scan(raw, f"{statement} DESC")
+        upwards, downwards = RowScan(raw, statement), RowScan(raw, f"{statement} DESC")
         for row in upwards:
-            last = row[0]
+            last = max(last, min(row[0], high))
             yield row[1:]
         yield from [None] * upwards.skipped
         if not upwards.damaged:
             continue
         for row in downwards:
-            first = row[0]
+            first = min(first, max(row[0], low))
             yield row[1:]
         yield from [None] * downwards.skipped
         fruitless = fruitless + 1 if (last, first) == (low - 1, high + 1) else 0
-        gaps += [(start, end, fruitless) for start, end in _halves(last + 1, first - 1, known, fruitless)]
+        gaps += [(start, end, fruitless) for start, end in _split_gap(last + 1, first - 1, known, fruitless)]
 
 
-def _halves(low: int, high: int, known: Sequence[int], fruitless: int) -> list[tuple[int, int]]:
+def _split_gap(low: int, high: int, known: Sequence[int], fruitless: int) -> list[tuple[int, int]]:
     if low >= high:
         return []
     inside = known[bisect_left(known, low) : bisect_right(known, high)]
     if inside:
         middle = inside[len(inside) // 2]
         halves = [(low, middle - 1), (middle, middle), (middle + 1, high)]
-    elif known or fruitless >= _PATIENCE:
+    elif known or fruitless >= _MAX_FRUITLESS:
         halves = []
     else:
         middle = (low + high) // 2
@@ -79,9 +80,9 @@ def _halves(low: int, high: int, known: Sequence[int], fruitless: int) -> list[t
 
 
 def graft_schema(damaged: Path, template: Path) -> None:
-    """Give a file whose schema is lost the pages that hold it in an empty file of the same schema.
+    """Overwrite the schema pages of a damaged file with those of an empty store.
 
-    Files that were made by the same steps have the roots of their tables on the same pages.
+    Files created by the same migrations have the root pages of their tables at the same numbers.
     """
     empty = apsw.Connection(str(template))
     numbers = [int(str(row[0])) for row in empty.execute("SELECT pageno FROM dbstat WHERE name = 'sqlite_schema'")]
@@ -97,10 +98,10 @@ def graft_schema(damaged: Path, template: Path) -> None:
             file.write(page)
 
 
-class Scan:
-    """The rows of a statement as far as they can be read.
+class RowScan:
+    """Iterator over the readable rows of a statement.
 
-    Afterwards ``damaged`` says whether it ended early, ``skipped`` how many rows have text that is not UTF-8.
+    Afterwards ``damaged`` is true if it ended early, and ``skipped`` is the number of rows with invalid UTF-8.
     """
 
     def __init__(self, raw: apsw.Connection, statement: str) -> None:
@@ -115,7 +116,7 @@ class Scan:
             while True:
                 try:
                     row = next(cursor, None)
-                except UnicodeDecodeError:  # the cursor goes on with the row after it
+                except UnicodeDecodeError:  # the cursor continues with the next row
                     self.skipped += 1
                     continue
                 if row is None:

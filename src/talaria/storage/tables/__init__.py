@@ -1,1 +1,1 @@
-"""The stores by subject, in statements that every engine understands."""
+"""Store tables by subject, in SQL that every engine understands."""

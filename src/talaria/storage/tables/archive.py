@@ -1,13 +1,13 @@
-"""All tables as plain rows."""
+"""Export and import of all tables as plain rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from talaria.contracts.stores.archive import Cell
-from talaria.storage.sql import Row, Sql
-from talaria.storage.tables.messages import Arrivals
+from talaria.storage.tables.messages import ArrivalLog
 from talaria.storage.tables.search import searchable_text
+from talaria.storage.tables.sql import Row, Sql
 
-KEYS: dict[str, tuple[str, ...]] = {
+TABLE_KEYS: dict[str, tuple[str, ...]] = {
     "sessions": ("number",),
     "messages": ("arrival",),
     "bindings": ("key",),
@@ -28,68 +28,69 @@ KEYS: dict[str, tuple[str, ...]] = {
     "streams": ("name",),
     "events": ("stream", "seq"),
     "accounts": ("name",),
+    "handoffs": ("session_id",),
 }
-"""The tables that hold a person's data, each with the columns that its rows are read by."""
+"""Tables that hold user data, each with the key columns by which its rows are ordered."""
 
 _PAGE = 500
 _EVERYTHING = (0, (1 << 63) - 1)
 
 
 class ArchiveTable:
-    """Implements `Archive`.
+    """SQL implementation of `Archive`.
 
-    A message's number of arrival is not part of it: messages come in the order of their arrival and are
-    numbered anew, which also brings them into the index.
+    The arrival number of a message is not exported. Messages are exported in order of arrival; loading assigns new
+    numbers and adds the messages to the search index.
     """
 
-    def __init__(self, sql: Sql, arrivals: Arrivals, *, columns: str, finish: Sequence[str] = ()) -> None:
+    def __init__(self, sql: Sql, arrivals: ArrivalLog, *, columns: str, finish: Sequence[str] = ()) -> None:
         self._sql = sql
         self._arrivals = arrivals
         self._columns = columns
         self._finish = finish
 
     def tables(self) -> list[str]:
-        """Return the names of the tables, in the order in which to load them."""
-        return list(KEYS)
+        """Return the table names in the order in which to load them."""
+        return list(TABLE_KEYS)
 
     def columns(self, table: str) -> list[str]:
-        """Return the columns of a table, in the order of `rows`."""
+        """Return the columns of a table in the order of `rows`."""
         names = [row[0] for row in self._sql.rows(self._columns, (table,))]
         return [name for name in names if (table, name) != ("messages", "arrival")]
 
     def rows(self, table: str) -> Iterator[Sequence[Cell]]:
-        """Yield the rows of a table; only within the transaction."""
-        keys = ", ".join(KEYS[table])
-        wanted = f"SELECT {keys}, {', '.join(self.columns(table))} FROM {table}"
-        behind = f" WHERE ({keys}) > ({', '.join('?' * len(KEYS[table]))})"
+        """Yield the rows of a table in key order; valid only within the transaction."""
+        keys = ", ".join(TABLE_KEYS[table])
+        select = f"SELECT {keys}, {', '.join(self.columns(table))} FROM {table}"
+        after = f" WHERE ({keys}) > ({', '.join('?' * len(TABLE_KEYS[table]))})"
         end = f" ORDER BY {keys} LIMIT {_PAGE}"
-        page: list[Row] = self._sql.rows(wanted + end)
+        page: list[Row] = self._sql.rows(select + end)
         while page:
-            yield from (row[len(KEYS[table]) :] for row in page)
-            page = self._sql.rows(wanted + behind + end, page[-1][: len(KEYS[table])])
+            yield from (row[len(TABLE_KEYS[table]) :] for row in page)
+            page = self._sql.rows(select + after + end, page[-1][: len(TABLE_KEYS[table])])
 
     def clear(self) -> None:
-        """Remove every row of every table."""
+        """Delete every row of every table."""
         self._arrivals.forget(*_EVERYTHING)
-        for table in KEYS:
+        for table in TABLE_KEYS:
             self._sql.run(f"DELETE FROM {table}")
 
     def load(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> int:
-        """Add rows and return how many; columns that are not given get their defaults."""
+        """Insert rows and return their number; omitted columns get their defaults."""
         numbered = table == "messages"
         names = [*columns, "arrival"] if numbered else columns
         statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
         count = 0
         for row in rows:
-            self._sql.run(statement, (*row, self._arrival(columns, row)) if numbered else row)
+            self._sql.run(statement, (*row, self._add_arrival(columns, row)) if numbered else row)
             count += 1
         return count
 
     def finish(self) -> None:
-        """Make the store ready for new rows behind the last `load`."""
+        """Prepare the store for new rows after the last `load`, for example by resetting sequences."""
         for statement in self._finish:
             self._sql.run(statement)
 
-    def _arrival(self, columns: Sequence[str], row: Sequence[Cell]) -> int:
+    def _add_arrival(self, columns: Sequence[str], row: Sequence[Cell]) -> int:
         body, message_id = row[columns.index("body")], row[columns.index("id")]
         return self._arrivals.note(int(message_id or 0), searchable_text(str(body)))

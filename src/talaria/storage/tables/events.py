@@ -1,19 +1,19 @@
-"""Event streams for replay."""
+"""Numbered event streams for replay."""
 
 from collections.abc import Sequence
 
-from talaria.contracts.stores.events import Event
-from talaria.storage.sql import Sql, from_stamp
+from talaria.contracts.stores.events import StreamEvent
+from talaria.storage.tables.sql import Sql, from_stamp
 
 
 class EventsTable:
-    """Implements `Events`."""
+    """SQL implementation of `Events`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     def append(self, stream: str, events: Sequence[tuple[str, str]]) -> int:
-        """Add pairs of kind and payload and return the last number."""
+        """Append (kind, payload) pairs to a stream and return the last sequence number."""
         row = self._sql.row(
             "INSERT INTO streams (name, last_seq) VALUES (?, ?) ON CONFLICT (name) DO UPDATE"
             " SET last_seq = streams.last_seq + excluded.last_seq RETURNING last_seq",
@@ -30,16 +30,19 @@ class EventsTable:
         )
         return last
 
-    def after(self, stream: str, seq: int, limit: int = 1000) -> list[Event]:
-        """Return what came behind ``seq``, in order."""
+    def after(self, stream: str, seq: int, limit: int = 1000) -> list[StreamEvent]:
+        """Return up to ``limit`` events with a sequence number above ``seq``, in order."""
         rows = self._sql.rows(
             "SELECT stream, seq, at, kind, payload FROM events WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?",
             (stream, seq, limit),
         )
-        return [Event(name, number, from_stamp(at), kind, payload) for name, number, at, kind, payload in rows]
+        return [StreamEvent(name, number, from_stamp(at), kind, payload) for name, number, at, kind, payload in rows]
 
     def drop(self, stream: str, through: int | None = None) -> None:
-        """Forget a stream; with ``through`` only what it holds up to that number, and the others keep theirs."""
+        """Delete a stream, or with ``through`` only its events up to that number.
+
+        The remaining events keep their numbers.
+        """
         if through is not None:
             self._sql.run("DELETE FROM events WHERE stream = ? AND seq <= ?", (stream, through))
             return

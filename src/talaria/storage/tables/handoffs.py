@@ -1,6 +1,9 @@
-"""Handoffs, kept on the row of the session that moves."""
+"""Handoffs: one row per session, with state, platform and error copied to the session's row."""
 
 from datetime import timedelta
+
+import msgspec
+from msgspec import Struct
 
 from talaria.contracts.stores.handoffs import (
     CLAIM_LIFE,
@@ -9,139 +12,193 @@ from talaria.contracts.stores.handoffs import (
     REQUEST_LIFE,
     HandoffState,
     HandoffStatus,
+    HandoffThread,
     PendingHandoff,
 )
+from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, WorkerId, is_gone
-from talaria.storage.sql import Row, Sql, Value, to_span
+from talaria.storage.tables.sql import Row, Sql, Value, to_span
 
 _REASON_LIMIT = 500
-_UNDER_WAY = "handoff_state IN ('pending', 'running')"  # word for word that of the index, else SQLite reads all rows
-
-
-_EXPIRED = (
-    "(handoff_state = 'pending' AND handoff_requested_at <= ? OR handoff_state = 'running'"
-    " AND handoff_requested_at <= ? AND handoff_claimed_until <= ?)"
+_UNFINISHED = "handoffs.state IN ('pending', 'running')"  # exactly as in the index, or SQLite scans all rows
+_SELECT = (
+    "SELECT handoffs.session_id, sessions.title, handoffs.platform, target, immediate, thread_chat_id, thread_id,"
+    " state, requested_at, claimed_by, claimed_until"
+    " FROM handoffs JOIN sessions ON sessions.id = handoffs.session_id"
 )
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Address).decode
+
+
+class _Progress(Struct, frozen=True):
+    """State of a handoff, with the times and the worker that decide who may change it."""
+
+    state: HandoffStatus | None
+    requested_at: int | None
+    claimed_by: WorkerId | None = None
+    claimed_until: int | None = None
+
+    def has_expired(self, now: int) -> bool:
+        """Return whether it is unfinished and too old for any worker to act on."""
+        requested_at = self.requested_at or 0  # unknown in a backup of an older version
+        if self.state == "pending":
+            return requested_at <= now - to_span(REQUEST_LIFE)
+        return self.state == "running" and requested_at <= now - to_span(HANDOFF_LIFE) and self._claim_is_over(now)
+
+    def is_active(self, now: int) -> bool:
+        """Return whether it is pending or running."""
+        return self.state in ("pending", "running") and not self.has_expired(now)
+
+    def has_lapsed(self, now: int) -> bool:
+        """Return whether it is running but its worker is dead or its claim has lapsed."""
+        is_abandoned = self._claim_is_over(now) or (self.claimed_by is not None and is_gone(self.claimed_by))
+        return self.state == "running" and is_abandoned and not self.has_expired(now)
+
+    def _claim_is_over(self, now: int) -> bool:
+        return self.claimed_until is None or self.claimed_until <= now
 
 
 class HandoffsTable:
-    """Implements `Handoffs`."""
+    """SQL implementation of `Handoffs`.
+
+    Each change locks the session's row first, so changes to one handoff are serial.
+    """
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    def request_handoff(self, session_id: SessionId, platform: str) -> bool:
-        """Ask for a move; ``False`` while one is pending or running, and for an unknown session."""
-        return self._move(
-            session_id,
-            "handoff_state = 'pending', handoff_platform = ?, handoff_error = NULL, handoff_requested_at = ?,"
-            " handoff_claimed_by = NULL, handoff_claimed_until = NULL",
-            (platform, self._sql.now),
-            f"(handoff_state IS NULL OR handoff_state IN ('completed', 'failed') OR {_EXPIRED})",
-            *self._expiry(),
+    def request_handoff(
+        self, session_id: SessionId, platform: str, *, target: Address | None = None, immediate: bool = False
+    ) -> bool:
+        """Request a handoff; ``False`` while one is pending or running, and for an unknown session."""
+        if not self._lock(session_id) or self._get_progress(session_id).is_active(self._sql.now):
+            return False
+        address = _encode(target).decode() if target else None
+        self._sql.run(
+            "INSERT INTO handoffs (session_id, state, platform, target, immediate, requested_at)"
+            " VALUES (?, 'pending', ?, ?, ?, ?) ON CONFLICT (session_id) DO UPDATE SET platform = excluded.platform,"
+            " target = excluded.target, immediate = excluded.immediate, requested_at = excluded.requested_at,"
+            " claimed_by = NULL, claimed_until = NULL,"
+            " thread_id = CASE WHEN handoffs.platform = excluded.platform THEN handoffs.thread_id END",
+            (session_id, platform, address, int(immediate), self._sql.now),
         )
+        self._set_state(session_id, "pending")
+        return True
 
     def get_handoff_state(self, session_id: SessionId) -> HandoffState | None:
-        """Return how far it has come, or ``None`` for an unknown session."""
+        """Return the state of the last handoff, or ``None`` for an unknown session."""
         row = self._sql.row(
-            "SELECT handoff_state, handoff_platform, handoff_error, handoff_requested_at, handoff_claimed_until"
-            " FROM sessions WHERE id = ?",
+            "SELECT handoff_platform, handoff_error, handoff_state, requested_at, claimed_by, claimed_until"
+            " FROM sessions LEFT JOIN handoffs ON handoffs.session_id = sessions.id WHERE sessions.id = ?",
             (session_id,),
         )
         if row is None:
             return None
-        state, platform, error, requested, claimed_until = row
-        if self._has_expired(state, requested, claimed_until):
+        platform, error, *rest = row
+        progress = _Progress(*rest)
+        if progress.has_expired(self._sql.now):
             return HandoffState(state="failed", platform=platform, error=EXPIRED)
-        return HandoffState(state=state, platform=platform, error=error)
+        return HandoffState(state=progress.state, platform=platform, error=error)
+
+    def find_active_handoff(self, session_id: SessionId) -> PendingHandoff | None:
+        """Return the handoff of a session that is pending or running, if there is one."""
+        row = self._sql.row(f"{_SELECT} WHERE handoffs.session_id = ?", (session_id,))
+        return _to_handoff(row) if row and _to_progress(row).is_active(self._sql.now) else None
 
     def withdraw_handoff(self, session_id: SessionId, reason: str) -> bool:
-        """Fail what is pending or running on behalf of whoever asked; ``False`` if it has ended."""
-        return self._fail(session_id, reason, f"{_UNDER_WAY} AND NOT {_EXPIRED}", *self._expiry())
+        """Fail a pending or running handoff on behalf of the requester; ``False`` if it has ended."""
+        may_withdraw = self._lock_progress(session_id).is_active(self._sql.now)
+        return may_withdraw and self._set_state(session_id, "failed", reason)
 
     def list_pending_handoffs(self) -> list[PendingHandoff]:
-        """Return the pending ones, oldest request first."""
-        return [PendingHandoff(*row[:3]) for row in self._list("pending")]
+        """Return the pending handoffs, oldest request first."""
+        rows = [row for row in self._list("pending") if _to_progress(row).is_active(self._sql.now)]
+        return [_to_handoff(row) for row in rows]
 
     def list_lapsed_handoffs(self) -> list[PendingHandoff]:
-        """Return those whose claimer is dead or let the claim lapse, oldest request first."""
-        claimed = self._list("running")
-        return [PendingHandoff(*row[:3]) for row in claimed if row[4] <= self._sql.now or is_gone(row[3])]
+        """Return running handoffs whose worker is dead or whose claim has lapsed, oldest request first."""
+        rows = [row for row in self._list("running") if _to_progress(row).has_lapsed(self._sql.now)]
+        return [_to_handoff(row) for row in rows]
 
     def claim_handoff(self, session_id: SessionId, life: timedelta = CLAIM_LIFE) -> bool:
-        """Take a pending or lapsed one: of any number of claimers exactly one gets ``True``."""
-        gone = self._gone()
-        theirs = f" OR handoff_claimed_by IN ({', '.join('?' * len(gone))})" if gone else ""
-        return self._move(
-            session_id,
-            "handoff_state = 'running', handoff_claimed_by = ?, handoff_claimed_until = ?",
-            (self._sql.worker, self._sql.now + to_span(life)),
-            f"(handoff_state = 'pending' OR (handoff_state = 'running' AND (handoff_claimed_until <= ?{theirs})))"
-            f" AND NOT {_EXPIRED}",
-            self._sql.now,
-            *gone,
-            *self._expiry(),
-        )
+        """Claim a pending or lapsed handoff; ``True`` for exactly one of all claimers."""
+        now, progress = self._sql.now, self._lock_progress(session_id)
+        is_pending = progress.state == "pending" and not progress.has_expired(now)
+        if not is_pending and not progress.has_lapsed(now):
+            return False
+        self._update(session_id, "claimed_by = ?, claimed_until = ?", self._sql.worker, now + to_span(life))
+        return self._set_state(session_id, "running")
+
+    def store_thread(self, session_id: SessionId, thread: HandoffThread | None) -> None:
+        """Store the thread created for a handoff, for reuse by later attempts; ``None`` removes it."""
+        chat_id, thread_id = (thread.chat_id, thread.thread_id) if thread else (None, None)
+        self._update(session_id, "thread_chat_id = ?, thread_id = ?", chat_id, thread_id)
 
     def complete_handoff(self, session_id: SessionId) -> bool:
-        """Mark this worker's running handoff as completed; ``False`` if it is no longer its own."""
-        return self._move(
-            session_id,
-            "handoff_state = 'completed', handoff_error = NULL",
-            (),
-            f"handoff_state = 'running' AND handoff_claimed_by = ? AND NOT {_EXPIRED}",
-            self._sql.worker,
-            *self._expiry(),
-        )
+        """Mark this worker's running handoff as completed; ``False`` if it has lost the claim or expired."""
+        progress = self._lock_progress(session_id)
+        if not self._is_ours(progress) or progress.has_expired(self._sql.now):
+            return False
+        self.store_thread(session_id, None)
+        return self._set_state(session_id, "completed")
 
     def fail_handoff(self, session_id: SessionId, reason: str) -> bool:
-        """Mark a pending one, or this worker's running one, as failed; the reason is cut at 500 characters."""
-        return self._fail(
-            session_id,
-            reason,
-            "(handoff_state = 'pending' OR (handoff_state = 'running' AND handoff_claimed_by = ?))",
-            self._sql.worker,
-        )
+        """Mark a pending handoff, or this worker's running one, as failed.
 
-    def _gone(self) -> list[WorkerId]:
-        """Return the claimers that are surely dead."""
-        rows = self._sql.rows(
-            f"SELECT DISTINCT handoff_claimed_by FROM sessions WHERE {_UNDER_WAY} AND handoff_state = 'running'"
-        )
-        return [worker for (worker,) in rows if is_gone(worker)]
+        The reason is cut at 500 characters. ``False`` if the handoff has ended or another worker runs it.
+        """
+        progress = self._lock_progress(session_id)
+        may_fail = progress.state == "pending" or self._is_ours(progress)
+        return may_fail and self._set_state(session_id, "failed", reason)
 
-    def _fail(self, session_id: SessionId, reason: str, condition: str, *values: Value) -> bool:
-        failed = "handoff_state = 'failed', handoff_error = ?"
-        return self._move(session_id, failed, (reason[:_REASON_LIMIT],), condition, *values)
+    def _is_ours(self, progress: _Progress) -> bool:
+        return progress.state == "running" and progress.claimed_by == self._sql.worker
 
-    def _move(
-        self, session_id: SessionId, assignments: str, assigned: tuple[Value, ...], condition: str, *values: Value
-    ) -> bool:
-        moved = self._sql.count(
-            f"UPDATE sessions SET {assignments} WHERE id = ? AND {condition}", (*assigned, session_id, *values)
+    def _lock(self, session_id: SessionId) -> bool:
+        """Lock the session's row until the transaction ends; ``False`` if there is no such session."""
+        return self._sql.row(f"SELECT id FROM sessions WHERE id = ?{self._sql.locked}", (session_id,)) is not None
+
+    def _lock_progress(self, session_id: SessionId) -> _Progress:
+        self._lock(session_id)
+        return self._get_progress(session_id)
+
+    def _get_progress(self, session_id: SessionId) -> _Progress:
+        row = self._sql.row(
+            "SELECT state, requested_at, claimed_by, claimed_until FROM handoffs WHERE session_id = ?", (session_id,)
         )
-        return moved > 0
+        return _Progress(*row) if row else _Progress(None, None)
+
+    def _set_state(self, session_id: SessionId, state: HandoffStatus, error: str | None = None) -> bool:
+        """Set the state of the handoff and copy it to the session's row."""
+        self._update(session_id, "state = ?, error = ?", state, error and error[:_REASON_LIMIT])
+        self._sql.run(
+            "UPDATE sessions SET (handoff_state, handoff_platform, handoff_error) ="
+            " (SELECT state, platform, error FROM handoffs WHERE session_id = ?) WHERE id = ?",
+            (session_id, session_id),
+        )
+        return True
+
+    def _update(self, session_id: SessionId, assignments: str, *values: Value) -> None:
+        self._sql.run(f"UPDATE handoffs SET {assignments} WHERE session_id = ?", (*values, session_id))
 
     def _list(self, state: HandoffStatus) -> list[Row]:
-        rows = self._sql.rows(
-            "SELECT id, title, handoff_platform, handoff_claimed_by, handoff_claimed_until, handoff_requested_at,"
-            f" number FROM sessions WHERE {_UNDER_WAY} AND handoff_state = '{state}'"
-        )
-        fresh = [row for row in rows if not self._has_expired(state, row[5], row[4])]
-        return sorted(fresh, key=lambda row: row[5:])
-
-    def _has_expired(self, state: HandoffStatus | None, requested: int, claimed_until: int | None) -> bool:
-        """Return whether `_EXPIRED` holds for these values."""
-        now = self._sql.now
-        if state == "pending":
-            return requested <= now - to_span(REQUEST_LIFE)
-        return (
-            state == "running"
-            and requested <= now - to_span(HANDOFF_LIFE)
-            and (claimed_until is None or claimed_until <= now)
+        return self._sql.rows(
+            f"{_SELECT} WHERE {_UNFINISHED} AND state = ? ORDER BY requested_at, sessions.number", (state,)
         )
 
-    def _expiry(self) -> tuple[Value, ...]:
-        """Return the values for `_EXPIRED`."""
-        now = self._sql.now
-        return now - to_span(REQUEST_LIFE), now - to_span(HANDOFF_LIFE), now
+
+def _to_progress(row: Row) -> _Progress:
+    return _Progress(*row[-4:])
+
+
+def _to_handoff(row: Row) -> PendingHandoff:
+    session_id, title, platform, target, immediate, thread_chat_id, thread_id, *_ = row
+    return PendingHandoff(
+        session_id=session_id,
+        title=title,
+        platform=platform,
+        target=_decode(target) if target else None,
+        immediate=bool(immediate),
+        thread=HandoffThread(thread_chat_id, thread_id) if thread_id is not None else None,
+    )

@@ -1,20 +1,20 @@
-"""Leases with tokens that only ever grow."""
+"""Leases with monotonically increasing fencing tokens."""
 
 from datetime import timedelta
 
 from talaria.contracts.stores.leases import Lease
 from talaria.core.errors import LeaseLost
-from talaria.storage.sql import Sql, from_stamp, to_span
+from talaria.storage.tables.sql import Sql, from_stamp, to_span
 
 
 class LeasesTable:
-    """Implements `Leases`."""
+    """SQL implementation of `Leases`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     def acquire(self, name: str, duration: timedelta) -> Lease | None:
-        """Take what is free or lapsed, or ``None``: also when this worker holds it already."""
+        """Acquire a free or expired lease; ``None`` if it is held, even by this worker."""
         expires_at = self._sql.now + to_span(duration)
         row = self._sql.row(
             "INSERT INTO leases (name, owner, token, expires_at) VALUES (?, ?, 1, ?) ON CONFLICT (name) DO UPDATE"
@@ -25,7 +25,7 @@ class LeasesTable:
         return Lease(name, self._sql.worker, row[0], from_stamp(expires_at)) if row else None
 
     def renew(self, lease: Lease, duration: timedelta) -> Lease:
-        """Hold on for longer, or raise `LeaseLost`."""
+        """Extend a lease, even an expired one; raises `LeaseLost` if it was released or acquired again."""
         expires_at = self._sql.now + to_span(duration)
         renewed = self._sql.count(
             "UPDATE leases SET expires_at = ? WHERE name = ? AND token = ? AND owner = ?",
@@ -36,7 +36,10 @@ class LeasesTable:
         return Lease(lease.name, lease.owner, lease.token, from_stamp(expires_at))
 
     def check(self, lease: Lease) -> None:
-        """Raise `LeaseLost` unless this lease is still the one in force."""
+        """Lock the lease's row; raises `LeaseLost` if the lease was released or acquired again.
+
+        The expiry time is not checked: an expired lease that no worker has acquired still passes.
+        """
         held = self._sql.row(
             f"SELECT 1 FROM leases WHERE name = ? AND token = ? AND owner = ?{self._sql.locked}",
             (lease.name, lease.token, lease.owner),
@@ -45,14 +48,17 @@ class LeasesTable:
             raise LeaseLost(f"{lease.name} belongs to another worker now.")
 
     def release(self, lease: Lease) -> None:
-        """Give it up; a lease that was lost meanwhile stays with its new owner."""
+        """Release a lease; no effect if it now belongs to another worker."""
         self._sql.run(
             "UPDATE leases SET owner = '', expires_at = 0 WHERE name = ? AND token = ? AND owner = ?",
             (lease.name, lease.token, lease.owner),
         )
 
     def take_over(self, lease: Lease, duration: timedelta) -> Lease | None:
-        """Take a lease from an owner that is surely dead, or ``None`` if somebody else was quicker."""
+        """Take the lease of a dead owner; ``None`` if its token has changed.
+
+        The caller must know that the owner is dead: the expiry time is not checked.
+        """
         expires_at = self._sql.now + to_span(duration)
         row = self._sql.row(
             "UPDATE leases SET owner = ?, token = token + 1, expires_at = ? WHERE name = ? AND token = ?"
@@ -62,7 +68,7 @@ class LeasesTable:
         return Lease(lease.name, self._sql.worker, row[0], from_stamp(expires_at)) if row else None
 
     def get(self, name: str) -> Lease | None:
-        """Return who holds a name now, or ``None`` when it is free or lapsed."""
+        """Return the current lease on a name, or ``None`` if it is free or expired."""
         row = self._sql.row(
             "SELECT owner, token, expires_at FROM leases WHERE name = ? AND expires_at > ?", (name, self._sql.now)
         )

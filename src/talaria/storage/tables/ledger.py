@@ -1,4 +1,4 @@
-"""What was spent and what is set aside, by account."""
+"""Spending and reservations per account."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -6,20 +6,24 @@ from datetime import timedelta
 from talaria.contracts.stores.ledger import Cap, Hold
 from talaria.core.errors import OverBudget
 from talaria.core.ids import new_id
-from talaria.storage.sql import Sql, to_span
+from talaria.storage.tables.sql import Sql, to_span
 
 
 class LedgerTable:
-    """Implements `Ledger`."""
+    """SQL implementation of `Ledger`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     def reserve(self, caps: Sequence[Cap], amount: int, life: timedelta) -> Hold:
-        """Set an amount aside on all accounts, or raise `OverBudget` with the first that has too little left."""
+        """Reserve an amount on all accounts, or raise `OverBudget`.
+
+        The error names the first account, in alphabetical order, whose limit would be exceeded. The hold expires after
+        ``life``.
+        """
         hold = Hold(new_id(), tuple(sorted(cap.account for cap in caps)), amount)
-        for cap in sorted(caps, key=lambda cap: cap.account):  # everybody in the same order: nobody waits in a ring
-            spent, reserved = self._lock(cap.account)
+        for cap in sorted(caps, key=lambda cap: cap.account):  # a fixed lock order prevents deadlocks
+            spent, reserved = self._lock_account(cap.account)
             if spent + reserved + amount > cap.limit:
                 raise OverBudget(
                     f"{cap.account} may spend {cap.limit} and has spent {spent}; {reserved} more is set aside.",
@@ -32,18 +36,18 @@ class LedgerTable:
         return hold
 
     def settle(self, hold: Hold, spent: int) -> None:
-        """Put what was really spent in the place of a hold; a hold that lapsed is settled all the same."""
+        """Replace a hold by the amount actually spent; works for expired holds too."""
         for account in hold.accounts:
             self._sql.run("UPDATE accounts SET spent = spent + ? WHERE name = ?", (spent, account))
         self._sql.run("DELETE FROM holds WHERE id = ?", (hold.id,))
 
     def spent(self, account: str) -> int:
-        """Return what was spent on an account so far."""
+        """Return the total amount spent on an account."""
         row = self._sql.row("SELECT spent FROM accounts WHERE name = ?", (account,))
         return int(row[0]) if row else 0
 
-    def _lock(self, account: str) -> tuple[int, int]:
-        """Return what is spent and set aside on an account, and keep both so until the transaction ends."""
+    def _lock_account(self, account: str) -> tuple[int, int]:
+        """Return the spent and reserved amounts of an account, and lock it until the transaction ends."""
         self._sql.run("INSERT INTO accounts (name, spent) VALUES (?, 0) ON CONFLICT (name) DO NOTHING", (account,))
         row = self._sql.row(f"SELECT spent FROM accounts WHERE name = ?{self._sql.locked}", (account,))
         held = self._sql.row(

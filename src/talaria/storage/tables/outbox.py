@@ -1,4 +1,4 @@
-"""Replies on their way: one line for each address."""
+"""Replies waiting to be sent, in order for each address."""
 
 from datetime import datetime, timedelta
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from talaria.contracts.stores.outbox import UNDELIVERED, OutboxFilter, OutboxItem, Outgoing
 from talaria.core.addresses import Address
 from talaria.core.ids import WorkerId, is_gone
-from talaria.storage.sql import Row, Sql, Value, decode_stored, from_stamp, to_span, to_stamp
+from talaria.storage.tables.sql import Row, Sql, Value, decode_stored, from_stamp, to_span, to_stamp
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Address).decode
@@ -16,13 +16,13 @@ _COLUMNS = "id, key, session_id, address, payload, turn_id, state, attempts, cre
 
 
 class OutboxTable:
-    """Implements `Outbox`."""
+    """SQL implementation of `Outbox`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
     def add(self, outgoing: Outgoing) -> OutboxItem | None:
-        """Queue a delivery, or return ``None`` when this key was queued before."""
+        """Queue a delivery; ``None`` if its key is already stored."""
         row = self._sql.row(
             "INSERT INTO outbox (key, session_id, turn_id, platform, address, payload, created_at)"
             f" VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING RETURNING {_COLUMNS}",
@@ -36,16 +36,19 @@ class OutboxTable:
                 self._sql.now,
             ),
         )
-        return _item(row) if row else None
+        return _to_item(row) if row else None
 
     def claim(self, platform: str, duration: timedelta, count: int = 16) -> list[OutboxItem]:
-        """Mark due items as being sent by this worker and return them."""
-        gone = self._gone_senders(platform)
-        theirs = f" OR (state = 'sending' AND claimed_by IN ({', '.join('?' * len(gone))}))" if gone else ""
+        """Mark due items as being sent by this worker and return them, at most one per address.
+
+        Also claims items of dead workers and of expired claims, with ``doubtful`` set: they may have been sent already.
+        """
+        gone = self._list_gone_senders(platform)
+        abandoned = f" OR (state = 'sending' AND claimed_by IN ({', '.join('?' * len(gone))}))" if gone else ""
         due = self._sql.rows(
             f"SELECT {_COLUMNS} FROM outbox WHERE platform = ? AND ((state = 'waiting' AND not_before <= ?)"
-            f" OR (state = 'sending' AND claimed_until <= ?){theirs}) AND NOT EXISTS (SELECT 1 FROM outbox AS earlier"
-            " WHERE earlier.address = outbox.address AND earlier.id < outbox.id"
+            f" OR (state = 'sending' AND claimed_until <= ?){abandoned}) AND NOT EXISTS"
+            " (SELECT 1 FROM outbox AS earlier WHERE earlier.address = outbox.address AND earlier.id < outbox.id"
             f" AND earlier.state IN ('waiting', 'sending')) ORDER BY id LIMIT ?{self._sql.skip_locked}",
             (platform, self._sql.now, self._sql.now, *gone, count),
         )
@@ -56,23 +59,23 @@ class OutboxTable:
         )
         return [
             replace(item, state="sending", attempts=item.attempts + 1, doubtful=item.state == "sending")
-            for item in map(_item, due)
+            for item in map(_to_item, due)
         ]
 
     def sent(self, item_id: int, reference: str) -> bool:
-        """Record the network's reference; ``False`` if another worker has taken the item over."""
+        """Mark an item as sent, with the network's reference; ``False`` if another worker has claimed it."""
         return self._settle(item_id, "state = 'sent', reference = ?, settled_at = ?", (reference, self._sql.now))
 
     def retry(self, item_id: int, not_before: datetime, error: str) -> bool:
-        """Let the item wait; ``False`` if another worker has taken it over."""
+        """Queue an item again for ``not_before``; ``False`` if another worker has claimed it."""
         return self._settle(item_id, "state = 'waiting', not_before = ?, error = ?", (to_stamp(not_before), error))
 
     def fail(self, item_id: int, error: str) -> bool:
-        """Give the item up; it stays on record. ``False`` if another worker has taken it over."""
+        """Mark an item as failed and store the error; ``False`` if another worker has claimed it."""
         return self._settle(item_id, "state = 'failed', error = ?, settled_at = ?", (error, self._sql.now))
 
     def find(self, wanted: OutboxFilter = UNDELIVERED) -> list[OutboxItem]:
-        """Return what fits, oldest first."""
+        """Return matching items, oldest first."""
         values: dict[str, Value] = {}
         if wanted.session_id:
             values["session_id = ?"] = wanted.session_id
@@ -85,10 +88,10 @@ class OutboxTable:
         rows = self._sql.rows(
             f"SELECT {_COLUMNS} FROM outbox WHERE {conditions} ORDER BY id{limit}", tuple(values.values())
         )
-        return [_item(row) for row in rows]
+        return [_to_item(row) for row in rows]
 
-    def _gone_senders(self, platform: str) -> list[WorkerId]:
-        """Return the workers that are surely dead and have left something half sent."""
+    def _list_gone_senders(self, platform: str) -> list[WorkerId]:
+        """Return the workers that are certainly dead and have items in state ``sending``."""
         rows = self._sql.rows(
             "SELECT DISTINCT claimed_by FROM outbox WHERE platform = ? AND state = 'sending' AND claimed_by <> ?",
             (platform, self._sql.worker),
@@ -103,7 +106,7 @@ class OutboxTable:
         return settled > 0
 
 
-def _item(row: Row) -> OutboxItem:
+def _to_item(row: Row) -> OutboxItem:
     item_id, key, session_id, address, payload, turn_id, state, attempts, created_at, error, reference = row
     return OutboxItem(
         id=item_id,

@@ -1,22 +1,26 @@
-"""People who were let in, and the codes of those who asked."""
+"""Paired people, pending pairing codes and failed attempts."""
 
 from datetime import timedelta
 
-from talaria.contracts.stores.pairing import PairingRules, Person
+from talaria.contracts.stores.pairing import PairedPerson, PairingRules
 from talaria.core.errors import Refused
-from talaria.storage.sql import Row, Sql, from_stamp, to_span
+from talaria.storage.tables.sql import Row, Sql, from_stamp, to_span
 
 _MINUTE = timedelta(minutes=1)
 
 
 class PairingTable:
-    """Implements `Pairing`."""
+    """SQL implementation of `Pairing`."""
 
     def __init__(self, sql: Sql) -> None:
         self._sql = sql
 
-    def offer(self, person: Person, code_hash: str, rules: PairingRules) -> bool:
-        """Keep a code for someone; ``False`` while an earlier one of theirs is still good, or after too many others."""
+    def offer(self, person: PairedPerson, code_hash: str, rules: PairingRules) -> bool:
+        """Store the hash of a pairing code for a person and return whether it was stored.
+
+        ``False`` while an earlier code of the person is valid, or if the platform has reached ``per_minute`` codes.
+        At most ``max_waiting`` codes of a platform are stored; the oldest are deleted.
+        """
         recent = self._sql.row(
             "SELECT count(*) FROM pairing_codes WHERE platform = ? AND created_at > ?",
             (person.platform, self._sql.now - to_span(_MINUTE)),
@@ -40,12 +44,15 @@ class PairingTable:
         self._sql.run(
             "DELETE FROM pairing_codes WHERE platform = ? AND user_id <> ? AND user_id NOT IN"
             " (SELECT user_id FROM pairing_codes WHERE platform = ? AND user_id <> ? ORDER BY created_at DESC LIMIT ?)",
-            (*(person.platform, person.user_id) * 2, rules.most_waiting - 1),
+            (*(person.platform, person.user_id) * 2, rules.max_waiting - 1),
         )
         return offered > 0
 
-    def approve(self, platform: str, code_hash: str, rules: PairingRules) -> Person | None:
-        """Let in whoever was given the code; a wrong or old one counts as a failure."""
+    def approve(self, platform: str, code_hash: str, rules: PairingRules) -> PairedPerson | None:
+        """Pair the person who was given the code; ``None`` for a wrong or expired code.
+
+        A wrong code counts as a failure. Too many failures lock the platform for a while: then `Refused` is raised.
+        """
         self._check_not_locked(platform)
         row = self._sql.row(
             "DELETE FROM pairing_codes WHERE platform = ? AND code_hash = ? AND expires_at > ? RETURNING user_id, name",
@@ -62,31 +69,31 @@ class PairingTable:
             (platform, *row, self._sql.now),
         )
         assert person is not None
-        return _person(person)
+        return _to_person(person)
 
-    def waiting(self) -> list[Person]:
-        """Return those who hold a code that is still good."""
+    def waiting(self) -> list[PairedPerson]:
+        """Return the people with a valid code, oldest code first."""
         rows = self._sql.rows(
             "SELECT platform, user_id, name, created_at FROM pairing_codes WHERE expires_at > ? ORDER BY created_at",
             (self._sql.now,),
         )
-        return [_person(row) for row in rows]
+        return [_to_person(row) for row in rows]
 
-    def people(self, platform: str | None = None) -> list[Person]:
-        """Return those who have been let in."""
+    def people(self, platform: str | None = None) -> list[PairedPerson]:
+        """Return the paired people, of one platform or of all, in order of pairing."""
         where, values = ("WHERE platform = ?", (platform,)) if platform else ("", ())
         rows = self._sql.rows(
             f"SELECT platform, user_id, name, since FROM people {where} ORDER BY since, user_id", values
         )
-        return [_person(row) for row in rows]
+        return [_to_person(row) for row in rows]
 
     def is_paired(self, platform: str, user_id: str) -> bool:
-        """Tell whether someone has been let in."""
+        """Return whether a person is paired."""
         found = self._sql.row("SELECT 1 FROM people WHERE platform = ? AND user_id = ?", (platform, user_id))
         return found is not None
 
     def revoke(self, platform: str, user_id: str) -> bool:
-        """Shut someone out again."""
+        """Remove a paired person; ``False`` if there was none."""
         return self._sql.count("DELETE FROM people WHERE platform = ? AND user_id = ?", (platform, user_id)) > 0
 
     def _check_not_locked(self, platform: str) -> None:
@@ -111,6 +118,6 @@ class PairingTable:
             )
 
 
-def _person(row: Row) -> Person:
+def _to_person(row: Row) -> PairedPerson:
     platform, user_id, name, since = row
-    return Person(platform, user_id, name, from_stamp(since))
+    return PairedPerson(platform, user_id, name, from_stamp(since))

@@ -1,4 +1,4 @@
-"""The part of search that every engine shares: filters, and hits from what an index found."""
+"""Search code shared by all engines: filters, and hits built from index results."""
 
 from collections.abc import Sequence
 
@@ -6,23 +6,23 @@ import msgspec
 
 from talaria.contracts.stores.search import Hit, SearchQuery
 from talaria.core.messages import text_of
-from talaria.storage.snippets import Snippets
-from talaria.storage.sql import Sql, Value, decode_stored, from_stamp, to_stamp
-from talaria.storage.tables.messages import SEQ_BITS, Body
-from talaria.storage.tables.sight import visible_to
-from talaria.storage.words import Query
+from talaria.storage.tables.messages import SEQ_BITS, MessageBody
+from talaria.storage.tables.search_terms import ParsedQuery
+from talaria.storage.tables.sessions import build_visibility
+from talaria.storage.tables.snippets import SnippetMaker
+from talaria.storage.tables.sql import Sql, Value, decode_stored, from_stamp, to_stamp
 
-WINDOW = 2000  # of the messages that fit, so many of the newest are ranked
+RANKED_LIMIT = 2000  # only this many of the newest matches are ranked
 JOINS = (
     " JOIN messages ON messages.id = arrivals.message_id"
     f" JOIN sessions ON sessions.number = (messages.id >> {SEQ_BITS})"
 )
 
-_decode = msgspec.json.Decoder(Body).decode
+_decode = msgspec.json.Decoder(MessageBody).decode
 
 
-def filters(query: SearchQuery) -> tuple[str, list[Value]]:
-    """Return conditions on ``messages`` and ``sessions``, each behind an ``AND``, and their values."""
+def build_filters(query: SearchQuery) -> tuple[str, list[Value]]:
+    """Return conditions on ``messages`` and ``sessions``, each prefixed with ``AND``, and their values."""
     conditions: list[tuple[str, Value]] = [("sessions.source = ?", query.source)] if query.source else []
     if query.role is not None:
         conditions.append(("messages.role = ?", query.role))
@@ -30,7 +30,7 @@ def filters(query: SearchQuery) -> tuple[str, list[Value]]:
         conditions.append(("sessions.id = ?", query.session_id))
     if query.owner is not None:
         conditions.append(("sessions.owner = ?", query.owner))
-    conditions += [(f"sessions.{condition}", value) for condition, value in visible_to(query.seen_by)]
+    conditions += [(f"sessions.{condition}", value) for condition, value in build_visibility(query.seen_by)]
     if query.since is not None:
         conditions.append(("messages.at >= ?", to_stamp(query.since)))
     if query.until is not None:
@@ -38,8 +38,8 @@ def filters(query: SearchQuery) -> tuple[str, list[Value]]:
     return "".join(f" AND {condition}" for condition, _ in conditions), [value for _, value in conditions]
 
 
-def make_hits(sql: Sql, snippets: Snippets, query: Query, scored: Sequence[tuple[int, float]]) -> list[Hit]:
-    """Turn pairs of arrival number and score into hits, in the order given."""
+def make_hits(sql: Sql, snippets: SnippetMaker, query: ParsedQuery, scored: Sequence[tuple[int, float]]) -> list[Hit]:
+    """Build hits from (arrival number, score) pairs, in the given order."""
     if not scored:
         return []
     rows = sql.rows(
@@ -65,5 +65,5 @@ def make_hits(sql: Sql, snippets: Snippets, query: Query, scored: Sequence[tuple
 
 
 def searchable_text(body: str) -> str:
-    """Return the words of a stored message."""
+    """Return the text of an encoded message body; raises `StoreCorrupt`."""
     return text_of(decode_stored(_decode, body).parts)

@@ -1,16 +1,26 @@
-"""Conversations: the rows that messages, bindings and work hang on."""
+"""Session rows, their visibility and their deletion with all dependent rows."""
 
 from msgspec import structs
 
-from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, SessionFilter
+from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, SessionFilter, Viewer
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Usage
-from talaria.storage.sql import Row, Sql, Value, from_stamp, maybe_moment, to_stamp
-from talaria.storage.tables.messages import SEQ_BITS, Arrivals
-from talaria.storage.tables.sight import visible_to
+from talaria.storage.tables.messages import SEQ_BITS, ArrivalLog
+from talaria.storage.tables.sql import Row, Sql, Value, from_optional_stamp, from_stamp, to_stamp
+
+
+def build_visibility(viewer: Viewer | None) -> list[tuple[str, Value]]:
+    """Return (condition, value) pairs on ``sessions`` for a viewer; empty if everything is visible."""
+    if viewer is None:
+        return []
+    own: tuple[str, Value] = ("owner = ?", viewer.owner)
+    return [own, ("audience = ?", viewer.audience)] if viewer.audience else [own]
+
 
 _USAGE = structs.fields(Usage)
+
+
 _COLUMNS = (
     "id, parent_id, parent_seq, source, owner, audience, title, model, created_at, updated_at, archived_at, last_seq, "
     + ", ".join(field.name for field in _USAGE)
@@ -18,14 +28,14 @@ _COLUMNS = (
 
 
 class SessionsTable:
-    """Implements `Sessions`."""
+    """SQL implementation of `Sessions`."""
 
-    def __init__(self, sql: Sql, arrivals: Arrivals) -> None:
+    def __init__(self, sql: Sql, arrivals: ArrivalLog) -> None:
         self._sql = sql
         self._arrivals = arrivals
 
     def create(self, new: NewSession) -> Session:
-        """Start a conversation, or raise `NotFound` for a parent that is not there."""
+        """Insert a session; raises `NotFound` for an unknown parent or parent message."""
         if new.parent_id is not None:
             self._check_parent(new.parent_id, new.parent_seq)
         session_id = new.id or new_session_id()
@@ -48,16 +58,19 @@ class SessionsTable:
             ),
         )
         assert row is not None
-        return _session(row)
+        return _to_session(row)
 
     def get(self, session_id: SessionId) -> Session | None:
-        """Return one conversation, or ``None``."""
+        """Return a session, or ``None``."""
         row = self._sql.row(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (session_id,))
-        return _session(row) if row else None
+        return _to_session(row) if row else None
 
     def find(self, wanted: SessionFilter) -> list[Session]:
-        """Return those that fit, last used first."""
-        conditions, values = _conditions(wanted)
+        """Return matching sessions, last updated first.
+
+        ``matching`` selects by exact id or title; if no session has it, by the start of the id or a part of the title.
+        """
+        conditions, values = _build_conditions(wanted)
         if wanted.matching:
             exact = self._select(
                 [*conditions, "(id = ? OR title_folded = ?)"],
@@ -67,33 +80,36 @@ class SessionsTable:
             if exact:
                 return exact
             conditions.append("(substr(id, 1, ?) = ? OR title_folded LIKE ? ESCAPE '\\')")
-            values += [len(wanted.matching), wanted.matching, f"%{_escaped(wanted.matching.casefold())}%"]
+            values += [len(wanted.matching), wanted.matching, f"%{_escape_like(wanted.matching.casefold())}%"]
         return self._select(conditions, values, wanted)
 
     def update(self, session_id: SessionId, changes: SessionChanges) -> Session:
-        """Change what is given and return the result, or raise `NotFound`."""
-        given = {name: value for name, value in structs.asdict(changes).items() if value is not None}
-        archived = given.pop("archived", None)
+        """Apply the given changes and return the session; raises `NotFound`."""
+        changed = {name: value for name, value in structs.asdict(changes).items() if value is not None}
+        archived = changed.pop("archived", None)
         if archived is not None:
-            given["archived_at"] = self._sql.now if archived else None
-        if "title" in given:
-            given["title_folded"] = given["title"].casefold()
-        assignments = ", ".join(f"{name} = ?" for name in given) or "id = id"
+            changed["archived_at"] = self._sql.now if archived else None
+        if "title" in changed:
+            changed["title_folded"] = changed["title"].casefold()
+        assignments = ", ".join(f"{name} = ?" for name in changed) or "id = id"
         row = self._sql.row(
-            f"UPDATE sessions SET {assignments} WHERE id = ? RETURNING {_COLUMNS}", (*given.values(), session_id)
+            f"UPDATE sessions SET {assignments} WHERE id = ? RETURNING {_COLUMNS}", (*changed.values(), session_id)
         )
         if row is None:
             raise NotFound(f"There is no session {session_id}.")
-        return _session(row)
+        return _to_session(row)
 
     def add_usage(self, session_id: SessionId, usage: Usage) -> None:
-        """Add to the counters."""
+        """Add to the usage counters of a session."""
         sums = ", ".join(f"{field.name} = {field.name} + ?" for field in _USAGE)
         self._sql.run(f"UPDATE sessions SET {sums} WHERE id = ?", (*structs.astuple(usage), session_id))
 
     def delete(self, session_id: SessionId) -> bool:
-        """Remove a conversation and all that hangs on it; branches keep the past they share."""
-        self._hold_family(session_id)
+        """Delete a session and all dependent rows; ``False`` if it does not exist.
+
+        Messages that branches share with it are copied to them first, and the branches move to its parent.
+        """
+        self._lock_family(session_id)
         row = self._sql.row("SELECT number, parent_id, parent_seq FROM sessions WHERE id = ?", (session_id,))
         if row is None:
             return False
@@ -101,7 +117,7 @@ class SessionsTable:
         for child, shared in self._sql.rows(
             "SELECT number, parent_seq FROM sessions WHERE parent_id = ?", (session_id,)
         ):
-            self._copy(number, child, parent_seq + 1, shared)
+            self._copy_messages(number, child, parent_seq + 1, shared)
             self._sql.run(
                 "UPDATE sessions SET parent_id = ?, parent_seq = ? WHERE number = ?",
                 (parent_id, min(parent_seq, shared), child),
@@ -119,8 +135,8 @@ class SessionsTable:
         if row is None or row[0] < parent_seq:
             raise NotFound(f"There is no message {parent_seq} in session {parent_id} to branch from.")
 
-    def _hold_family(self, session_id: SessionId) -> None:
-        """Keep a session, its parent and its branches as they are; the eldest first, so that nobody waits in a ring."""
+    def _lock_family(self, session_id: SessionId) -> None:
+        """Lock a session, its parent and its branches, in the order of their numbers to avoid deadlocks."""
         self._sql.rows(
             "SELECT number FROM sessions WHERE id = ? OR parent_id = ?"
             f" OR id = (SELECT parent_id FROM sessions WHERE id = ?) ORDER BY number{self._sql.locked}",
@@ -132,10 +148,10 @@ class SessionsTable:
             f"SELECT {_COLUMNS} FROM sessions WHERE {' AND '.join(conditions)} ORDER BY updated_at DESC, number DESC"
         )
         if wanted.limit is not None:
-            return [_session(row) for row in self._sql.rows(f"{statement} LIMIT ?", [*values, wanted.limit])]
-        return [_session(row) for row in self._sql.rows(statement, values)]
+            return [_to_session(row) for row in self._sql.rows(f"{statement} LIMIT ?", [*values, wanted.limit])]
+        return [_to_session(row) for row in self._sql.rows(statement, values)]
 
-    def _copy(self, source: int, target: int, first: int, last: int) -> None:
+    def _copy_messages(self, source: int, target: int, first: int, last: int) -> None:
         rows = self._sql.rows(
             "SELECT id, at, role, body, platform_message_id FROM messages WHERE id BETWEEN ? AND ? ORDER BY id",
             ((source << SEQ_BITS) + first, (source << SEQ_BITS) + last),
@@ -144,7 +160,7 @@ class SessionsTable:
             copy_id = message_id + ((target - source) << SEQ_BITS)
             self._sql.run(
                 "INSERT INTO messages (id, arrival, at, role, body, platform_message_id) VALUES (?, ?, ?, ?, ?, ?)",
-                (copy_id, self._arrivals.note_copy(message_id, copy_id), *columns),
+                (copy_id, self._arrivals.add_copy(message_id, copy_id), *columns),
             )
 
     def _delete_messages(self, number: int) -> None:
@@ -155,6 +171,7 @@ class SessionsTable:
 
 _DEPENDENTS = (
     "DELETE FROM bindings WHERE session_id = ?",
+    "DELETE FROM handoffs WHERE session_id = ?",
     "DELETE FROM inbox WHERE session_id = ?",
     "DELETE FROM steps WHERE turn_id IN (SELECT id FROM turns WHERE session_id = ?)",
     "DELETE FROM turns WHERE session_id = ?",
@@ -172,7 +189,7 @@ _DEPENDENTS = (
 )
 
 
-def _conditions(wanted: SessionFilter) -> tuple[list[str], list[Value]]:
+def _build_conditions(wanted: SessionFilter) -> tuple[list[str], list[Value]]:
     conditions, values = ["1 = 1"], list[Value]()
     if wanted.archived is not None:
         conditions.append("archived_at IS NOT NULL" if wanted.archived else "archived_at IS NULL")
@@ -188,7 +205,7 @@ def _conditions(wanted: SessionFilter) -> tuple[list[str], list[Value]]:
         if value is not None:
             conditions.append(f"{column} = ?")
             values.append(value)
-    for condition, limit in visible_to(wanted.seen_by):
+    for condition, limit in build_visibility(wanted.seen_by):
         conditions.append(condition)
         values.append(limit)
     if wanted.updated_before is not None:
@@ -197,11 +214,11 @@ def _conditions(wanted: SessionFilter) -> tuple[list[str], list[Value]]:
     return conditions, values
 
 
-def _escaped(text: str) -> str:
+def _escape_like(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _session(row: Row) -> Session:
+def _to_session(row: Row) -> Session:
     (
         session_id,
         parent_id,
@@ -229,6 +246,6 @@ def _session(row: Row) -> Session:
         parent_id=parent_id,
         parent_seq=parent_seq,
         message_count=last_seq,
-        archived_at=maybe_moment(archived),
+        archived_at=from_optional_stamp(archived),
         usage=Usage(*usage),
     )

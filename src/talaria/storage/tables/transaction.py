@@ -1,4 +1,4 @@
-"""Every table over one open transaction."""
+"""All store tables of one connection, and the notifications of its transaction."""
 
 from talaria.contracts.stores.archive import Archive
 from talaria.contracts.stores.bindings import Bindings
@@ -7,6 +7,7 @@ from talaria.contracts.stores.events import Events
 from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
+from talaria.contracts.stores.key_value import KeyValues
 from talaria.contracts.stores.leases import Leases
 from talaria.contracts.stores.ledger import Ledger
 from talaria.contracts.stores.messages import Messages
@@ -15,30 +16,30 @@ from talaria.contracts.stores.pairing import Pairing
 from talaria.contracts.stores.responses import ApiRuns, Responses
 from talaria.contracts.stores.search import Search
 from talaria.contracts.stores.sessions import Sessions
-from talaria.contracts.stores.state import State
 from talaria.contracts.stores.turns import Turns
-from talaria.storage.sql import Sql
+from talaria.core.errors import StoreError
 from talaria.storage.tables.bindings import BindingsTable
 from talaria.storage.tables.completions import CompletionsTable
 from talaria.storage.tables.events import EventsTable
 from talaria.storage.tables.handoffs import HandoffsTable
 from talaria.storage.tables.inbox import InboxTable
 from talaria.storage.tables.jobs import JobsTable
+from talaria.storage.tables.key_value import KeyValueTable
 from talaria.storage.tables.leases import LeasesTable
 from talaria.storage.tables.ledger import LedgerTable
-from talaria.storage.tables.messages import Arrivals, MessagesTable
+from talaria.storage.tables.messages import ArrivalLog, MessagesTable
 from talaria.storage.tables.outbox import OutboxTable
 from talaria.storage.tables.pairing import PairingTable
 from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
 from talaria.storage.tables.sessions import SessionsTable
-from talaria.storage.tables.state import StateTable
+from talaria.storage.tables.sql import Sql
 from talaria.storage.tables.turns import TurnsTable
 
 
 class Tables:
-    """Implements `Transaction`: made once for a connection and used for each of its transactions."""
+    """`Transaction` implementation, created once per connection and reused for each transaction."""
 
-    def __init__(self, sql: Sql, arrivals: Arrivals, search: Search, archive: Archive) -> None:
+    def __init__(self, sql: Sql, arrivals: ArrivalLog, search: Search, archive: Archive) -> None:
         self.sessions: Sessions = SessionsTable(sql, arrivals)
         self.messages: Messages = MessagesTable(sql, arrivals)
         self.bindings: Bindings = BindingsTable(sql)
@@ -47,7 +48,7 @@ class Tables:
         self.turns: Turns = TurnsTable(sql)
         self.outbox: Outbox = OutboxTable(sql)
         self.completions: Completions = CompletionsTable(sql)
-        self.state: State = StateTable(sql)
+        self.state: KeyValues = KeyValueTable(sql)
         self.jobs: Jobs = JobsTable(sql)
         self.pairing: Pairing = PairingTable(sql)
         self.responses: Responses = ResponsesTable(sql)
@@ -57,3 +58,19 @@ class Tables:
         self.ledger: Ledger = LedgerTable(sql)
         self.search = search
         self.archive = archive
+        self._notified: dict[str, None] | None = None
+
+    def begin(self, *, write: bool) -> None:
+        """Reset the notifications for a new transaction; read-only transactions cannot notify."""
+        self._notified = {} if write else None
+
+    def notify(self, topic: str) -> None:
+        """Wake the subscribers of a topic, in every process, after the commit; raises `StoreError` when read-only."""
+        if self._notified is None:
+            raise StoreError(f"The topic `{topic}` cannot be notified in a transaction that only reads.")
+        self._notified[topic] = None
+
+    def take_notified(self) -> list[str]:
+        """Return and clear the topics to notify with this commit, without duplicates, in order."""
+        notified, self._notified = self._notified, None
+        return list(notified or ())

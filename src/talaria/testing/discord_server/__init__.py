@@ -1,4 +1,4 @@
-"""A strict Discord on loopback, HTTP and gateway, with the people who write to the bot."""
+"""A strict Discord server on loopback, HTTP and gateway, with simulated people."""
 
 from talaria.testing.discord_server.places import Person, Post
 from talaria.testing.discord_server.room import Room

@@ -1,19 +1,19 @@
-"""What requests hold, and when they are refused."""
+"""Request bodies of the fake Discord, and their validation."""
 
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from talaria.testing.discord_server.refusals import Refused, bad_form
+from talaria.testing.discord_server.refusals import DiscordRefusal, bad_form
 
-LARGEST_FILE = 10 * 1024 * 1024
+FILE_LIMIT = 10 * 1024 * 1024
 VOICE = 1 << 13
 _T = TypeVar("_T")
 
 
 class Mentions(Struct, forbid_unknown_fields=True):
-    """Who is called by a message."""
+    """Allowed mentions of a message."""
 
     parse: list[str] | None = None
     users: list[str] | None = None
@@ -22,7 +22,7 @@ class Mentions(Struct, forbid_unknown_fields=True):
 
 
 class Reference(Struct, forbid_unknown_fields=True):
-    """Which message is answered."""
+    """The message being answered."""
 
     message_id: str | int
     channel_id: str | int = ""
@@ -31,8 +31,8 @@ class Reference(Struct, forbid_unknown_fields=True):
     type: int = 0
 
 
-class Named(Struct, forbid_unknown_fields=True):
-    """A file of a message, as the message tells of it."""
+class AttachmentForm(Struct, forbid_unknown_fields=True):
+    """A file as described by its message."""
 
     id: str | int
     filename: str = ""
@@ -42,7 +42,7 @@ class Named(Struct, forbid_unknown_fields=True):
 
 
 class Option(Struct, forbid_unknown_fields=True):
-    """A choice of a menu."""
+    """An option of a menu."""
 
     label: str
     value: str
@@ -76,20 +76,20 @@ class CreateMessage(Struct, forbid_unknown_fields=True):
     allowed_mentions: Mentions | None = None
     message_reference: Reference | None = None
     components: list[Component] | None = None
-    attachments: list[Named] | None = None
+    attachments: list[AttachmentForm] | None = None
     flags: int = 0
     sticker_ids: list[str] | None = None
 
 
 class EditMessage(Struct, forbid_unknown_fields=True):
-    """What becomes of a message."""
+    """Changes of a message."""
 
     content: str | None = None
     embeds: list[dict[str, Any]] | None = None
     flags: int | None = None
     allowed_mentions: Mentions | None = None
     components: list[Component] | None = None
-    attachments: list[Named] | None = None
+    attachments: list[AttachmentForm] | None = None
     tts: bool = False
 
 
@@ -105,7 +105,7 @@ class CreateThread(Struct, forbid_unknown_fields=True):
 
 
 class CommandOption(Struct, forbid_unknown_fields=True):
-    """What goes behind a command."""
+    """An argument of a command."""
 
     type: int
     name: str
@@ -129,7 +129,7 @@ class Callback(Struct, forbid_unknown_fields=True):
     data: dict[str, Any] | None = None
 
 
-def read(body: Any, kind: type[_T]) -> _T:
+def parse_form(body: Any, kind: type[_T]) -> _T:
     """Return a request as its type, or refuse it."""
     try:
         return msgspec.convert(body, kind)
@@ -156,15 +156,15 @@ def check_components(rows: list[Component] | None) -> list[dict[str, Any]]:
             names.append(one.custom_id)
     if len(names) != len(set(names)) or len(rows or []) > 5:
         raise bad_form("components", "Component custom id cannot be duplicated")
-    return [_shown(row) for row in rows or []]
+    return [_row_to_wire(row) for row in rows or []]
 
 
 def check_voice(form: CreateMessage) -> None:
     """Refuse a voice note that is not alone, or does not tell how it sounds."""
     files = form.attachments or []
-    told = len(files) == 1 and files[0].duration_secs is not None and files[0].waveform
-    if form.flags & VOICE and (not told or form.content or form.components):
-        raise Refused(400, 50160, "Voice messages must have a single audio attachment and nothing else.")
+    attachment = len(files) == 1 and files[0].duration_secs is not None and files[0].waveform
+    if form.flags & VOICE and (not attachment or form.content or form.components):
+        raise DiscordRefusal(400, 50160, "Voice messages must have a single audio attachment and nothing else.")
 
 
 def check_commands(commands: list[Command]) -> None:
@@ -193,12 +193,12 @@ def _check_component(one: Component) -> None:
         raise bad_form("type", "Value must be one of (2, 3).")
 
 
-def _shown(row: Component) -> dict[str, Any]:
-    below: list[dict[str, Any]] = []
+def _row_to_wire(row: Component) -> dict[str, Any]:
+    elements: list[dict[str, Any]] = []
     for one in row.components:
         if one.type == 2:
-            below.append({"type": 2, "style": one.style, "label": one.label, "custom_id": one.custom_id})
+            elements.append({"type": 2, "style": one.style, "label": one.label, "custom_id": one.custom_id})
         else:
             options = [{"label": option.label, "value": option.value} for option in one.options]
-            below.append({"type": 3, "custom_id": one.custom_id, "options": options})
-    return {"type": 1, "components": below}
+            elements.append({"type": 3, "custom_id": one.custom_id, "options": options})
+    return {"type": 1, "components": elements}

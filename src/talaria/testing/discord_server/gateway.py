@@ -1,4 +1,4 @@
-"""The gateway: greets, lets in, counts heartbeats, tells what happens, and tells it again to who comes back."""
+"""The fake gateway: hello, identify, heartbeats, events, and resumed sessions."""
 
 import asyncio
 import secrets
@@ -14,7 +14,7 @@ from talaria.testing.discord_server.places import Person
 
 MESSAGE_CONTENT = 1 << 15
 _HEARTBEAT, _IDENTIFY, _RESUME = 1, 2, 6
-_EVENTS_KEPT = 1000
+_MOST_EVENTS = 1000
 _FLUSH = zlib.Z_SYNC_FLUSH
 
 
@@ -39,8 +39,8 @@ class _Frame(Struct):
     d: Any = None
 
 
-class Told(Struct, frozen=True):
-    """Something that a session was told, or will be when it comes back."""
+class SentEvent(Struct, frozen=True):
+    """An event sent to a session, or to be sent when it resumes."""
 
     sequence: int
     name: str
@@ -52,28 +52,28 @@ class Session(Struct, kw_only=True, eq=False):
 
     id: str
     intents: int
-    told: list[Told] = field(default_factory=list)
+    sent_events: list[SentEvent] = field(default_factory=list)
     sequence: int = 0
-    wire: "Wire | None" = None
+    wire: "GatewayConnection | None" = None
 
 
-class Wire:
-    """One connection, with its stream of compressed bytes if the client asked for that."""
+class GatewayConnection:
+    """One connection, with a compressed stream if the client asked for that."""
 
     def __init__(self, socket: web.WebSocketResponse, request: web.Request, *, compressed: bool) -> None:
         self.socket = socket
         self.request = request
         self.heartbeats = 0
-        self._squeeze = zlib.compressobj() if compressed else None
+        self._compressor = zlib.compressobj() if compressed else None
 
     async def send(self, frame: dict[str, Any]) -> None:
         """Send a frame, unless the other side has gone."""
         data = msgspec.json.encode(frame)
         try:
-            if self._squeeze is None:
+            if self._compressor is None:
                 await self.socket.send_str(data.decode())
             else:
-                await self.socket.send_bytes(self._squeeze.compress(data) + self._squeeze.flush(_FLUSH))
+                await self.socket.send_bytes(self._compressor.compress(data) + self._compressor.flush(_FLUSH))
         except (ConnectionError, RuntimeError):
             return
 
@@ -84,9 +84,9 @@ class Wire:
 
 
 class Gateway:
-    """All sessions. ``deaf`` lets connections stay open over which nothing comes; ``logins`` tells how each began.
+    """All sessions. ``deaf`` keeps connections open without data; ``logins`` records how each started.
 
-    ``public_url`` is where people are told that the server is.
+    ``public_url`` is the announced address of the server.
     """
 
     def __init__(self, token: str, me: Person, heartbeat: float) -> None:
@@ -101,7 +101,7 @@ class Gateway:
         self.changed: Callable[[], None] = lambda: None
         self._me = me
         self._heartbeat = heartbeat
-        self._wires: set[Wire] = set()
+        self._wires: set[GatewayConnection] = set()
 
     @property
     def url(self) -> str:
@@ -112,7 +112,7 @@ class Gateway:
         """Tell every session; ``bare`` goes to those who may not read what is not meant for them."""
         for session in self.sessions:
             shown = data if bare is None or session.intents & MESSAGE_CONTENT else bare
-            await self._tell(session, name, shown)
+            await self._send_event(session, name, shown)
 
     async def ask_to_reconnect(self) -> None:
         """Ask everybody to come back over another connection."""
@@ -132,7 +132,7 @@ class Gateway:
         """Serve one connection until it ends."""
         socket = web.WebSocketResponse(autoping=True)
         await socket.prepare(request)
-        wire = Wire(socket, request, compressed=request.query.get("compress") == "zlib-stream")
+        wire = GatewayConnection(socket, request, compressed=request.query.get("compress") == "zlib-stream")
         self._wires.add(wire)
         try:
             if request.query.get("v") != "10" or request.query.get("encoding") != "json":
@@ -141,10 +141,10 @@ class Gateway:
             await self._serve(wire)
         finally:
             self._wires.discard(wire)
-            self._left(wire)
+            self._end_connection(wire)
         return socket
 
-    async def _serve(self, wire: Wire) -> None:
+    async def _serve(self, wire: GatewayConnection) -> None:
         if self.deaf:
             await asyncio.Event().wait()
         await wire.send({"op": 10, "d": {"heartbeat_interval": int(self._heartbeat * 1000)}, "s": None, "t": None})
@@ -153,12 +153,12 @@ class Gateway:
                 break
             if self.deaf:
                 continue
-            code = await self._take(wire, frame.data)
+            code = await self._handle_frame(wire, frame.data)
             self.changed()
             if code:
                 await wire.socket.close(code=code)
 
-    async def _take(self, wire: Wire, data: bytes | str) -> int:
+    async def _handle_frame(self, wire: GatewayConnection, data: bytes | str) -> int:
         """Do what a frame asks for; a number is the reason to end the connection."""
         try:
             frame = msgspec.json.decode(data, type=_Frame)
@@ -175,14 +175,14 @@ class Gateway:
             return 4002
         return 4001
 
-    async def _identify(self, wire: Wire, wanted: _Identify) -> int:
-        if wanted.token != self.token:
+    async def _identify(self, wire: GatewayConnection, request_data: _Identify) -> int:
+        if request_data.token != self.token:
             return 4004
         if any(session.wire is wire for session in self.sessions):
             return 4005
-        if wanted.intents & MESSAGE_CONTENT and not self.allows_content:
+        if request_data.intents & MESSAGE_CONTENT and not self.allows_content:
             return 4014
-        session = Session(id=secrets.token_hex(16), intents=wanted.intents, wire=wire)
+        session = Session(id=secrets.token_hex(16), intents=request_data.intents, wire=wire)
         self.sessions.append(session)
         self.logins.append("identify")
         greetings = self.greeting()
@@ -196,34 +196,34 @@ class Gateway:
             "application": {"id": self._me.id, "flags": 0},
         }
         for name, data in [("READY", ready), *greetings]:
-            await self._tell(session, name, data)
+            await self._send_event(session, name, data)
         return 0
 
-    async def _resume(self, wire: Wire, wanted: _Resume) -> int:
-        if wanted.token != self.token:
+    async def _resume(self, wire: GatewayConnection, request_data: _Resume) -> int:
+        if request_data.token != self.token:
             return 4004
-        session = next((one for one in self.sessions if one.id == wanted.session_id), None)
+        session = next((one for one in self.sessions if one.id == request_data.session_id), None)
         if session is None:
             self.logins.append("invalid")
             await wire.send({"op": 9, "d": False, "s": None, "t": None})
             return 0
-        if wanted.seq > session.sequence:
+        if request_data.seq > session.sequence:
             return 4007
         session.wire = wire
         self.logins.append("resume")
-        for told in session.told:
-            if told.sequence > wanted.seq:
-                await wire.send({"op": 0, "t": told.name, "s": told.sequence, "d": told.data})
-        await self._tell(session, "RESUMED", {"_trace": []})
+        for sent_events in session.sent_events:
+            if sent_events.sequence > request_data.seq:
+                await wire.send({"op": 0, "t": sent_events.name, "s": sent_events.sequence, "d": sent_events.data})
+        await self._send_event(session, "RESUMED", {"_trace": []})
         return 0
 
-    async def _tell(self, session: Session, name: str, data: Any) -> None:
+    async def _send_event(self, session: Session, name: str, data: Any) -> None:
         session.sequence += 1
-        session.told = [*session.told, Told(session.sequence, name, data)][-_EVENTS_KEPT:]
+        session.sent_events = [*session.sent_events, SentEvent(session.sequence, name, data)][-_MOST_EVENTS:]
         if session.wire is not None and not self.deaf:
             await session.wire.send({"op": 0, "t": name, "s": session.sequence, "d": data})
 
-    def _left(self, wire: Wire) -> None:
+    def _end_connection(self, wire: GatewayConnection) -> None:
         """Keep the session of who broke off; whoever said goodbye has none any more."""
         for session in list(self.sessions):
             if session.wire is wire:

@@ -1,4 +1,4 @@
-"""The HTTP methods that a bot calls: each checks what it gets, changes the world, and answers as Discord does."""
+"""The HTTP methods of the fake Discord: validate, change the state, answer as Discord does."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from talaria.testing.discord_server.forms import (
-    LARGEST_FILE,
+    FILE_LIMIT,
     VOICE,
     Callback,
     Command,
@@ -18,15 +18,24 @@ from talaria.testing.discord_server.forms import (
     check_components,
     check_text,
     check_voice,
-    read,
+    parse_form,
 )
-from talaria.testing.discord_server.places import DIRECT, FORUM, PUBLIC_THREAD, Place, Post, Stored, message, named
-from talaria.testing.discord_server.refusals import Refused, bad_form, forbidden, unauthorized, unknown
+from talaria.testing.discord_server.places import (
+    DIRECT,
+    FORUM,
+    PUBLIC_THREAD,
+    Post,
+    StoredAttachment,
+    StoredChannel,
+    find_mentions,
+    message_to_wire,
+)
+from talaria.testing.discord_server.refusals import DiscordRefusal, bad_form, forbidden, unauthorized, unknown
 from talaria.testing.discord_server.world import Asked, World
 
 
 class Upload(Struct, frozen=True):
-    """A file that came along."""
+    """An uploaded file."""
 
     name: str
     data: bytes
@@ -34,7 +43,7 @@ class Upload(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What was asked."""
+    """A parsed request."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
@@ -88,7 +97,7 @@ async def get_channel(world: World, request: Request) -> Answer:
     """Show a place."""
     place = world.place(request.path["channel_id"])
     if "look" in place.forbids:
-        raise Refused(403, 50001, "Missing Access")
+        raise DiscordRefusal(403, 50001, "Missing Access")
     return 200, place.wire()
 
 
@@ -99,7 +108,7 @@ async def get_roles(world: World, request: Request) -> Answer:
 
 async def get_message(world: World, request: Request) -> Answer:
     """Show a message."""
-    return 200, message(world.post(*_target(world, request)), world.me)
+    return 200, message_to_wire(world.post(*_target(world, request)), world.me)
 
 
 async def get_messages(world: World, request: Request) -> Answer:
@@ -110,7 +119,7 @@ async def get_messages(world: World, request: Request) -> Answer:
         raise bad_form("limit", "int value should be less than or equal to 100.")
     found = [post for post in place.posts if int(post.id) > after]
     chosen = found[:limit] if after else found[-limit:]
-    return 200, [message(post, world.me) for post in reversed(chosen)]
+    return 200, [message_to_wire(post, world.me) for post in reversed(chosen)]
 
 
 async def create_message(world: World, request: Request) -> Answer:
@@ -119,37 +128,37 @@ async def create_message(world: World, request: Request) -> Answer:
     if "messages" in place.forbids:
         raise forbidden()
     if place.type == FORUM:
-        raise Refused(400, 50008, "Cannot send messages in a non-text channel")
-    form = read(request.body, CreateMessage)
+        raise DiscordRefusal(400, 50008, "Cannot send messages in a non-text channel")
+    form = parse_form(request.body, CreateMessage)
     nonce = str(form.nonce or "")
     if len(nonce) > 25:
         raise bad_form("nonce", "Must be 25 or fewer in length.")
     if form.enforce_nonce and nonce in world.nonces:
-        return 200, message(world.nonces[nonce], world.me)
-    post = _posted(world, place, form, request)
+        return 200, message_to_wire(world.nonces[nonce], world.me)
+    post = _create_post(world, place, form, request)
     if nonce:
         post.nonce = nonce
         world.nonces[nonce] = post
     await world.tell("MESSAGE_CREATE", post)
-    return 200, message(post, world.me)
+    return 200, message_to_wire(post, world.me)
 
 
 async def edit_message(world: World, request: Request) -> Answer:
     """Change a message of the bot."""
     post = world.post(*_target(world, request))
-    form = read(request.body, EditMessage)
+    form = parse_form(request.body, EditMessage)
     if post.author is not world.me:
-        raise Refused(403, 50005, "Cannot edit a message authored by another user")
+        raise DiscordRefusal(403, 50005, "Cannot edit a message authored by another user")
     if form.content is not None:
         text = check_text(form.content)
         if not text and not post.files:
-            raise Refused(400, 50006, "Cannot send an empty message")
+            raise DiscordRefusal(400, 50006, "Cannot send an empty message")
         post.text = text
     if form.components is not None:
         post.components = check_components(form.components)
     post.edited_at = datetime.now(UTC)
     await world.tell("MESSAGE_UPDATE", post)
-    return 200, message(post, world.me)
+    return 200, message_to_wire(post, world.me)
 
 
 async def delete_message(world: World, request: Request) -> Answer:
@@ -167,7 +176,7 @@ async def show_typing(world: World, request: Request) -> Answer:
     return 204, None
 
 
-async def add_mark(world: World, request: Request) -> Answer:
+async def add_reaction(world: World, request: Request) -> Answer:
     """Let the bot mark a message."""
     post, emoji = world.post(*_target(world, request)), request.path["emoji_name"]
     if emoji.isascii():
@@ -175,12 +184,12 @@ async def add_mark(world: World, request: Request) -> Answer:
     people = post.marks.setdefault(emoji, [])
     if world.me.id not in people:
         people.append(world.me.id)
-        await world.gateway.tell("MESSAGE_REACTION_ADD", marked(world, post, emoji, world.me.id))
+        await world.gateway.tell("MESSAGE_REACTION_ADD", reaction_event(world, post, emoji, world.me.id))
     world.changed()
     return 204, None
 
 
-async def remove_mark(world: World, request: Request) -> Answer:
+async def remove_reaction(world: World, request: Request) -> Answer:
     """Let the bot take its mark away."""
     post, emoji = world.post(*_target(world, request)), request.path["emoji_name"]
     if world.me.id in post.marks.get(emoji, []):
@@ -192,18 +201,18 @@ async def remove_mark(world: World, request: Request) -> Answer:
 async def open_thread(world: World, request: Request) -> Answer:
     """Open a thread in a channel, or a post in a forum."""
     place = world.place(request.path["channel_id"])
-    form = read(request.body, CreateThread)
+    form = parse_form(request.body, CreateThread)
     if place.type == DIRECT or place.is_thread:
-        raise Refused(400, 50024, "Cannot execute action on this channel type")
+        raise DiscordRefusal(400, 50024, "Cannot execute action on this channel type")
     if "threads" in place.forbids or "all threads" in place.forbids:
         raise forbidden()
     _check_name(form)
     if place.type != FORUM:
-        return 201, (await _thread(world, place, form.name, world.ids.next(), form.type)).wire()
+        return 201, (await _open_thread(world, place, form.name, world.ids.next(), form.type)).wire()
     if form.message is None:
         raise bad_form("message", "This field is required")
-    thread = await _thread(world, place, form.name, world.ids.next(), PUBLIC_THREAD)
-    post = _posted(world, thread, form.message, request)
+    thread = await _open_thread(world, place, form.name, world.ids.next(), PUBLIC_THREAD)
+    post = _create_post(world, thread, form.message, request)
     await world.tell("MESSAGE_CREATE", post)
     return 201, thread.wire()
 
@@ -212,27 +221,27 @@ async def open_thread_on(world: World, request: Request) -> Answer:
     """Open a thread on a message; the thread has the id of that."""
     place, post_id = _target(world, request)
     world.post(place, post_id)
-    form = read(request.body, CreateThread)
+    form = parse_form(request.body, CreateThread)
     if place.type == DIRECT or place.is_thread:
-        raise Refused(400, 50024, "Cannot execute action on this channel type")
+        raise DiscordRefusal(400, 50024, "Cannot execute action on this channel type")
     if "all threads" in place.forbids:
         raise forbidden()
     _check_name(form)
-    return 201, (await _thread(world, place, form.name, post_id, PUBLIC_THREAD)).wire()
+    return 201, (await _open_thread(world, place, form.name, post_id, PUBLIC_THREAD)).wire()
 
 
 async def get_commands(world: World, request: Request) -> Answer:
     """Show the commands that were registered."""
-    _own(world, request)
+    _find_own_post(world, request)
     return 200, world.commands
 
 
 async def put_commands(world: World, request: Request) -> Answer:
     """Register commands in place of those of before."""
-    _own(world, request)
-    commands = read(request.body, list[Command])
+    _find_own_post(world, request)
+    commands = parse_form(request.body, list[Command])
     check_commands(commands)
-    world.commands = [_registered(world, one) for one in commands]
+    world.commands = [_command_to_wire(world, one) for one in commands]
     world.changed()
     return 200, world.commands
 
@@ -243,8 +252,8 @@ async def respond(world: World, request: Request) -> Answer:
     if asked is None or asked.token != request.path["interaction_token"]:
         raise unknown("Interaction")
     if asked.answer:
-        raise Refused(400, 40060, "Interaction has already been acknowledged.")
-    form = read(request.body, Callback)
+        raise DiscordRefusal(400, 40060, "Interaction has already been acknowledged.")
+    form = parse_form(request.body, Callback)
     if form.type not in (4, 5, 6, 7):
         raise bad_form("type", "Value must be one of (4, 5, 6, 7).")
     asked.answer, asked.standing = form.type, form.type in (4, 5)
@@ -256,7 +265,7 @@ async def respond(world: World, request: Request) -> Answer:
     return 200, {"interaction": {"id": asked.id, "type": kind, "response_message_loading": form.type == 5}}
 
 
-async def take_back(world: World, request: Request) -> Answer:
+async def delete_response(world: World, request: Request) -> Answer:
     """Remove the answer to an interaction."""
     asked: Asked | None = next((one for one in world.asked if one.token == request.path["webhook_token"]), None)
     if asked is None or request.path["webhook_id"] != world.me.id:
@@ -268,7 +277,7 @@ async def take_back(world: World, request: Request) -> Answer:
     return 204, None
 
 
-def marked(world: World, post: Post, emoji: str, user_id: str) -> dict[str, Any]:
+def reaction_event(world: World, post: Post, emoji: str, user_id: str) -> dict[str, Any]:
     """Return how the bot is told of a mark."""
     told = {
         "user_id": user_id,
@@ -282,28 +291,28 @@ def marked(world: World, post: Post, emoji: str, user_id: str) -> dict[str, Any]
     return {**told, "guild_id": post.place.guild_id} if post.place.guild_id else told
 
 
-def _target(world: World, request: Request) -> tuple[Place, str]:
+def _target(world: World, request: Request) -> tuple[StoredChannel, str]:
     return world.place(request.path["channel_id"]), request.path["message_id"]
 
 
-def _posted(world: World, place: Place, form: CreateMessage, request: Request) -> Post:
-    text, below, files = (
+def _create_post(world: World, place: StoredChannel, form: CreateMessage, request: Request) -> Post:
+    text, rows, files = (
         check_text(form.content),
         check_components(form.components),
-        _files(world, place, form, request),
+        _store_files(world, place, form, request),
     )
     check_voice(form)
     if form.flags & VOICE and "voice" in place.forbids:
-        raise Refused(400, 50173, "Cannot send voice messages in this channel")
+        raise DiscordRefusal(400, 50173, "Cannot send voice messages in this channel")
     if not text and not files:
-        raise Refused(400, 50006, "Cannot send an empty message")
+        raise DiscordRefusal(400, 50006, "Cannot send an empty message")
     answered = None
     if form.message_reference is not None:
         wanted = str(form.message_reference.message_id)
         answered = next((post for post in place.posts if post.id == wanted), None)
         if answered is None and form.message_reference.fail_if_not_exists:
             raise bad_form("message_reference", "Unknown message")
-    mentioned = named(text, world.people.values()) if form.allowed_mentions is None else []
+    mentioned = find_mentions(text, world.people.values()) if form.allowed_mentions is None else []
     post = Post(
         id=world.ids.next(),
         place=place,
@@ -311,7 +320,7 @@ def _posted(world: World, place: Place, form: CreateMessage, request: Request) -
         text=text,
         reply_to=answered,
         files=files,
-        components=below,
+        components=rows,
         mentions=mentioned,
         flags=form.flags,
     )
@@ -319,16 +328,16 @@ def _posted(world: World, place: Place, form: CreateMessage, request: Request) -
     return post
 
 
-def _files(world: World, place: Place, form: CreateMessage, request: Request) -> list[Stored]:
+def _store_files(world: World, place: StoredChannel, form: CreateMessage, request: Request) -> list[StoredAttachment]:
     told = {str(one.id): one for one in form.attachments or []}
     if set(told) != set(request.uploads) or len(told) > 10:
         raise bad_form("attachments", "Attachment data not found")
     files = []
     for number, upload in request.uploads.items():
-        if len(upload.data) > LARGEST_FILE:
-            raise Refused(413, 40005, "Request entity too large")
+        if len(upload.data) > FILE_LIMIT:
+            raise DiscordRefusal(413, 40005, "Request entity too large")
         stored = world.stored(place, told[number].filename or upload.name, upload.data, upload.content_type)
-        stored = Stored(
+        stored = StoredAttachment(
             stored.id,
             stored.name,
             stored.data,
@@ -348,19 +357,19 @@ def _check_name(form: CreateThread) -> None:
         raise bad_form("auto_archive_duration", "Value must be one of (60, 1440, 4320, 10080).")
 
 
-async def _thread(world: World, place: Place, name: str, number: str, kind: int) -> Place:
-    thread = Place(id=number, type=kind, name=name, guild_id=place.guild_id, parent=place, owner=world.me)
+async def _open_thread(world: World, place: StoredChannel, name: str, number: str, kind: int) -> StoredChannel:
+    thread = StoredChannel(id=number, type=kind, name=name, guild_id=place.guild_id, parent=place, owner=world.me)
     world.places[number] = thread
     await world.gateway.tell("THREAD_CREATE", {**thread.wire(), "newly_created": True})
     return thread
 
 
-def _own(world: World, request: Request) -> None:
+def _find_own_post(world: World, request: Request) -> None:
     if request.path["application_id"] != world.me.id:
         raise unknown("Application")
 
 
-def _registered(world: World, one: Command) -> dict[str, Any]:
+def _command_to_wire(world: World, one: Command) -> dict[str, Any]:
     options = [
         {"type": o.type, "name": o.name, "description": o.description, "required": o.required} for o in one.options
     ]
@@ -377,9 +386,9 @@ def _registered(world: World, one: Command) -> dict[str, Any]:
 
 
 _MESSAGE = "/channels/{channel_id}/messages/{message_id}"
-_MARK = _MESSAGE + "/reactions/{emoji_name}/@me"
+_REACTION = _MESSAGE + "/reactions/{emoji_name}/@me"
 _COMMANDS = "/applications/{application_id}/commands"
-OPEN = frozenset({respond, take_back})  # the token of an interaction is in the address
+UNAUTHENTICATED = frozenset({respond, delete_response})  # the token of an interaction is in the address
 METHODS: dict[tuple[str, str], Method] = {
     ("GET", "/users/@me"): own_account,
     ("GET", "/oauth2/applications/@me"): own_application,
@@ -392,12 +401,12 @@ METHODS: dict[tuple[str, str], Method] = {
     ("PATCH", _MESSAGE): edit_message,
     ("DELETE", _MESSAGE): delete_message,
     ("POST", "/channels/{channel_id}/typing"): show_typing,
-    ("PUT", _MARK): add_mark,
-    ("DELETE", _MARK): remove_mark,
+    ("PUT", _REACTION): add_reaction,
+    ("DELETE", _REACTION): remove_reaction,
     ("POST", "/channels/{channel_id}/threads"): open_thread,
     ("POST", _MESSAGE + "/threads"): open_thread_on,
     ("GET", _COMMANDS): get_commands,
     ("PUT", _COMMANDS): put_commands,
     ("POST", "/interactions/{interaction_id}/{interaction_token}/callback"): respond,
-    ("DELETE", "/webhooks/{webhook_id}/{webhook_token}/messages/@original"): take_back,
+    ("DELETE", "/webhooks/{webhook_id}/{webhook_token}/messages/@original"): delete_response,
 }

@@ -1,4 +1,4 @@
-"""Who is there, where, and what was said: the state of the world behind the server."""
+"""The state of the fake Discord: people, channels, messages."""
 
 import time
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ TEXT, DIRECT, ANNOUNCEMENTS, PUBLIC_THREAD, FORUM = 0, 1, 5, 11, 15
 
 
 class Person(Struct, frozen=True):
-    """Somebody with an account; the bot is one, too."""
+    """A user; the bot is one, too."""
 
     id: str
     username: str
@@ -34,7 +34,7 @@ class Person(Struct, frozen=True):
         return {**whole, "bot": True} if self.bot else whole
 
 
-class Stored(Struct, frozen=True):
+class StoredAttachment(Struct, frozen=True):
     """A file of a message."""
 
     id: str
@@ -63,13 +63,13 @@ class Post(Struct, kw_only=True, eq=False):
     """A message."""
 
     id: str
-    place: "Place"
+    place: "StoredChannel"
     author: Person
     text: str = ""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     edited_at: datetime | None = None
     reply_to: "Post | None" = None
-    files: list[Stored] = field(default_factory=list)
+    files: list[StoredAttachment] = field(default_factory=list)
     components: list[dict[str, Any]] = field(default_factory=list)
     marks: dict[str, list[str]] = field(default_factory=dict)
     mentions: list[Person] = field(default_factory=list)
@@ -86,19 +86,21 @@ class Post(Struct, kw_only=True, eq=False):
     @property
     def choices(self) -> list[tuple[str, str, bool]]:
         """Each label with its value, and whether it is one of a menu."""
-        below = [one for row in self.components for one in row["components"]]
-        buttons = [(one["label"], one["custom_id"], False) for one in below if one["type"] == 2]
-        return buttons + [(o["label"], o["value"], True) for one in below if one["type"] == 3 for o in one["options"]]
+        elements = [one for row in self.components for one in row["components"]]
+        buttons = [(one["label"], one["custom_id"], False) for one in elements if one["type"] == 2]
+        return buttons + [
+            (o["label"], o["value"], True) for one in elements if one["type"] == 3 for o in one["options"]
+        ]
 
 
-class Place(Struct, kw_only=True, eq=False):
+class StoredChannel(Struct, kw_only=True, eq=False):
     """A channel, a thread, a forum or a private chat; ``forbids`` is what the bot may not do there."""
 
     id: str
     type: int
     name: str = ""
     guild_id: str = ""
-    parent: "Place | None" = None
+    parent: "StoredChannel | None" = None
     owner: Person | None = None
     people: list[Person] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
@@ -132,7 +134,7 @@ class Place(Struct, kw_only=True, eq=False):
 
 
 class Ids:
-    """Ids as Discord makes them: a time, and a number behind it; each larger than all before."""
+    """Ids in Discord's format: a time followed by a number, always increasing."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -143,7 +145,7 @@ class Ids:
         return str(self._last)
 
 
-def message(post: Post, me: Person) -> dict[str, Any]:
+def message_to_wire(post: Post, me: Person) -> dict[str, Any]:
     """Return a message as Discord shows it."""
     shown: dict[str, Any] = {
         "type": 19 if post.reply_to else 0,
@@ -155,7 +157,7 @@ def message(post: Post, me: Person) -> dict[str, Any]:
         "timestamp": post.at.isoformat(),
         "edited_timestamp": post.edited_at.isoformat() if post.edited_at else None,
         "flags": post.flags,
-        "components": [_numbered(row, place) for place, row in enumerate(post.components, 1)],
+        "components": [_row_to_wire(row, place) for place, row in enumerate(post.components, 1)],
         "id": post.id,
         "channel_id": post.place.id,
         "author": post.author.wire(),
@@ -167,29 +169,29 @@ def message(post: Post, me: Person) -> dict[str, Any]:
         shown["nonce"] = post.nonce
     if post.reply_to:
         shown["message_reference"] = {"type": 0, "channel_id": post.place.id, "message_id": post.reply_to.id}
-        shown["referenced_message"] = message(post.reply_to, me) if post.reply_to in post.place.posts else None
+        shown["referenced_message"] = message_to_wire(post.reply_to, me) if post.reply_to in post.place.posts else None
     if post.passed:
         shown["message_reference"] = {"type": 1, "channel_id": post.passed.place.id, "message_id": post.passed.id}
         kept = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "timestamp")
-        whole = message(post.passed, me)
+        whole = message_to_wire(post.passed, me)
         snapshot = {name: whole[name] for name in (*kept, "edited_timestamp", "flags", "components")}
         shown["message_snapshots"] = [{"message": snapshot}]
     if marks := {emoji: people for emoji, people in post.marks.items() if people}:
-        shown["reactions"] = [_mark(emoji, people, me) for emoji, people in marks.items()]
+        shown["reactions"] = [_reaction_to_wire(emoji, people, me) for emoji, people in marks.items()]
     return shown
 
 
-def member(person: Person) -> dict[str, Any]:
+def member_to_wire(person: Person) -> dict[str, Any]:
     """Return somebody as a member of a server, without what they are elsewhere."""
     return {"roles": [], "joined_at": _now(), "deaf": False, "mute": False, "nick": None, "flags": 0, "avatar": None}
 
 
-def named(text: str, people: Iterable[Person]) -> list[Person]:
+def find_mentions(text: str, people: Iterable[Person]) -> list[Person]:
     """Return those whom a text names."""
     return [person for person in people if f"<@{person.id}>" in text]
 
 
-def _mark(emoji: str, people: list[str], me: Person) -> dict[str, Any]:
+def _reaction_to_wire(emoji: str, people: list[str], me: Person) -> dict[str, Any]:
     return {
         "emoji": {"id": None, "name": emoji},
         "count": len(people),
@@ -200,14 +202,14 @@ def _mark(emoji: str, people: list[str], me: Person) -> dict[str, Any]:
     }
 
 
-def _numbered(row: dict[str, Any], number: int) -> dict[str, Any]:
-    below = []
+def _row_to_wire(row: dict[str, Any], number: int) -> dict[str, Any]:
+    elements = []
     for place, one in enumerate(row["components"], 1):
         shown = {**one, "id": number * 10 + place}
         if one["type"] == 3:
             shown = {"min_values": 1, "max_values": 1, **shown}
-        below.append(shown)
-    return {"type": 1, "id": number, "components": below}
+        elements.append(shown)
+    return {"type": 1, "id": number, "components": elements}
 
 
 def _now() -> str:

@@ -1,10 +1,10 @@
-"""How Discord says no."""
+"""Discord's error answers."""
 
 from typing import Any
 
 
-class Refused(Exception):
-    """An answer other than yes."""
+class DiscordRefusal(Exception):
+    """An error answer."""
 
     def __init__(self, status: int, code: int, message: str, **more: Any) -> None:
         super().__init__(message)
@@ -12,23 +12,23 @@ class Refused(Exception):
         self.body: dict[str, Any] = {"message": message, "code": code, **more}
 
 
-def unauthorized() -> Refused:
+def unauthorized() -> DiscordRefusal:
     """The token is not known."""
-    return Refused(401, 0, "401: Unauthorized")
+    return DiscordRefusal(401, 0, "401: Unauthorized")
 
 
-def unknown(what: str) -> Refused:
+def unknown(what: str) -> DiscordRefusal:
     """There is no such thing."""
     codes = {"Channel": 10003, "Message": 10008, "Emoji": 10014, "Interaction": 10062, "Application": 10002}
-    return Refused(404, codes[what], f"Unknown {what}")
+    return DiscordRefusal(404, codes[what], f"Unknown {what}")
 
 
-def forbidden() -> Refused:
+def forbidden() -> DiscordRefusal:
     """The bot may not do this."""
-    return Refused(403, 50013, "Missing Permissions")
+    return DiscordRefusal(403, 50013, "Missing Permissions")
 
 
-def bad_form(field: str, message: str) -> Refused:
+def bad_form(field: str, message: str) -> DiscordRefusal:
     """A request is not as it should be."""
     errors = {field: {"_errors": [{"code": "BASE_TYPE_BAD_LENGTH", "message": message}]}}
-    return Refused(400, 50035, "Invalid Form Body", errors=errors)
+    return DiscordRefusal(400, 50035, "Invalid Form Body", errors=errors)

@@ -1,17 +1,25 @@
-"""A place as the people of a test use it."""
+"""A chat from the perspective of simulated people."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from talaria.testing.discord_server.methods import marked
-from talaria.testing.discord_server.places import PUBLIC_THREAD, Person, Place, Post, Stored, member, named
+from talaria.testing.discord_server.methods import reaction_event
+from talaria.testing.discord_server.places import (
+    PUBLIC_THREAD,
+    Person,
+    Post,
+    StoredAttachment,
+    StoredChannel,
+    find_mentions,
+    member_to_wire,
+)
 from talaria.testing.discord_server.world import Asked, World
 
 
 class Room:
-    """A channel, a thread or a private chat, and what people do there; each thing is told to the bot at once."""
+    """A channel, a thread or a private chat, and people's actions there; the bot is notified at once."""
 
-    def __init__(self, world: World, place: Place) -> None:
+    def __init__(self, world: World, place: StoredChannel) -> None:
         self._world = world
         self.place = place
         self.id = place.id
@@ -32,7 +40,7 @@ class Room:
         """Let somebody write, also to the bot by its name or by its role."""
         me = self._world.me
         text = f"<@{me.id}> {text}" if mention else f"<@&{self._world.role}> {text}" if by_role else text
-        people = named(text, [me, *self._world.people.values()])
+        people = find_mentions(text, [me, *self._world.people.values()])
         if reply_to is not None and reply_to.author not in people:
             people.append(reply_to.author)  # an answer calls whom it answers
         post = self._add(person, text)
@@ -54,12 +62,12 @@ class Room:
         """Let somebody send a voice note."""
         post = self._add(person, "")
         kept = self._world.stored(self.place, "voice-message.ogg", data, "audio/ogg")
-        post.files = [Stored(kept.id, kept.name, data, kept.url, kept.content_type, 1.5, "AAAA")]
+        post.files = [StoredAttachment(kept.id, kept.name, data, kept.url, kept.content_type, 1.5, "AAAA")]
         post.flags = 1 << 13
         await self._world.tell("MESSAGE_CREATE", post)
         return post
 
-    async def passes_on(self, person: Person, passed: Post) -> Post:
+    async def forwards(self, person: Person, passed: Post) -> Post:
         """Let somebody pass a message on."""
         post = self._add(person, "")
         post.passed = passed
@@ -98,15 +106,15 @@ class Room:
     async def reacts(self, person: Person, post: Post, emoji: str) -> None:
         """Let somebody mark a message."""
         post.marks.setdefault(emoji, []).append(person.id)
-        told = marked(self._world, post, emoji, person.id)
+        told = reaction_event(self._world, post, emoji, person.id)
         if self.place.guild_id:
-            told["member"] = {**member(person), "user": person.wire()}
+            told["member"] = {**member_to_wire(person), "user": person.wire()}
         await self._world.gateway.tell("MESSAGE_REACTION_ADD", told)
 
     async def opens_thread(self, person: Person, name: str) -> "Room":
         """Let somebody open a thread, or a post in a forum."""
         number = self._world.ids.next()
-        thread = Place(
+        thread = StoredChannel(
             id=number, type=PUBLIC_THREAD, name=name, guild_id=self.place.guild_id, parent=self.place, owner=person
         )
         self._world.places[number] = thread
@@ -119,7 +127,7 @@ class Room:
             await self._world.until(lambda: any(map(wanted, self.answers)), within)
         except TimeoutError:
             seen = [post.text for post in self.posts]
-            raise TimeoutError(f"This did not come within {within:g} s. The place has: {seen}") from None
+            raise TimeoutError(f"This did not appear within {within:g} s. The chat has: {seen}") from None
         return next(filter(wanted, self.answers))
 
     def _add(self, person: Person, text: str) -> Post:

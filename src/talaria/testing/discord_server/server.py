@@ -1,4 +1,4 @@
-"""Discord on loopback: its HTTP interface and its gateway, strict, with the people of a test behind them."""
+"""A strict Discord server on loopback: HTTP API and gateway, with simulated people."""
 
 import asyncio
 import re
@@ -10,11 +10,11 @@ import msgspec
 from aiohttp import BodyPartReader, web
 from msgspec import Struct, field
 
-from talaria.testing.discord_server.forms import LARGEST_FILE
+from talaria.testing.discord_server.forms import FILE_LIMIT
 from talaria.testing.discord_server.gateway import Gateway
-from talaria.testing.discord_server.methods import METHODS, OPEN, Method, Request, Upload
-from talaria.testing.discord_server.places import ANNOUNCEMENTS, DIRECT, FORUM, TEXT, Ids, Person, Place
-from talaria.testing.discord_server.refusals import Refused, bad_form, unauthorized
+from talaria.testing.discord_server.methods import METHODS, UNAUTHENTICATED, Method, Request, Upload
+from talaria.testing.discord_server.places import ANNOUNCEMENTS, DIRECT, FORUM, TEXT, Ids, Person, StoredChannel
+from talaria.testing.discord_server.refusals import DiscordRefusal, bad_form, unauthorized
 from talaria.testing.discord_server.room import Room
 from talaria.testing.discord_server.world import World
 
@@ -24,7 +24,7 @@ _KINDS = {"text": TEXT, "announcements": ANNOUNCEMENTS, "forum": FORUM}
 
 
 class Call(Struct, frozen=True):
-    """One request that has been answered: what was asked and the whole answer."""
+    """An answered request: its parameters and its whole answer."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Call(Struct, frozen=True):
 
 
 class Fault(Struct):
-    """What goes wrong with a method, for so many calls."""
+    """A fault of a method, for so many calls."""
 
     method: Method
     status: int
@@ -44,7 +44,7 @@ class Fault(Struct):
 
 
 class Limit(Struct):
-    """How many calls of a method are allowed at each place, and for how long; ``used`` is when the latest were."""
+    """A rate limit of a method per channel; ``used`` are the times of the latest calls."""
 
     count: int
     seconds: float
@@ -61,9 +61,8 @@ class Limit(Struct):
 class DiscordServer:
     """A Discord at a free port of loopback; ``async with`` starts and ends it.
 
-    There is one server of people, ``world.guild``. ``heartbeat`` is how often the gateway wants a sign of life, in
-    seconds. ``calls`` has all requests that were answered, in order; ``gateway`` is where connections break and
-    sessions end, ``world`` where commands and interactions are seen.
+    There is one guild, ``world.guild``. ``heartbeat`` is the heartbeat interval in seconds. ``calls`` has all answered
+    requests, in order; ``gateway`` breaks connections and ends sessions, ``world`` has commands and interactions.
     """
 
     def __init__(self, *, token: str = TOKEN, heartbeat: float = 10.0) -> None:
@@ -76,7 +75,7 @@ class DiscordServer:
         self._port = 0
         self._faults: list[Fault] = []
         self._limits: dict[Method, Limit] = {}
-        application = web.Application(client_max_size=LARGEST_FILE * 12)
+        application = web.Application(client_max_size=FILE_LIMIT * 12)
         for (verb, path), method in METHODS.items():
             application.router.add_route(verb, f"/api/v10{path}", partial(self._answer, path, method))
         application.router.add_get("/gateway", self.gateway.connected)
@@ -115,11 +114,13 @@ class DiscordServer:
         for place in self.world.places.values():
             if place.type == DIRECT and person in place.people:
                 return Room(self.world, place)
-        return self._opened(Place(id=self.world.ids.next(), type=DIRECT, people=[person]))
+        return self._add_channel(StoredChannel(id=self.world.ids.next(), type=DIRECT, people=[person]))
 
     def channel(self, name: str, kind: Literal["text", "announcements", "forum"] = "text") -> Room:
         """Open a channel or a forum in the server."""
-        return self._opened(Place(id=self.world.ids.next(), type=_KINDS[kind], name=name, guild_id=self.world.guild))
+        return self._add_channel(
+            StoredChannel(id=self.world.ids.next(), type=_KINDS[kind], name=name, guild_id=self.world.guild)
+        )
 
     def room(self, place_id: str) -> Room:
         """Return a place by its id, such as a thread that the bot opened."""
@@ -150,49 +151,51 @@ class DiscordServer:
         self._faults.clear()
         self.gateway.deaf = False
 
-    def _opened(self, place: Place) -> Room:
+    def _add_channel(self, place: StoredChannel) -> Room:
         self.world.places[place.id] = place
         return Room(self.world, place)
 
     async def _answer(self, path: str, method: Method, request: web.Request) -> web.StreamResponse:
         body: Any = None
-        pace = {"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "49", "X-RateLimit-Reset-After": "5"}
+        limit_headers = {"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "49", "X-RateLimit-Reset-After": "5"}
         try:
             read = await _read(request)
             body = read.body
-            if method not in OPEN and request.headers.get("Authorization") != f"Bot {self.token or '-'}":
+            if method not in UNAUTHENTICATED and request.headers.get("Authorization") != f"Bot {self.token or '-'}":
                 raise unauthorized()
-            await self._go_wrong(method)
-            pace |= self._paced(method, request.match_info.get("channel_id", ""))
+            await self._apply_fault(method)
+            limit_headers |= self._apply_limit(method, request.match_info.get("channel_id", ""))
             status, answer = await method(self.world, read)
-        except Refused as refused:
+        except DiscordRefusal as refused:
             status, answer = refused.status, refused.body
         self.calls.append(Call(request.method, path, body, status, answer))
         headers = {"Via": "1.1 loopback"}
         if status == 429:
             headers |= {"Retry-After": str(answer["retry_after"]), "X-RateLimit-Scope": _scope(answer)}
         else:
-            headers |= pace | {"X-RateLimit-Reset": "1", "X-RateLimit-Bucket": method.__name__}
+            headers |= limit_headers | {"X-RateLimit-Reset": "1", "X-RateLimit-Bucket": method.__name__}
         if status == 204:
             return web.Response(status=204, headers=headers)
         return web.Response(
             status=status, body=msgspec.json.encode(answer), content_type="application/json", headers=headers
         )
 
-    def _paced(self, method: Method, place: str) -> dict[str, str]:
+    def _apply_limit(self, method: Method, place: str) -> dict[str, str]:
         limit = self._limits.get(method)
         if limit is None:
             return {}
         left, after = limit.take(place, asyncio.get_running_loop().time())
         if left < 0:
-            raise Refused(429, 0, "You are being rate limited.", **{"retry_after": round(after, 3), "global": False})
+            raise DiscordRefusal(
+                429, 0, "You are being rate limited.", **{"retry_after": round(after, 3), "global": False}
+            )
         return {
             "X-RateLimit-Limit": str(limit.count),
             "X-RateLimit-Remaining": str(left),
             "X-RateLimit-Reset-After": f"{after:.3f}",
         }
 
-    async def _go_wrong(self, method: Method) -> None:
+    async def _apply_fault(self, method: Method) -> None:
         fault = next((one for one in self._faults if one.method is method and one.times > 0), None)
         if fault is None:
             return
@@ -201,8 +204,8 @@ class DiscordServer:
             await asyncio.Event().wait()
         if fault.status == 429:
             more = {"retry_after": fault.retry_after, "global": fault.scope == "global"}
-            raise Refused(429, 0, "You are being rate limited.", **more)
-        raise Refused(fault.status, 0, f"{fault.status}: as the test wanted it")
+            raise DiscordRefusal(429, 0, "You are being rate limited.", **more)
+        raise DiscordRefusal(fault.status, 0, f"{fault.status}: requested by the test")
 
     async def _download(self, request: web.Request) -> web.Response:
         file = self.world.file(request.match_info["place"], request.match_info["file"])
@@ -228,7 +231,7 @@ async def _read(request: web.Request) -> Request:
         try:
             body = msgspec.json.decode(await request.read())
         except msgspec.DecodeError as error:
-            raise Refused(400, 50109, "The request body contains invalid JSON.") from error
+            raise DiscordRefusal(400, 50109, "The request body contains invalid JSON.") from error
     return Request(dict(request.match_info), dict(request.query), body, uploads)
 
 

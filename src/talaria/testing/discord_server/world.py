@@ -1,4 +1,4 @@
-"""The world behind the server: its people and places, and what is known of what the bot did."""
+"""The world of the fake Discord: people, channels, and the bot's actions."""
 
 import asyncio
 import secrets
@@ -8,12 +8,20 @@ from typing import Any
 from msgspec import Struct
 
 from talaria.testing.discord_server.gateway import Gateway
-from talaria.testing.discord_server.places import Ids, Person, Place, Post, Stored, member, message
+from talaria.testing.discord_server.places import (
+    Ids,
+    Person,
+    Post,
+    StoredAttachment,
+    StoredChannel,
+    member_to_wire,
+    message_to_wire,
+)
 from talaria.testing.discord_server.refusals import unknown
 
 
 class Asked(Struct, kw_only=True, eq=False):
-    """A command that was used, or a button that was pressed: what the bot answered, and whether that still stands."""
+    """A command or button that was used: the bot's answer, and whether it still exists."""
 
     id: str
     token: str
@@ -23,7 +31,7 @@ class Asked(Struct, kw_only=True, eq=False):
 
 
 class World:
-    """Everything that the server knows; one server of people, ``guild``, and private chats."""
+    """All state of the server: one guild, ``guild``, and private chats."""
 
     def __init__(self, gateway: Gateway, me: Person, ids: Ids) -> None:
         self.me = me
@@ -32,7 +40,7 @@ class World:
         self.guild = ids.next()
         self.role = ids.next()
         self.people: dict[str, Person] = {}
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, StoredChannel] = {}
         self.asked: list[Asked] = []
         self.commands: list[dict[str, Any]] = []
         self.typing: list[str] = []
@@ -46,46 +54,51 @@ class World:
             self.people[name] = Person(self.ids.next(), name.lower(), name)
         return self.people[name]
 
-    def place(self, place_id: str) -> Place:
+    def place(self, place_id: str) -> StoredChannel:
         """Return a place that is there, or refuse."""
         if place_id not in self.places:
             raise unknown("Channel")
         return self.places[place_id]
 
-    def post(self, place: Place, post_id: str) -> Post:
+    def post(self, place: StoredChannel, post_id: str) -> Post:
         """Return a message that is there, or refuse."""
         found = next((post for post in place.posts if post.id == post_id), None)
         if found is None:
             raise unknown("Message")
         return found
 
-    def stored(self, place: Place, name: str, data: bytes, content_type: str) -> Stored:
+    def stored(self, place: StoredChannel, name: str, data: bytes, content_type: str) -> StoredAttachment:
         """Keep a file."""
         number = self.ids.next()
-        return Stored(number, name, data, f"{self.gateway.public_url}/cdn/{place.id}/{number}", content_type)
+        return StoredAttachment(number, name, data, f"{self.gateway.public_url}/cdn/{place.id}/{number}", content_type)
 
-    def file(self, place_id: str, file_id: str) -> Stored | None:
+    def file(self, place_id: str, file_id: str) -> StoredAttachment | None:
         """Return a file that was kept."""
         posts = self.places[place_id].posts if place_id in self.places else []
         return next((file for post in posts for file in post.files if file.id == file_id), None)
 
     async def tell(self, name: str, post: Post) -> None:
         """Tell the bot of a message."""
-        whole = message(post, self.me)
+        whole = message_to_wire(post, self.me)
         if post.place.guild_id:
-            whole |= {"guild_id": post.place.guild_id, "member": member(post.author)}
+            whole |= {"guild_id": post.place.guild_id, "member": member_to_wire(post.author)}
         meant = not post.place.guild_id or post.author is self.me or self.me in post.mentions
         bare = None if meant else {**whole, "content": "", "attachments": [], "components": []}
         await self.gateway.tell(name, whole, bare)
         self.changed()
 
-    async def ask(self, person: Person, place: Place, kind: int, data: dict[str, Any], post: Post | None) -> Asked:
+    async def ask(
+        self, person: Person, place: StoredChannel, kind: int, data: dict[str, Any], post: Post | None
+    ) -> Asked:
         """Let somebody use a command or press a button."""
         asked = Asked(id=self.ids.next(), token=secrets.token_urlsafe(32))
         self.asked.append(asked)
         who: dict[str, Any] = {"user": person.wire()}
         if place.guild_id:
-            who = {"guild_id": place.guild_id, "member": {**member(person), "user": person.wire(), "permissions": "0"}}
+            who = {
+                "guild_id": place.guild_id,
+                "member": {**member_to_wire(person), "user": person.wire(), "permissions": "0"},
+            }
         event = {
             "id": asked.id,
             "application_id": self.me.id,
@@ -101,7 +114,7 @@ class World:
             **who,
         }
         if post is not None:
-            event["message"] = message(post, self.me)
+            event["message"] = message_to_wire(post, self.me)
         await self.gateway.tell("INTERACTION_CREATE", event)
         return asked
 
@@ -126,7 +139,7 @@ class World:
             "name": "Home",
             "channels": channels,
             "threads": threads,
-            "members": [{**member(one), "user": one.wire()} for one in everyone],
+            "members": [{**member_to_wire(one), "user": one.wire()} for one in everyone],
             "member_count": len(everyone),
             "roles": [self.own_role()],
             "emojis": [],

@@ -1,4 +1,4 @@
-"""A chat network of our own on loopback: its server, its people, and the adapter to it."""
+"""A chat network on loopback: its server, its people, and its adapter."""
 
 from talaria.testing.loopback_platform.adapter import LoopbackPlatform
 from talaria.testing.loopback_platform.far_side import FarSide

@@ -1,15 +1,14 @@
-"""An account on the loopback network: an adapter like those of real networks, I/O and nothing else."""
+"""The adapter of the loopback network, like those of real networks."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePath
 
-from talaria.contracts.platform import Attachment, Content, Handfuls, Incoming, MessageRef
+from talaria.contracts.platform import Attachment, BatchedUpdates, Content, Incoming, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
-from talaria.testing.loopback_platform.connection import Line, open_line
-from talaria.testing.loopback_platform.outgoing import sendable, to_post, to_sent
+from talaria.testing.loopback_platform.connection import LoopbackConnection, connect_to_network
 from talaria.testing.loopback_platform.settings import LoopbackSettings
 from talaria.testing.loopback_platform.wire import (
     AccountRequest,
@@ -23,38 +22,46 @@ from talaria.testing.loopback_platform.wire import (
     React,
     Receive,
     ShowTyping,
+    read_sent_file,
+    replace_surrogates,
+    to_post,
 )
 
 
 class LoopbackPlatform:
-    """Implements `Platform`. Connections are kept for the next call; one that failed is not."""
+    """A `Platform` on the loopback network. Connections are reused; a failed one is not."""
 
     def __init__(self, settings: LoopbackSettings) -> None:
         self.name = settings.name
         self.abilities = settings.abilities
         self._settings = settings
-        self._idle: list[Line] = []
+        self._idle: list[LoopbackConnection] = []
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[AsyncIterator[Incoming]]:
         """Log in, yield what people do, log out when the block ends."""
-        line = await self._open()
+        connection = await self._open()
         try:
-            await line.ask(Receive(), self._settings.patience)
-            yield _Arrivals(line, self._settings.patience)
+            await connection.ask(Receive(), self._settings.patience)
+            yield _IncomingStream(connection, self._settings.patience)
         finally:
-            line.close()
+            connection.close()
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
         """Post one message."""
-        files = tuple([await asyncio.to_thread(to_sent, file) for file in content.files])
+        files = tuple([await asyncio.to_thread(read_sent_file, file) for file in content.files])
         done = await self._ask(to_post(to, content, key, files))
         return MessageRef(to, done.id)
 
     async def edit(self, ref: MessageRef, content: Content) -> None:
         """Replace a posted message."""
         await self._ask(
-            Edit(address=ref.address, message_id=ref.message_id, text=sendable(content.text), buttons=content.buttons)
+            Edit(
+                address=ref.address,
+                message_id=ref.message_id,
+                text=replace_surrogates(content.text),
+                buttons=content.buttons,
+            )
         )
 
     async def show_typing(self, to: Address) -> None:
@@ -86,48 +93,48 @@ class LoopbackPlatform:
             self._idle.pop().close()
 
     async def _ask(self, request: AccountRequest) -> Done:
-        line = self._idle.pop() if self._idle else await self._open()
+        connection = self._idle.pop() if self._idle else await self._open()
         try:
-            done = await line.ask(request, self._settings.patience)
+            done = await connection.ask(request, self._settings.patience)
         except Rejected:
-            self._idle.append(line)
+            self._idle.append(connection)
             raise
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        self._idle.append(line)
+        self._idle.append(connection)
         return done
 
-    async def _open(self) -> Line:
-        line = await open_line(self._settings.address, self._settings.patience)
+    async def _open(self) -> LoopbackConnection:
+        connection = await connect_to_network(self._settings.address, self._settings.patience)
         try:
-            await line.ask(Login(self._settings.token), self._settings.patience)
+            await connection.ask(Login(self._settings.token), self._settings.patience)
         except BaseException:
-            line.close()
+            connection.close()
             raise
-        return line
+        return connection
 
 
-class _Arrivals(Handfuls):
-    """What the network says, confirmed as soon as more is asked for."""
+class _IncomingStream(BatchedUpdates):
+    """Incoming updates, confirmed when more are requested."""
 
-    def __init__(self, line: Line, patience: float) -> None:
-        self._line = line
+    def __init__(self, connection: LoopbackConnection, patience: float) -> None:
+        self._connection = connection
         self._patience = patience
-        self._handed: list[str] = []
+        self._handed_out: list[str] = []
 
     async def __anext__(self) -> Incoming:
-        while self._handed:
-            await self._line.write(Confirm(self._handed[0]))
-            self._handed.pop(0)
-        while not isinstance(arrived := await self._line.read(self._patience), Arrived):
+        while self._handed_out:
+            await self._connection.write(Confirm(self._handed_out[0]))
+            self._handed_out.pop(0)
+        while not isinstance(arrived := await self._connection.read(self._patience), Arrived):
             pass
-        return self._handing(arrived)
+        return self._hand_out(arrived)
 
     def at_hand(self, most: int) -> list[Incoming]:
         """Return what the network has said already."""
-        return [self._handing(one) for one in self._line.heard(most) if isinstance(one, Arrived)]
+        return [self._hand_out(one) for one in self._connection.heard(most) if isinstance(one, Arrived)]
 
-    def _handing(self, arrived: Arrived) -> Incoming:
-        self._handed.append(arrived.incoming.external_id)
+    def _hand_out(self, arrived: Arrived) -> Incoming:
+        self._handed_out.append(arrived.incoming.external_id)
         return arrived.incoming

@@ -1,11 +1,11 @@
-"""One client of the loopback network, as the network serves it."""
+"""The server side of one client connection of the loopback network."""
 
 import asyncio
 from collections.abc import Callable
 
 import msgspec
 
-from talaria.testing.loopback_platform.ledger import Ledger, deed_of
+from talaria.testing.loopback_platform.ledger import Ledger, operation_of
 from talaria.testing.loopback_platform.wire import (
     AccountRequest,
     Answer,
@@ -32,11 +32,11 @@ from talaria.testing.loopback_platform.wire import (
     line,
 )
 
-_BEAT = 1.0
+_HEARTBEAT_SECONDS = 1.0
 
 
 class Client:
-    """A connection of an account, or of whoever controls the network; ``drop`` hangs up on all the others."""
+    """A connection of an account, or of the controller of the network; ``drop`` disconnects all the others."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Client:
         self._reader = reader
         self._writer = writer
         self._drop = drop
-        self._known = False
+        self._is_logged_in = False
 
     async def serve(self) -> None:
         """Answer one request after the other until the client hangs up."""
@@ -65,17 +65,21 @@ class Client:
                         await self._feed()
                         return
                 case Login(token):
-                    self._known = token == self._ledger.token
-                    await self._answer(request, None if self._known else Failed("bad_credentials", "who is this?"))
+                    self._is_logged_in = token == self._ledger.token
+                    await self._answer(
+                        request, None if self._is_logged_in else Failed("bad_credentials", "who is this?")
+                    )
                 case Post() | Edit() | ShowTyping() | React() | Fetch() | MakeThread():
-                    await self._answer(request, None if self._known else Failed("bad_credentials", "log in first"))
+                    await self._answer(
+                        request, None if self._is_logged_in else Failed("bad_credentials", "log in first")
+                    )
 
     async def _request(self) -> Request | None:
         read = await self._reader.readline()
         try:
             return decode_request(read) if read.endswith(b"\n") else None
         except msgspec.DecodeError as error:
-            await self._write(Failed("refuse", f"that is not understood: {error}"))
+            await self._write(Failed("refuse", f"invalid request: {error}"))
             return None
 
     async def _write(self, answer: Answer) -> None:
@@ -86,40 +90,42 @@ class Client:
         """Do what is asked for, unless it is refused or goes wrong as somebody wished."""
         if self._ledger.delay:
             await asyncio.sleep(self._ledger.delay)
-        fault = self._ledger.trouble(*deed_of(request))
+        fault = self._ledger.trouble(*operation_of(request))
         if fault is not None:
-            await self._go_wrong(fault, request)
+            await self._apply_fault(fault, request)
         elif refusal is not None:
             await self._write(refusal)
         else:
-            await self._write(self._carried_out(request))
+            await self._write(self._execute(request))
 
-    def _carried_out(self, request: Login | AccountRequest) -> Answer:
+    def _execute(self, request: Login | AccountRequest) -> Answer:
         if isinstance(request, Login):
             return Done()
         if isinstance(request, Receive):
             self._ledger.receivers.add(self._writer)
-        answer = self._ledger.carry_out(request)
+        answer = self._ledger.execute(request)
         self._ledger.tell()
         return answer
 
-    async def _go_wrong(self, fault: Fault, request: Login | AccountRequest) -> None:
+    async def _apply_fault(self, fault: Fault, request: Login | AccountRequest) -> None:
         match fault.trouble:
             case "hang":
                 await asyncio.Event().wait()
             case "disconnect":
                 self._writer.transport.abort()
             case "lose_answer":
-                self._carried_out(request)
+                self._execute(request)
                 self._writer.transport.abort()
             case "delay":
                 await asyncio.sleep(fault.seconds)
-                await self._write(self._carried_out(request))
+                await self._write(self._execute(request))
             case trouble:
-                await self._write(Failed(trouble, f"{fault.deed}: {trouble}, as was wished", fault.seconds))
+                await self._write(
+                    Failed(trouble, f"{fault.proposed_action}: {trouble}, requested by the test", fault.seconds)
+                )
 
     def _may_receive(self) -> Failed | None:
-        if not self._known:
+        if not self._is_logged_in:
             return Failed("bad_credentials", "log in first")
         if self._ledger.abilities.exclusive and self._ledger.receivers:
             return Failed("unreachable", "another connection receives for this account")
@@ -143,7 +149,7 @@ class Client:
                 place += 1
                 await self._write(Arrived(incoming))
             try:
-                async with asyncio.timeout(_BEAT):
+                async with asyncio.timeout(_HEARTBEAT_SECONDS):
                     await changed.wait()
             except TimeoutError:
                 await self._write(Beat())

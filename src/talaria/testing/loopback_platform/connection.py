@@ -1,4 +1,4 @@
-"""A connection to the loopback network: a line out, a line in, each within its time."""
+"""A connection to the loopback network: one line out, one line in, with time-outs."""
 
 import asyncio
 from datetime import timedelta
@@ -16,17 +16,17 @@ from talaria.testing.loopback_platform.wire import (
     line,
 )
 
-_AT_ONCE = 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 
 
-class Line:
+class LoopbackConnection:
     """An open connection. Raises the errors of `Platform`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._heard = bytearray()
-        self._looked = 0
+        self._buffer = bytearray()
+        self._searched = 0
 
     async def ask(self, request: Request, patience: float) -> Done:
         """Send a request and return its answer."""
@@ -46,18 +46,18 @@ class Line:
             self._writer.write(line(request))
             await self._writer.drain()
         except OSError as error:
-            raise Unreachable(f"the network hung up: {error}") from error
+            raise Unreachable(f"the network disconnected: {error}") from error
 
     async def read(self, patience: float) -> Answer:
         """Return the next line, or raise `Unreachable` when none comes in time."""
         try:
             async with asyncio.timeout(patience):
                 while (found := self._next()) is None:
-                    await self._hear()
+                    await self._read_more()
         except TimeoutError as error:
-            raise Unreachable(f"nothing was heard of the network for {patience:g} s") from error
+            raise Unreachable(f"the network sent nothing for {patience:g} s") from error
         except OSError as error:
-            raise Unreachable(f"the network hung up: {error}") from error
+            raise Unreachable(f"the network disconnected: {error}") from error
         return found
 
     def heard(self, most: int) -> list[Answer]:
@@ -68,39 +68,39 @@ class Line:
         return found
 
     def _next(self) -> Answer | None:
-        end = self._heard.find(b"\n", self._looked)
+        end = self._buffer.find(b"\n", self._searched)
         if end < 0:
-            self._looked = len(self._heard)
+            self._searched = len(self._buffer)
             return None
-        text = bytes(self._heard[:end])
-        del self._heard[: end + 1]
-        self._looked = 0
+        text = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        self._searched = 0
         try:
             return decode_answer(text)
         except msgspec.DecodeError as error:
-            raise Unreachable(f"the network said something strange: {error}") from error
+            raise Unreachable(f"invalid data from the network: {error}") from error
 
-    async def _hear(self) -> None:
-        more = await self._reader.read(_AT_ONCE)
+    async def _read_more(self) -> None:
+        more = await self._reader.read(_CHUNK_BYTES)
         if not more:
-            raise Unreachable("the network hung up")
-        if len(self._heard) > LONGEST_LINE:
-            raise Unreachable("the network does not come to an end")
-        self._heard += more
+            raise Unreachable("the network disconnected")
+        if len(self._buffer) > LONGEST_LINE:
+            raise Unreachable("the line from the network never ends")
+        self._buffer += more
 
     def close(self) -> None:
         """Hang up."""
         self._writer.transport.abort()
 
 
-async def open_line(address: str, patience: float) -> Line:
+async def connect_to_network(address: str, patience: float) -> LoopbackConnection:
     """Connect, or raise `Unreachable`."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(patience):
-            return Line(*await asyncio.open_connection(host, int(port), limit=LONGEST_LINE))
+            return LoopbackConnection(*await asyncio.open_connection(host, int(port), limit=LONGEST_LINE))
     except (OSError, TimeoutError) as error:
-        raise Unreachable(f"{address} cannot be reached: {error}") from error
+        raise Unreachable(f"{address} can't be reached: {error}") from error
 
 
 def _error(failed: Failed) -> PlatformError:

@@ -1,11 +1,11 @@
-"""The people of a loopback network that runs in another process."""
+"""Control of a loopback network that runs in another process."""
 
 from types import TracebackType
 from typing import Self
 
 from talaria.contracts.platform import Sender
 from talaria.core.addresses import Address
-from talaria.testing.loopback_platform.connection import Line, open_line
+from talaria.testing.loopback_platform.connection import LoopbackConnection, connect_to_network
 from talaria.testing.loopback_platform.wire import Drop, Fault, Look, Record, Say, Upset
 
 _PATIENCE = 10.0
@@ -16,10 +16,10 @@ class FarSide:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._line: Line | None = None
+        self._connection: LoopbackConnection | None = None
 
     async def __aenter__(self) -> Self:
-        self._line = await open_line(self._address, _PATIENCE)
+        self._connection = await connect_to_network(self._address, _PATIENCE)
         return self
 
     async def __aexit__(
@@ -49,7 +49,7 @@ class FarSide:
         """Return how much of what was said has not been received for good."""
         return int((await self._open.ask(Look(2**40), _PATIENCE)).id)
 
-    async def upset(self, *faults: Fault, delay: float = 0.0) -> None:
+    async def disrupt(self, *faults: Fault, delay: float = 0.0) -> None:
         """Let these things go wrong from now on, instead of those before; each answer takes ``delay`` seconds."""
         await self._open.ask(Upset(faults, delay), _PATIENCE)
 
@@ -58,6 +58,6 @@ class FarSide:
         await self._open.ask(Drop(), _PATIENCE)
 
     @property
-    def _open(self) -> Line:
-        assert self._line is not None
-        return self._line
+    def _open(self) -> LoopbackConnection:
+        assert self._connection is not None
+        return self._connection

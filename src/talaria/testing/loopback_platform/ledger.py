@@ -1,4 +1,4 @@
-"""What the loopback network knows: who said what, what was posted, and what is to go wrong."""
+"""The state of the loopback network: messages, posts, and planned faults."""
 
 import asyncio
 import time
@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 
 from msgspec import structs
 
-from talaria.contracts.platform import Abilities, Incoming
+from talaria.contracts.platform import Incoming, PlatformCapabilities
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform.wire import (
     AccountRequest,
-    Deed,
     Done,
     Edit,
     Failed,
@@ -20,6 +19,7 @@ from talaria.testing.loopback_platform.wire import (
     Fetch,
     Login,
     MakeThread,
+    Operation,
     Post,
     React,
     Receive,
@@ -36,9 +36,9 @@ _UNITS: dict[str, Callable[[str], int]] = {
 
 
 class Ledger:
-    """One account on the network, as the network keeps it."""
+    """One account on the network, on the server side."""
 
-    def __init__(self, abilities: Abilities, token: str = "") -> None:
+    def __init__(self, abilities: PlatformCapabilities, token: str = "") -> None:
         self.abilities = abilities
         self.token = token
         self.records: list[Record] = []
@@ -51,7 +51,7 @@ class Ledger:
         self._keys: dict[str, str] = {}
         self._messages: dict[tuple[str, str], Record] = {}
         self._files: dict[str, bytes] = {}
-        self._said: set[tuple[str, str]] = set()
+        self._incoming_by_id: set[tuple[str, str]] = set()
         self._numbers = 0
 
     def say(self, said: Say) -> str:
@@ -76,7 +76,7 @@ class Ledger:
             formerly=said.formerly,
         )
         self.unconfirmed[external_id] = incoming
-        self._said.add((said.address.chat_id, incoming.message_id))
+        self._incoming_by_id.add((said.address.chat_id, incoming.message_id))
         self._deliveries += [incoming] * said.deliveries
         return external_id
 
@@ -101,10 +101,10 @@ class Ledger:
         """Return what arrived from this delivery on."""
         return self._deliveries[place:]
 
-    def trouble(self, deed: Deed, chat_id: str = "") -> Fault | None:
+    def trouble(self, proposed_action: Operation, chat_id: str = "") -> Fault | None:
         """Return what goes wrong with this deed now, and count it as gone wrong."""
         for place, fault in enumerate(self.faults):
-            if fault.deed == deed and fault.chat_id in ("", chat_id):
+            if fault.proposed_action == proposed_action and fault.chat_id in ("", chat_id):
                 if fault.times == 1:
                     del self.faults[place]
                 elif fault.times:
@@ -121,7 +121,7 @@ class Ledger:
             if (chat, message.address.thread_id) == (chat_id, thread_id)
         ]
 
-    def carry_out(self, request: AccountRequest) -> Done | Failed:
+    def execute(self, request: AccountRequest) -> Done | Failed:
         """Do what the account asks for."""
         match request:
             case Post():
@@ -133,7 +133,7 @@ class Ledger:
                 return Done()
             case React(address, message_id, emoji):
                 place = address.chat_id, message_id
-                if not self.abilities.reactions or place not in {*self._messages, *self._said}:
+                if not self.abilities.reactions or place not in {*self._messages, *self._incoming_by_id}:
                     return Failed("refuse", "this message cannot be marked")
                 self._record("reaction", address, message_id=message_id, text=emoji)
                 return Done()
@@ -143,16 +143,16 @@ class Ledger:
             case MakeThread(chat_id, name):
                 if not self.abilities.threads:
                     return Failed("refuse", "there are no threads here")
-                made = self._next()
-                self._record("thread", Address("", chat_id, "thread", made), text=name)
-                return Done(made)
+                thread_id_made = self._next()
+                self._record("thread", Address("", chat_id, "thread", thread_id_made), text=name)
+                return Done(thread_id_made)
             case Receive():
                 return Done()
 
     def _post(self, post: Post) -> Done | Failed:
-        wrong = self._unfit(post.text) or self._too_large(post)
-        if wrong:
-            return wrong
+        problem = self._find_text_problem(post.text) or self._too_large(post)
+        if problem:
+            return problem
         known = self._keys.get(post.key) if self.abilities.idempotent else None
         message_id = known or self._next()
         self._keys[post.key] = message_id
@@ -174,14 +174,14 @@ class Ledger:
         place = edit.address.chat_id, edit.message_id
         if not self.abilities.edits or place not in self._messages:
             return Failed("refuse", "this message cannot be edited")
-        wrong = self._unfit(edit.text)
-        if wrong:
-            return wrong
+        problem = self._find_text_problem(edit.text)
+        if problem:
+            return problem
         self._record("edit", edit.address, message_id=edit.message_id, text=edit.text, buttons=edit.buttons)
         self._messages[place] = structs.replace(self._messages[place], text=edit.text, buttons=edit.buttons)
         return Done(edit.message_id)
 
-    def _unfit(self, text: str) -> Failed | None:
+    def _find_text_problem(self, text: str) -> Failed | None:
         if _UNITS[self.abilities.text_unit](text) > self.abilities.text_limit:
             return Failed("refuse", "the message is too long")
         return None
@@ -204,7 +204,7 @@ class Ledger:
         return str(self._numbers)
 
 
-def deed_of(request: Login | AccountRequest) -> tuple[Deed, str]:
+def operation_of(request: Login | AccountRequest) -> tuple[Operation, str]:
     """Return what a request is about: the name by which it goes wrong, and the chat."""
     match request:
         case Login():

@@ -1,11 +1,11 @@
-"""The loopback network: a server at a port of this machine, in this process or in one of its own."""
+"""The loopback network: a server on this machine, in this process or in another."""
 
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from talaria.contracts.platform import Abilities, Attachment, Sender
+from talaria.contracts.platform import Attachment, PlatformCapabilities, Sender
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform.adapter import LoopbackPlatform
 from talaria.testing.loopback_platform.client import Client
@@ -17,11 +17,11 @@ from talaria.testing.loopback_platform.wire import LONGEST_LINE, Fault, Record, 
 class LoopbackNetwork:
     """A chat network at a free port of loopback; ``async with`` starts and ends it.
 
-    People speak through `say`; ``records`` and `shown` tell what they got. A network in another process is asked
-    the same through a `FarSide`.
+    People write through `say`; ``records`` and `shown` return what they got. A network in another process is controlled
+    through a `FarSide`.
     """
 
-    def __init__(self, abilities: Abilities = CHATTY, *, token: str = "", port: int = 0) -> None:
+    def __init__(self, abilities: PlatformCapabilities = CHATTY, *, token: str = "", port: int = 0) -> None:
         self._ledger = Ledger(abilities, token)
         self._port = port
         self._server: asyncio.Server | None = None
@@ -73,7 +73,7 @@ class LoopbackNetwork:
     def say(self, chat: str | Address, text: str, *, sender: str = "ann", deliveries: int = 1) -> str:
         """Let a person write something, delivered so many times, and return its id."""
         return self._say(
-            Say(address=_place(chat, sender), sender=Sender(sender, sender), text=text, deliveries=deliveries)
+            Say(address=_chat_address(chat, sender), sender=Sender(sender, sender), text=text, deliveries=deliveries)
         )
 
     def say_with_file(
@@ -89,7 +89,7 @@ class LoopbackNetwork:
         """Let a person send a file, delivered so many times, and return the id of the message."""
         return self._say(
             Say(
-                address=_place(chat, sender),
+                address=_chat_address(chat, sender),
                 sender=Sender(sender, sender),
                 text=text,
                 attachments=(attachment,),
@@ -103,7 +103,7 @@ class LoopbackNetwork:
     ) -> str:
         """Let a person press a button below a message, or put a mark on it, and return the id of that."""
         said = Say(
-            address=_place(chat, sender),
+            address=_chat_address(chat, sender),
             sender=Sender(sender, sender),
             button=value,
             reaction=reaction,
@@ -115,7 +115,7 @@ class LoopbackNetwork:
         """Return the texts of ours that a reader of a chat sees now, oldest first."""
         return [message.text for message in self._ledger.shown(chat_id, thread_id)]
 
-    def upset(self, *faults: Fault, delay: float = 0.0) -> None:
+    def disrupt(self, *faults: Fault, delay: float = 0.0) -> None:
         """Let these things go wrong from now on, instead of those before; each answer takes ``delay`` seconds."""
         self._ledger.faults, self._ledger.delay = list(faults), delay
         self._ledger.tell()
@@ -176,5 +176,5 @@ class LoopbackNetwork:
             self._ledger.tell()
 
 
-def _place(chat: str | Address, sender: str) -> Address:
+def _chat_address(chat: str | Address, sender: str) -> Address:
     return chat if isinstance(chat, Address) else Address("loopback", chat, user_id=sender)

@@ -1,31 +1,37 @@
-"""What travels between the loopback network and those who use it: one JSON object on a line each."""
+"""Wire types of the loopback network: one JSON object per line."""
 
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.platform import Attachment, Button, Incoming, Sender
+from talaria.contracts.platform import Attachment, Button, Content, Incoming, Sender
 from talaria.core.addresses import Address
+from talaria.core.errors import Rejected
+from talaria.core.messages import File, Image
 
 LONGEST_LINE = 64 * 1024 * 1024
 
-Deed = Literal["login", "receive", "receiving", "post", "edit", "typing", "react", "fetch", "thread"]
-Trouble = Literal[
+
+Operation = Literal["login", "receive", "receiving", "post", "edit", "typing", "react", "fetch", "thread"]
+
+
+FaultKind = Literal[
     "refuse", "slow_down", "unreachable", "bad_credentials", "hang", "disconnect", "lose_answer", "delay"
 ]  # fmt: skip
 
 
 class Fault(Struct, frozen=True, omit_defaults=True):
-    """What goes wrong with one of the next deeds, in one chat or in all.
+    """A fault for the next operations, in one chat or in all.
 
-    ``lose_answer`` does what was asked and hangs up before it says so; ``delay`` does it after ``seconds``, which is
-    also what ``slow_down`` asks to wait. ``times`` is how often, 0 for ever. A fault of ``receiving``
+    ``lose_answer`` carries out the operation and disconnects before answering; ``delay`` carries it out after
+    ``seconds``, which is also the wait of ``slow_down``. ``times`` is how often, 0 for always. A fault of ``receiving``
     silences an open connection for good.
     """
 
-    deed: Deed
-    trouble: Trouble
+    proposed_action: Operation
+    trouble: FaultKind
     times: int = 1
     chat_id: str = ""
     seconds: float = 1.0
@@ -40,7 +46,7 @@ class Sent(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that was done at the network; a ``repeat`` is a post whose key had been posted before."""
+    """An operation on the network; a ``repeat`` is a post whose key had been posted before."""
 
     number: int
     kind: Literal["post", "repeat", "edit", "typing", "reaction", "thread"]
@@ -65,7 +71,7 @@ class Receive(Struct, frozen=True, tag="receive", tag_field="do"):
 
 
 class Confirm(Struct, frozen=True, tag="confirm", tag_field="do"):
-    """What has this id arrived for good."""
+    """The update with this id was received for good."""
 
     external_id: str
 
@@ -118,7 +124,7 @@ class MakeThread(Struct, frozen=True, tag="thread", tag_field="do"):
 
 
 class Say(Struct, frozen=True, tag="say", tag_field="do", kw_only=True, omit_defaults=True):
-    """Control: a person writes or presses a button; with an ``external_id`` that was used it is said again."""
+    """Control: a person writes or presses a button; with a used ``external_id`` it is delivered again."""
 
     address: Address
     sender: Sender
@@ -137,29 +143,31 @@ class Say(Struct, frozen=True, tag="say", tag_field="do", kw_only=True, omit_def
 
 
 class Upset(Struct, frozen=True, tag="upset", tag_field="do"):
-    """Control: these faults instead of those before; each answer takes ``delay`` seconds."""
+    """Control: replace the faults; each answer takes ``delay`` seconds."""
 
     faults: tuple[Fault, ...] = ()
     delay: float = 0.0
 
 
 class Drop(Struct, frozen=True, tag="drop", tag_field="do"):
-    """Control: hang up on everybody else."""
+    """Control: disconnect all other clients."""
 
 
 class Look(Struct, frozen=True, tag="look", tag_field="do"):
-    """Control: what was done from this number on; waits so many seconds at most until there is something."""
+    """Control: return operations from this number on; waits at most so many seconds for one."""
 
     since: int = 0
     patience: float = 0.0
 
 
 AccountRequest = Receive | Post | Edit | ShowTyping | React | Fetch | MakeThread
+
+
 Request = Login | Confirm | AccountRequest | Say | Upset | Drop | Look
 
 
 class Done(Struct, frozen=True, tag="done", tag_field="is", omit_defaults=True):
-    """It was done; ``id`` is that of the message, the thread or the arrival."""
+    """The operation succeeded; ``id`` is that of the message, the thread or the update."""
 
     id: str = ""
     data: bytes = b""
@@ -167,27 +175,32 @@ class Done(Struct, frozen=True, tag="done", tag_field="is", omit_defaults=True):
 
 
 class Failed(Struct, frozen=True, tag="failed", tag_field="is"):
-    """It was not."""
+    """The operation failed."""
 
-    trouble: Trouble
+    trouble: FaultKind
     text: str
     seconds: float = 0.0
 
 
 class Arrived(Struct, frozen=True, tag="arrived", tag_field="is"):
-    """Somebody did something."""
+    """An update."""
 
     incoming: Incoming
 
 
 class Beat(Struct, frozen=True, tag="beat", tag_field="is"):
-    """Nothing happened, and the connection is alive."""
+    """A heartbeat: the connection is alive."""
 
 
 Answer = Done | Failed | Arrived | Beat
 
+
 _encode = msgspec.json.Encoder().encode
+
+
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+
+
 _answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
@@ -204,3 +217,23 @@ def decode_request(read: bytes) -> Request:
 def decode_answer(read: bytes) -> Answer:
     """Return what the network says, or raise `msgspec.DecodeError`."""
     return _answers.decode(read)
+
+
+def to_post(to: Address, content: Content, key: str, files: tuple[Sent, ...]) -> Post:
+    """Return a message for the network; its files were read before."""
+    text = replace_surrogates(content.text)
+    return Post(address=to, key=key, text=text, reply_to=content.reply_to, buttons=content.buttons, files=files)
+
+
+def replace_surrogates(text: str) -> str:
+    """Return a text without halves of characters, which cannot travel."""
+    return text.encode(errors="replace").decode()
+
+
+def read_sent_file(file: File | Image) -> Sent:
+    """Read a file from the disk, or raise `Rejected`."""
+    path = Path(file.source)
+    try:
+        return Sent(file.name if isinstance(file, File) else path.name, file.media_type, path.read_bytes())
+    except OSError as error:
+        raise Rejected(f"{path.name} cannot be read: {error.strerror}") from error

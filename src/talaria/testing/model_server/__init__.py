@@ -1,4 +1,4 @@
-"""A model server that answers as it was told: OpenAI Chat Completions, OpenAI Responses, Anthropic Messages."""
+"""A scripted model server: OpenAI Chat Completions, OpenAI Responses, Anthropic Messages."""
 
 from talaria.testing.model_server.delivery import Answer
 from talaria.testing.model_server.faults import (

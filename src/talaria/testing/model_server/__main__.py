@@ -19,9 +19,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m talaria.testing.model_server", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="the port on loopback; a free one if not given")
     parser.add_argument("--reply", default="Hello from the scripted model.", help="what to answer")
-    parser.add_argument("--chunks", type=int, help="in how many pieces to stream; word by word if not given")
+    parser.add_argument("--chunks", type=int, help="number of pieces to stream; by default word by word")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between two pieces")
-    parser.add_argument("--echo", action="store_true", help="repeat the last message of the user instead")
+    parser.add_argument("--echo", action="store_true", help="repeat the user's last message instead")
     return parser
 
 

@@ -43,7 +43,7 @@ class AnthropicWire:
             content.append({"type": "thinking", "thinking": say.reasoning, "signature": _signature(say.reasoning)})
         if say.text:
             content.append({"type": "text", "text": say.text})
-        content += [{**_tool_use(call), "input": _parsed(call.written)} for call in say.calls]
+        content += [{**_tool_use(call), "input": _parse_arguments(call.written)} for call in say.calls]
         tokens = say.tokens(exchange.prompt_bytes)
         return {**_message(exchange, tokens), "content": content, "stop_reason": _STOPS[say.ending]}
 
@@ -66,7 +66,7 @@ class AnthropicWire:
         error = {"type": fail.kind or kind, "message": fail.message or message}
         return {"type": "error", "error": error, "request_id": request_id}
 
-    def late_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
+    def stream_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
         """Return an error that comes inside a stream."""
         return _event(self.error(fail, exchange.id))
 
@@ -124,7 +124,7 @@ def _tool_use(call: Ask) -> dict[str, object]:
     return {"type": "tool_use", "id": call.id_like("toolu_"), "name": call.name, "input": {}}
 
 
-def _parsed(arguments: str) -> object:
+def _parse_arguments(arguments: str) -> object:
     """Return the input of a tool; what is no JSON stays text, since a whole reply has no other place for it."""
     try:
         return msgspec.json.decode(arguments)

@@ -1,4 +1,4 @@
-"""The audio routes of the scripted model server: recordings in, words out, and the other way round."""
+"""The audio routes of the scripted model server: speech to text, and text to speech."""
 
 import asyncio
 from collections import deque
@@ -9,8 +9,7 @@ import msgspec
 from aiohttp import BodyPartReader, web
 
 from talaria.testing.model_server.faults import Fail
-from talaria.testing.model_server.openai import error_object
-from talaria.testing.model_server.wire import bearer_key
+from talaria.testing.model_server.wire import bearer_key, error_object
 
 OGG = b"OggS\x00\x02" + bytes(20) + b"\x01\x13OpusHead" + bytes(60)
 _FORMATS = {"mp3", "opus", "aac", "flac", "wav", "pcm"}
@@ -18,8 +17,8 @@ _LONGEST_INPUT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A recording that came in."""
+class ReceivedRecording:
+    """A received recording."""
 
     model: str
     name: str
@@ -27,8 +26,8 @@ class Heard:
     data: bytes
 
 
-class Spoken(msgspec.Struct, frozen=True):
-    """Words that were to be spoken."""
+class SpeechRequest(msgspec.Struct, frozen=True):
+    """A text to speak."""
 
     model: str
     input: str
@@ -36,8 +35,8 @@ class Spoken(msgspec.Struct, frozen=True):
     response_format: str = "mp3"
 
 
-class AudioDesk:
-    """Hears ``transcript`` in every recording, and speaks ``speech`` whatever the words are.
+class AudioEndpoints:
+    """Returns ``transcript`` for every recording, and ``speech`` for every text.
 
     Each call fails with the next of ``faults``, if there is one. While ``open`` is not set, calls wait.
     """
@@ -45,8 +44,8 @@ class AudioDesk:
     def __init__(self, keys: Collection[str] | None) -> None:
         self.transcript = "Hello, this is me."
         self.speech = OGG
-        self.heard: list[Heard] = []
-        self.spoken: list[Spoken] = []
+        self.heard: list[ReceivedRecording] = []
+        self.spoken: list[SpeechRequest] = []
         self.faults: deque[Fail] = deque()
         self.open = asyncio.Event()
         self.open.set()
@@ -61,32 +60,34 @@ class AudioDesk:
         if not request.content_type.startswith("multipart/form-data"):
             return _refuse(Fail(400, message="A form was expected."))
         fields: dict[str, str] = {}
-        file: Heard | None = None
+        file: ReceivedRecording | None = None
         async for part in await request.multipart():
             if not isinstance(part, BodyPartReader):
                 return _refuse(Fail(400, message="Forms within forms are not understood."))
             if part.name == "file":
-                file = Heard("", part.filename or "", part.headers.get("Content-Type", ""), await part.read())
+                file = ReceivedRecording(
+                    "", part.filename or "", part.headers.get("Content-Type", ""), await part.read()
+                )
             else:
                 fields[part.name or ""] = await part.text()
         if file is None or not file.name or not file.data or "model" not in fields:
             return _refuse(Fail(400, message="Both a model and a file with a name are needed."))
-        self.heard.append(Heard(fields["model"], file.name, file.media_type, file.data))
-        refusal = await self._refusal(request)
+        self.heard.append(ReceivedRecording(fields["model"], file.name, file.media_type, file.data))
+        refusal = await self._find_refusal(request)
         return refusal or web.json_response({"text": self.transcript})
 
     async def _speak(self, request: web.Request) -> web.Response:
         try:
-            wanted = msgspec.json.decode(await request.read(), type=Spoken)
+            speech_request = msgspec.json.decode(await request.read(), type=SpeechRequest)
         except msgspec.MsgspecError as error:
             return _refuse(Fail(400, message=str(error)))
-        if not 0 < len(wanted.input) <= _LONGEST_INPUT or wanted.response_format not in _FORMATS:
+        if not 0 < len(speech_request.input) <= _LONGEST_INPUT or speech_request.response_format not in _FORMATS:
             return _refuse(Fail(400, message="The input is too long, or the format unknown."))
-        self.spoken.append(wanted)
-        refusal = await self._refusal(request)
-        return refusal or web.Response(body=self.speech, content_type=f"audio/{wanted.response_format}")
+        self.spoken.append(speech_request)
+        refusal = await self._find_refusal(request)
+        return refusal or web.Response(body=self.speech, content_type=f"audio/{speech_request.response_format}")
 
-    async def _refusal(self, request: web.Request) -> web.Response | None:
+    async def _find_refusal(self, request: web.Request) -> web.Response | None:
         await self.open.wait()
         if self._keys is not None and bearer_key(request.headers) not in self._keys:
             return _refuse(Fail(401))

@@ -4,10 +4,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from talaria.testing.model_server.faults import Fail
-from talaria.testing.model_server.openai import error_object, model_list
 from talaria.testing.model_server.received import Exchange, ProtocolName
 from talaria.testing.model_server.replies import Ask, Say, Tokens
-from talaria.testing.model_server.wire import Frame, Json, bearer_key, event
+from talaria.testing.model_server.wire import Frame, Json, bearer_key, error_object, event, model_list
 
 _STOPS = {"end": "stop", "tool_calls": "tool_calls", "length": "length", "refused": "content_filter"}
 _DONE = Frame(b"data: [DONE]\n\n")
@@ -61,7 +60,7 @@ class ChatWire:
         """Return the body of an error."""
         return {"error": error_object(fail)}
 
-    def late_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
+    def stream_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
         """Return an error that comes inside a stream."""
         return event(self.error(fail, exchange.id))
 

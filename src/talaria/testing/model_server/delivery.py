@@ -1,4 +1,4 @@
-"""Send a scripted answer over HTTP, with whatever fault it has."""
+"""Send a scripted answer over HTTP, with its fault."""
 
 import asyncio
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from talaria.testing.model_server.faults import (
 from talaria.testing.model_server.instant import Instant
 from talaria.testing.model_server.received import Exchange
 from talaria.testing.model_server.replies import Say
-from talaria.testing.model_server.wire import Frame, Wire, opening, torn
+from talaria.testing.model_server.wire import Frame, Wire, leading_frames, truncate_event
 
 Answer = Say | Instant | Fault
 
@@ -31,7 +31,7 @@ _EVENTS = "text/event-stream"
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The way back to whoever asked."""
+    """The response to one client."""
 
     request: web.Request
     wire: Wire
@@ -43,20 +43,20 @@ class Delivery:
             case Say():
                 return await self._say(answer)
             case Instant():
-                return self._whole(answer.body(self.wire, self.exchange), _EVENTS if self._streams else _JSON)
+                return self._send_body(answer.body(self.wire, self.exchange), _EVENTS if self._streams else _JSON)
             case Fail() | VendorFail():
                 return self.fail(answer.on(self.wire.name))
             case CutOff() | Silence() | Garbage() | Collapse():
-                return await self._break(answer)
+                return await self._send_broken(answer)
             case WrongType():
-                return self._whole(answer.page.encode(), "text/html")
+                return self._send_body(answer.page.encode(), "text/html")
             case _:
                 assert_never(answer)
 
     def fail(self, fail: Fail) -> web.Response:
         """Return an error in the vendor's shape."""
         body = msgspec.json.encode(self.wire.error(fail, self._request_id))
-        response = self._whole(body, _JSON, status=fail.status)
+        response = self._send_body(body, _JSON, status=fail.status)
         if fail.retry_after is not None:
             response.headers["retry-after"] = f"{fail.retry_after:g}"
         return response
@@ -73,49 +73,49 @@ class Delivery:
     def _headers(self) -> dict[str, str]:
         return {self.wire.request_id_header: self._request_id}
 
-    def _whole(self, body: bytes, content_type: str, *, status: int = 200) -> web.Response:
+    def _send_body(self, body: bytes, content_type: str, *, status: int = 200) -> web.Response:
         return web.Response(status=status, body=body, content_type=content_type, headers=self._headers)
 
     async def _say(self, say: Say) -> web.StreamResponse:
         if not self._streams:
-            return self._whole(self._body(say), _JSON)
+            return self._send_body(self._body(say), _JSON)
         response = await self._start(_EVENTS)
         await _write(response, self.wire.frames(say, self.exchange), say.pause)
         return response
 
-    async def _break(self, fault: CutOff | Silence | Garbage | Collapse) -> web.StreamResponse:
+    async def _send_broken(self, fault: CutOff | Silence | Garbage | Collapse) -> web.StreamResponse:
         if isinstance(fault, CutOff | Silence) and fault.after == 0:
-            return await self._leave(web.StreamResponse(), fault)
+            return await self._hang_up(web.StreamResponse(), fault)
         if not self._streams:
-            return await self._break_whole(fault)
+            return await self._send_broken_body(fault)
         frames = list(self.wire.frames(fault.say, self.exchange))
-        good = opening(frames, fault.after)
+        good = leading_frames(frames, fault.after)
         response = await self._start(_EVENTS)
         await _write(response, good, fault.say.pause)
         match fault:
             case Garbage():
-                await response.write(torn(frames[len(good)]))
+                await response.write(truncate_event(frames[len(good)]))
             case Collapse():
-                error = self.wire.late_error(fault.fail.on(self.wire.name), self.exchange, len(good))
+                error = self.wire.stream_error(fault.fail.on(self.wire.name), self.exchange, len(good))
                 await response.write(error.data)
             case CutOff() | Silence():
-                return await self._leave(response, fault)
+                return await self._hang_up(response, fault)
         return response
 
-    async def _break_whole(self, fault: CutOff | Silence | Garbage | Collapse) -> web.StreamResponse:
+    async def _send_broken_body(self, fault: CutOff | Silence | Garbage | Collapse) -> web.StreamResponse:
         body = self._body(fault.say)
         half = body[: len(body) // 2]
         match fault:
             case Garbage():
-                return self._whole(half, _JSON)
+                return self._send_body(half, _JSON)
             case Collapse():
                 return self.fail(fault.fail.on(self.wire.name))
             case CutOff() | Silence():
                 response = await self._start(_JSON, length=len(body))
                 await response.write(half)
-                return await self._leave(response, fault)
+                return await self._hang_up(response, fault)
 
-    async def _leave(self, response: web.StreamResponse, fault: CutOff | Silence) -> web.StreamResponse:
+    async def _hang_up(self, response: web.StreamResponse, fault: CutOff | Silence) -> web.StreamResponse:
         """Say no more: hang up, or wait until the other side does."""
         if isinstance(fault, Silence):
             await asyncio.Event().wait()

@@ -1,18 +1,18 @@
-"""What goes wrong with model providers, each fault in every protocol's own shape."""
+"""Faults of model providers, in each protocol's own form."""
 
 from dataclasses import KW_ONLY, dataclass
 
 from talaria.testing.model_server.received import ProtocolName
 from talaria.testing.model_server.replies import Say
 
-_SOME_WORDS = Say("These are some good words that come before the fault.")
+_SAMPLE_REPLY = Say("These are some good words that come before the fault.")
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An error in the vendor's shape; ``kind`` is OpenAI's ``code`` and Anthropic's ``type``.
+    """An error in the vendor's form; ``kind`` is OpenAI's ``code`` and Anthropic's ``type``.
 
-    What is not given follows from the status. ``retry_after`` is in seconds.
+    Omitted values follow from the status. ``retry_after`` is in seconds.
     """
 
     status: int
@@ -29,7 +29,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class VendorFail:
-    """The same trouble as each vendor reports it."""
+    """The same error as each vendor reports it."""
 
     chat: Fail
     responses: Fail
@@ -44,15 +44,15 @@ class VendorFail:
 class CutOff:
     """Close the connection after so many pieces of the reply; after none, before any answer."""
 
-    say: Say = _SOME_WORDS
+    say: Say = _SAMPLE_REPLY
     after: int = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Keep the connection open but say nothing after so many pieces; after none, not even a status."""
+    """Keep the connection open but send nothing after so many pieces; after none, not even a status."""
 
-    say: Say = _SOME_WORDS
+    say: Say = _SAMPLE_REPLY
     after: int = 3
 
 
@@ -61,14 +61,14 @@ class Garbage:
     """Send broken JSON: in a stream after so many good pieces, else as the whole body."""
 
     after: int = 0
-    say: Say = _SOME_WORDS
+    say: Say = _SAMPLE_REPLY
 
 
 @dataclass(frozen=True, slots=True)
 class Collapse:
-    """Report an error inside a stream that began well, the way the protocol does that."""
+    """Report an error inside a stream that started well, in the protocol's own way."""
 
-    say: Say = _SOME_WORDS
+    say: Say = _SAMPLE_REPLY
     after: int = 3
     fail: Fail | VendorFail = Fail(500)
 

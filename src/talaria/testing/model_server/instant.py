@@ -1,4 +1,4 @@
-"""A reply that costs the server next to nothing, for benchmarks."""
+"""A reply that costs the server almost nothing, for benchmarks."""
 
 from typing import NamedTuple
 
@@ -10,19 +10,19 @@ from talaria.testing.model_server.wire import Wire
 
 
 class Instant:
-    """The same text in ``chunks`` pieces, made once for each form and sent in one write from then on."""
+    """The same text in ``chunks`` pieces, encoded once per form and sent in one write."""
 
     def __init__(self, text: str, chunks: int = 50) -> None:
         self._say = Say(text, chunks=chunks)
-        self._made: dict[_Form, bytes] = {}
+        self._bodies: dict[_Form, bytes] = {}
 
     def body(self, wire: Wire, exchange: Exchange) -> bytes:
         """Return all that goes out for such a request."""
         asked = exchange.asked
         form = _Form(wire.name, asked.model, bool(asked.stream), asked.wants_usage)
-        if form not in self._made:
-            self._made[form] = self._make(wire, exchange)
-        return self._made[form]
+        if form not in self._bodies:
+            self._bodies[form] = self._make(wire, exchange)
+        return self._bodies[form]
 
     def _make(self, wire: Wire, exchange: Exchange) -> bytes:
         if exchange.asked.stream:

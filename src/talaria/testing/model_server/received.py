@@ -1,4 +1,4 @@
-"""What reached the scripted model server."""
+"""Requests received by the scripted model server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ ProtocolName = Literal["chat", "responses", "anthropic"]
 
 @dataclass(frozen=True)
 class Received:
-    """One model call as it came in; ``headers`` are found in upper and lower case alike."""
+    """A received model call; ``headers`` are case-insensitive."""
 
     protocol: ProtocolName
     path: str
@@ -31,8 +31,8 @@ class Received:
         turns = body.get("messages", body.get("input", ()))
         if isinstance(turns, str):
             return turns
-        spoken = [_words(turn.get("content")) for turn in turns if turn.get("role") == "user"]
-        return next((words for words in reversed(spoken) if words), "")
+        user_messages = [_content_text(turn.get("content")) for turn in turns if turn.get("role") == "user"]
+        return next((texts for texts in reversed(user_messages) if texts), "")
 
 
 class StreamOptions(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ class Exchange:
     prompt_bytes: int
 
 
-def _words(content: object) -> str:
+def _content_text(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

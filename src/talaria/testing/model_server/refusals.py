@@ -1,4 +1,4 @@
-"""Which requests the vendors' servers refuse, so that a client which sends them is found out."""
+"""Requests that the vendors' servers refuse."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the scripted model says, apart from the protocol that carries it."""
+"""Scripted replies, independent of the protocol."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _ARGUMENT_PIECE = 8
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a call used; ``input`` counts only what was neither read from a cache nor written to one."""
+    """The usage of a call; ``input`` counts only tokens neither read from nor written to a cache."""
 
     input: int
     output: int
@@ -33,7 +33,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A tool call; ``arguments`` given as a string go out as they are, broken JSON included."""
+    """A tool call; string ``arguments`` are sent unchanged, including broken JSON."""
 
     name: str
     arguments: Mapping[str, object] | str
@@ -53,8 +53,8 @@ class Ask:
 class Say:
     """One reply of the model: reasoning, then text, then tool calls.
 
-    Streamed, each of them comes in ``chunks`` pieces (if not given, words and scraps of JSON), with ``pause``
-    seconds before each piece but the first. ``usage`` is estimated from lengths where it is not given.
+    Streamed, each of them comes in ``chunks`` pieces (by default words and scraps of JSON), with ``pause`` seconds
+    before each piece but the first. ``usage`` is estimated from lengths by default.
     """
 
     text: str = ""
@@ -84,14 +84,14 @@ class Say:
         """Return what this reply used, with an estimate for a request of so many bytes."""
         if self.usage is not None:
             return self.usage
-        said = len(self.text) + sum(len(call.name) + len(call.written) for call in self.calls)
-        thought = -(-len(self.reasoning) // _CHARACTERS_PER_TOKEN)
-        output = max(1, thought - (-said // _CHARACTERS_PER_TOKEN))
-        return Tokens(input=max(1, prompt_bytes // _CHARACTERS_PER_TOKEN), output=output, reasoning=thought)
+        text_tokens = len(self.text) + sum(len(call.name) + len(call.written) for call in self.calls)
+        reasoning_tokens = -(-len(self.reasoning) // _CHARACTERS_PER_TOKEN)
+        output = max(1, reasoning_tokens - (-text_tokens // _CHARACTERS_PER_TOKEN))
+        return Tokens(input=max(1, prompt_bytes // _CHARACTERS_PER_TOKEN), output=output, reasoning=reasoning_tokens)
 
 
 def cut_evenly(text: str, pieces: int) -> list[str]:
     """Cut ``text`` into so many pieces of nearly equal length, fewer if it has fewer characters."""
     count = min(pieces, len(text))
-    edges = [len(text) * place // count for place in range(count + 1)] if count else []
+    edges = [len(text) * position // count for position in range(count + 1)] if count else []
     return [text[start:end] for start, end in pairwise(edges)]

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from talaria.core.ids import new_id
 from talaria.testing.model_server.faults import Fail
-from talaria.testing.model_server.openai import error_object, model_list
 from talaria.testing.model_server.received import Exchange, ProtocolName
 from talaria.testing.model_server.replies import Ask, Say, Tokens
-from talaria.testing.model_server.wire import Frame, Json, bearer_key, event
+from talaria.testing.model_server.wire import Frame, Json, bearer_key, error_object, event, model_list
 
 _INCOMPLETE = {"length": "max_output_tokens", "refused": "content_filter"}
 _ENCRYPTED = "reasoning.encrypted_content"
@@ -38,7 +37,7 @@ class ResponsesWire:
         """Return the body of an error."""
         return {"error": error_object(fail)}
 
-    def late_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
+    def stream_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
         """Return an error that comes inside a stream."""
         error = error_object(fail)
         reason = {"code": error["code"] or error["type"], "message": error["message"]}

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from talaria.core.ids import new_id
 from talaria.testing.model_server.anthropic import AnthropicWire
-from talaria.testing.model_server.audio import AudioDesk
+from talaria.testing.model_server.audio import AudioEndpoints
 from talaria.testing.model_server.chat import ChatWire
 from talaria.testing.model_server.delivery import Answer, Delivery
 from talaria.testing.model_server.received import Asked, Exchange, Received
@@ -36,11 +36,11 @@ _LARGEST_REQUEST = 256 * 1024 * 1024
 
 
 class ModelServer:
-    """A server at a free port of loopback that answers as it was told; ``async with`` starts and ends it.
+    """A scripted server at a free port of loopback; ``async with`` starts and ends it.
 
-    Each model call takes the next answer of the script, then what `otherwise` or `answering` said. With
-    ``keys`` given, any other key is refused. ``received`` has all model calls so far, refused ones included. ``audio``
-    hears and speaks.
+    Each model call takes the next answer of the script, then the one set by `otherwise` or `answering`. With ``keys``
+    given, any other key is refused. ``received`` has all model calls so far, including refused ones. ``audio`` has the
+    audio routes.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class ModelServer:
         self.received: list[Received] = []
         self.open_streams = 0
         self._keys = None if keys is None else frozenset(keys)
-        self.audio = AudioDesk(self._keys)
+        self.audio = AudioEndpoints(self._keys)
         self._models = models
         self._port = port
         self._script: deque[Answer] = deque()
-        self._answering: Answering = lambda _: Say("ok")
-        self._departures = 0
+        self._answer_function: Answering = lambda _: Say("ok")
+        self._disconnects = 0
         self._changed = asyncio.Event()
         self._runner = web.AppRunner(
             self._application(), handler_cancellation=True, access_log=None, shutdown_timeout=0.01
@@ -82,11 +82,11 @@ class ModelServer:
 
     def otherwise(self, answer: Answer) -> None:
         """Give this answer whenever the script is empty."""
-        self._answering = lambda _: answer
+        self._answer_function = lambda _: answer
 
     def answering(self, answering: Answering) -> None:
         """Compute the answer from the request whenever the script is empty; ``answering`` may be async."""
-        self._answering = answering
+        self._answer_function = answering
 
     async def arrived(self, calls: int = 1) -> None:
         """Wait until so many model calls have come in."""
@@ -95,7 +95,7 @@ class ModelServer:
 
     async def gone(self, clients: int = 1) -> None:
         """Wait until so many clients have hung up before their answer was complete."""
-        while self._departures < clients:
+        while self._disconnects < clients:
             await self._change()
 
     async def _change(self) -> None:
@@ -118,7 +118,7 @@ class ModelServer:
             self._changed.set()
             refusal = refused_headers(wire, request.headers, self._keys) or refused_body(received)
             if refusal:
-                return _unheard(request, wire).fail(refusal)
+                return _unknown_route(request, wire).fail(refusal)
             asked = msgspec.json.decode(received.body, type=Asked)
             exchange = Exchange(new_id(), asked, len(received.body))
             return await Delivery(request, wire, exchange).send(await self._next(received))
@@ -130,7 +130,7 @@ class ModelServer:
         try:
             yield
         except (asyncio.CancelledError, ConnectionError):
-            self._departures += 1
+            self._disconnects += 1
             raise
         finally:
             self.open_streams -= 1
@@ -139,16 +139,16 @@ class ModelServer:
     async def _next(self, received: Received) -> Answer:
         if self._script:
             return self._script.popleft()
-        answer = self._answering(received)
+        answer = self._answer_function(received)
         return await answer if inspect.isawaitable(answer) else answer
 
     async def _list_models(self, request: web.Request) -> web.Response:
         wire: Wire = _ANTHROPIC if "anthropic-version" in request.headers else _CHAT
         refusal = refused_headers(wire, request.headers, self._keys)
         if refusal:
-            return _unheard(request, wire).fail(refusal)
+            return _unknown_route(request, wire).fail(refusal)
         return web.json_response(body=msgspec.json.encode(wire.models(self._models)))
 
 
-def _unheard(request: web.Request, wire: Wire) -> Delivery:
+def _unknown_route(request: web.Request, wire: Wire) -> Delivery:
     return Delivery(request, wire, Exchange(new_id(), Asked(""), 0))

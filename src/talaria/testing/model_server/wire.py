@@ -1,4 +1,4 @@
-"""What a wire protocol has to know: where its key is, how a reply and an error look."""
+"""The contract of a wire protocol: its key, its replies and its errors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -37,7 +37,7 @@ class Wire(Protocol):
     def error(self, fail: Fail, request_id: str) -> Json:
         """Return the body of an error."""
 
-    def late_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
+    def stream_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
         """Return an error that comes inside a stream, as its event of this number."""
 
     def models(self, names: Sequence[str]) -> Json:
@@ -56,13 +56,51 @@ def event(data: Json, *, name: str = "", piece: bool = False) -> Frame:
     return Frame(head + b"data: " + msgspec.json.encode(data) + b"\n\n", piece)
 
 
-def opening(frames: Sequence[Frame], pieces: int) -> Sequence[Frame]:
+def leading_frames(frames: Sequence[Frame], pieces: int) -> Sequence[Frame]:
     """Return the frames up to and with so many pieces; if there are fewer, without what closes the reply."""
     places = [place for place, frame in enumerate(frames) if frame.piece]
     ends = [places[0], *(place + 1 for place in places)] if places else [1]
     return frames[: ends[min(pieces, len(places))]]
 
 
-def torn(frame: Frame) -> bytes:
+def truncate_event(frame: Frame) -> bytes:
     """Return an event whose JSON ends in the middle."""
     return frame.data.rstrip()[:-8] + b"\n\n"
+
+
+_INVALID = "invalid_request_error"
+
+
+_BY_STATUS: Mapping[int, tuple[str, str | None, str]] = {
+    400: (_INVALID, None, "Invalid request."),
+    401: (_INVALID, "invalid_api_key", "Incorrect API key provided."),
+    403: (_INVALID, "unsupported_country_region_territory", "Country, region, or territory not supported"),
+    404: (_INVALID, None, "Not found."),
+    429: ("requests", "rate_limit_exceeded", "Rate limit reached for requests."),
+    503: ("server_error", None, "The server is overloaded or not ready yet."),
+}
+
+
+_OTHER = ("server_error", None, "The server had an error while processing your request.")
+
+
+_QUOTA = "insufficient_quota"
+
+
+def error_object(fail: Fail) -> Json:
+    """Return what stands behind ``error`` in a body."""
+    usual, code, message = _BY_STATUS.get(fail.status, _OTHER)
+    return {
+        "message": fail.message or message,
+        "type": _QUOTA if fail.kind == _QUOTA else usual,
+        "param": fail.param,
+        "code": fail.kind or code,
+    }
+
+
+def model_list(names: Sequence[str]) -> Json:
+    """Return the body of a list of models."""
+    return {
+        "object": "list",
+        "data": [{"id": name, "object": "model", "created": 1735689600, "owned_by": "talaria"} for name in names],
+    }

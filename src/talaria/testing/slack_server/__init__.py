@@ -1,4 +1,4 @@
-"""A Slack workspace on loopback: the Web API and Socket Mode, strict, with the people of a test behind them."""
+"""A strict Slack workspace on loopback: Web API and Socket Mode, with simulated people."""
 
 from talaria.testing.slack_server.channel import Channel
 from talaria.testing.slack_server.server import APP_TOKEN, TOKEN, SlackServer

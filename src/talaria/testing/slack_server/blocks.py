@@ -1,13 +1,13 @@
-"""What Slack takes as blocks: unknown fields, empty texts and lengths beyond the limits are refused."""
+"""Validation of Slack blocks: unknown fields, empty texts and excessive lengths are refused."""
 
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
-from talaria.testing.slack_server.world import Fail
+from talaria.testing.slack_server.world import MethodError
 
-MOST = 50
+MOST_BLOCKS = 50
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 Short: TypeAlias = Annotated[str, Meta(min_length=1, max_length=75)]
@@ -16,7 +16,7 @@ Address: TypeAlias = Annotated[str, Meta(pattern=r"^(https?://|mailto:)\S", max_
 
 
 class _Strict(Struct, forbid_unknown_fields=True):
-    """Something without any field that is not known."""
+    """A struct that rejects unknown fields."""
 
 
 class _Style(_Strict):
@@ -26,7 +26,7 @@ class _Style(_Strict):
     code: bool = False
 
 
-class _Words(_Strict, tag="text"):
+class _TextElement(_Strict, tag="text"):
     text: Text
     style: _Style | None = None
 
@@ -38,16 +38,16 @@ class _Link(_Strict, tag="link"):
 
 
 class _Section(_Strict, tag="rich_text_section"):
-    elements: list[_Words | _Link]
+    elements: list[_TextElement | _Link]
 
 
 class _Preformatted(_Strict, tag="rich_text_preformatted"):
-    elements: Annotated[list[_Words | _Link], Meta(min_length=1)]
+    elements: Annotated[list[_TextElement | _Link], Meta(min_length=1)]
     border: int = 0
 
 
 class _Quote(_Strict, tag="rich_text_quote"):
-    elements: Annotated[list[_Words | _Link], Meta(min_length=1)]
+    elements: Annotated[list[_TextElement | _Link], Meta(min_length=1)]
 
 
 class _List(_Strict, tag="rich_text_list"):
@@ -130,14 +130,14 @@ Block: TypeAlias = _RichText | _Divider | _Table | _TextSection | _Actions
 def check_blocks(blocks: object) -> list[dict[str, Any]]:
     """Return blocks as they are, or refuse them."""
     try:
-        read = msgspec.convert(blocks, Annotated[list[Block], Meta(max_length=MOST)])
+        read = msgspec.convert(blocks, Annotated[list[Block], Meta(max_length=MOST_BLOCKS)])
     except msgspec.ValidationError as error:
-        raise Fail("invalid_blocks", errors=[str(error)]) from error
+        raise MethodError("invalid_blocks", errors=[str(error)]) from error
     if sum(isinstance(block, _Table) for block in read) > 1:
-        raise Fail("invalid_blocks", errors=["only one table is allowed"])
+        raise MethodError("invalid_blocks", errors=["only one table is allowed"])
     names = [one.action_id for block in read if isinstance(block, _Actions) for one in block.elements]
     if len(names) != len(set(names)):
-        raise Fail("invalid_blocks", errors=["an action_id is there twice"])
+        raise MethodError("invalid_blocks", errors=["an action_id is there twice"])
     return msgspec.convert(blocks, list[dict[str, Any]])
 
 

@@ -1,12 +1,12 @@
-"""A channel as people see it: what they do there, and what the app said."""
+"""A channel from the perspective of simulated people."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from talaria.testing.slack_server.blocks import choices_of
-from talaria.testing.slack_server.office import Office
-from talaria.testing.slack_server.world import Message, Place, StoredFile, User, World
+from talaria.testing.slack_server.office import SocketModeHub
+from talaria.testing.slack_server.world import Message, StoredChannel, StoredFile, User, World
 
 _APP = {"token": "verification", "team_id": "T0TESTS", "api_app_id": "A0TALARIA", "type": "event_callback"}
 
@@ -14,7 +14,7 @@ _APP = {"token": "verification", "team_id": "T0TESTS", "api_app_id": "A0TALARIA"
 class Channel:
     """One channel, or one private chat."""
 
-    def __init__(self, world: World, office: Office, place: Place) -> None:
+    def __init__(self, world: World, office: SocketModeHub, place: StoredChannel) -> None:
         self.id = place.id
         self._world = world
         self._office = office
@@ -36,9 +36,9 @@ class Channel:
         message = Message(self._world.stamp(), user.id, named, thread)
         self._place.messages.append(message)
         shown = self._world.shown(message) | {"client_msg_id": f"client-{message.ts}"}
-        await self._tell(shown | self._parent(thread) | {"channel_type": self._place.kind})
+        await self._send_event(shown | self._parent(thread) | {"channel_type": self._place.kind})
         if f"<@{self._world.bot.id}>" in named and self._place.kind != "im":
-            await self._tell(shown | {"type": "app_mention"})
+            await self._send_event(shown | {"type": "app_mention"})
         return message
 
     async def shares(self, user: User, file: StoredFile, text: str = "", *, thread: str = "") -> Message:
@@ -46,7 +46,7 @@ class Channel:
         message = Message(self._world.stamp(), user.id, text, thread, files=[file])
         self._place.messages.append(message)
         shown = self._world.shown(message) | self._parent(thread)
-        await self._tell(shown | {"subtype": "file_share", "channel_type": self._place.kind})
+        await self._send_event(shown | {"subtype": "file_share", "channel_type": self._place.kind})
         return message
 
     async def edits(self, user: User, message: Message, text: str) -> None:
@@ -54,7 +54,7 @@ class Channel:
         before = self._world.shown(message)
         message.text = text
         edited = {"edited": {"user": user.id, "ts": self._world.stamp()}} if before["text"] != text else {}
-        await self._tell(
+        await self._send_event(
             {
                 "type": "message",
                 "subtype": "message_changed",
@@ -71,7 +71,7 @@ class Channel:
         message.reactions.setdefault(name, []).append(user.id)
         item = {"type": "message", "channel": self.id, "ts": message.ts}
         event = {"type": "reaction_added", "user": user.id, "reaction": name, "item": item, "item_user": message.user}
-        await self._tell(event, channel=False)
+        await self._send_event(event, channel=False)
 
     async def chooses(self, user: User, message: Message, label: str) -> None:
         """Let somebody press a button, or choose from a list."""
@@ -113,10 +113,10 @@ class Channel:
         root = Message(self._world.stamp(), self._world.bot.id, "New thread", bot=True)
         self._place.messages.append(root)
         thread = {"user_id": user.id, "channel_id": self.id, "thread_ts": root.ts, "context": {}}
-        await self._tell({"type": "assistant_thread_started", "assistant_thread": thread}, channel=False)
+        await self._send_event({"type": "assistant_thread_started", "assistant_thread": thread}, channel=False)
         return root
 
-    def leave_out_bot(self) -> None:
+    def remove_bot(self) -> None:
         """Take the app out of the channel."""
         self._place.members.remove(self._world.bot.id)
 
@@ -131,7 +131,7 @@ class Channel:
         parent = self._place.find(thread) if thread else None
         return {"parent_user_id": parent.user} if parent else {}
 
-    async def _tell(self, event: dict[str, Any], *, channel: bool = True) -> None:
+    async def _send_event(self, event: dict[str, Any], *, channel: bool = True) -> None:
         stamp = self._world.stamp()
         where = {"channel": self.id} if channel else {}
         event = event | where | {"event_ts": event.get("ts", stamp)}

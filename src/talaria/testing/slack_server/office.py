@@ -1,4 +1,4 @@
-"""Socket Mode: envelopes go to one of the connections, and come again as long as nobody has acknowledged them."""
+"""The fake Socket Mode: each envelope goes to one connection, and again until it is acknowledged."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from talaria.core.ids import new_id
 
 
 class Envelope(Struct):
-    """Something to hand over; ``attempts`` counts how often it was, ``to`` is who has it now."""
+    """An envelope to deliver; ``attempts`` counts deliveries, ``to`` is the current connection."""
 
     kind: str
     payload: dict[str, Any]
@@ -22,16 +22,16 @@ class Envelope(Struct):
 
 
 class Connection(Struct, frozen=True):
-    """A websocket and what is below it."""
+    """A WebSocket and its transport."""
 
     socket: web.WebSocketResponse
     request: web.Request
 
 
-class Office:
-    """Hands over what happens. ``handed`` has all of it, ``complaints`` what a client must not do.
+class SocketModeHub:
+    """Delivers envelopes. ``handed`` has all of them, ``complaints`` the client's protocol violations.
 
-    ``forget_tickets`` lets no connection be opened.
+    ``forget_tickets`` prevents new connections.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Office:
                 if message.type == WSMsgType.PING:
                     await socket.pong(message.data)
                 elif message.type == WSMsgType.TEXT:
-                    self._take(message.data)
+                    self._handle_message(message.data)
         finally:
             self._forget(connection)
             await self._hand_over()
@@ -119,12 +119,12 @@ class Office:
         for connection in list(self._connections):
             self._forget(connection)
 
-    def _take(self, data: str) -> None:
-        said = json.loads(data)
-        if said.get("envelope_id") in self._stale:
+    def _handle_message(self, data: str) -> None:
+        acknowledgement = json.loads(data)
+        if acknowledgement.get("envelope_id") in self._stale:
             return
-        found = next((one for one in self.handed if one.id == said.get("envelope_id")), None)
-        if found is None or set(said) - {"envelope_id", "payload"}:
+        found = next((one for one in self.handed if one.id == acknowledgement.get("envelope_id")), None)
+        if found is None or set(acknowledgement) - {"envelope_id", "payload"}:
             self.complaints.append(f"what is {data}?")
         elif found.acknowledged:
             self.complaints.append(f"acknowledged twice: {found.payload}")
@@ -149,10 +149,10 @@ class Office:
             connection = self._connections[self._turn % len(self._connections)]
             envelope.to = connection
             envelope.attempts += 1
-            await connection.socket.send_json(_written(envelope))
+            await connection.socket.send_json(_envelope_to_wire(envelope))
 
 
-def _written(envelope: Envelope) -> dict[str, Any]:
+def _envelope_to_wire(envelope: Envelope) -> dict[str, Any]:
     written: dict[str, Any] = {
         "envelope_id": envelope.id,
         "type": envelope.kind,

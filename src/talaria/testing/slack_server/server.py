@@ -1,4 +1,4 @@
-"""A Slack workspace on loopback: real HTTP and a real websocket, strict about what it is asked."""
+"""A strict Slack workspace on loopback: real HTTP and a real WebSocket."""
 
 import asyncio
 import json
@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from talaria.testing.slack_server.channel import Channel
 from talaria.testing.slack_server.methods import METHODS
-from talaria.testing.slack_server.office import Office
-from talaria.testing.slack_server.world import Fail, Place, StoredFile, User, World
+from talaria.testing.slack_server.office import SocketModeHub
+from talaria.testing.slack_server.world import MethodError, StoredChannel, StoredFile, User, World
 
 TOKEN = "xoxb-loopback-token-for-tests-only"  # noqa: S105 -- of an app that exists in tests only
 APP_TOKEN = "xapp-loopback-token-for-tests-only"  # noqa: S105 -- the same
@@ -20,7 +20,7 @@ _LARGEST = 100_000_000
 
 
 class Call(Struct, frozen=True):
-    """One request that was answered."""
+    """An answered request."""
 
     method: str
     parameters: dict[str, Any]
@@ -28,7 +28,7 @@ class Call(Struct, frozen=True):
 
 
 class _Fault(Struct):
-    """What goes wrong with a method, and how often still; ``done`` says that it is done all the same."""
+    """A fault of a method, for so many calls; ``done`` means that the method still takes effect."""
 
     answer: Callable[[], web.Response] | None
     times: int
@@ -38,19 +38,19 @@ class _Fault(Struct):
 class SlackServer:
     """A workspace at a free port; ``async with`` starts and ends it.
 
-    ``calls`` has all requests that were answered, ``office`` what was handed over. ``missing`` are scopes that the app
-    was not given, ``absent`` methods that there are not, and ``revoked`` says that its tokens are not known any more.
+    ``calls`` has all answered requests, ``office`` the delivered envelopes. ``missing`` are scopes that the app lacks,
+    ``absent`` missing methods, and ``revoked`` means that its tokens are invalid.
     """
 
     def __init__(self) -> None:
         self.world = World()
-        self.office = Office()
+        self.office = SocketModeHub()
         self.calls: list[Call] = []
         self.missing: set[str] = set()
         self.absent: set[str] = set()
         self.revoked = False
         self._faults: dict[str, _Fault] = {}
-        self._released = asyncio.Event()
+        self._recovered = asyncio.Event()
         self._direct: dict[str, Channel] = {}
         application = web.Application(client_max_size=_LARGEST)
         application.router.add_route("*", "/api/{method}", self._answer)
@@ -87,13 +87,13 @@ class SlackServer:
     def direct(self, user: User) -> Channel:
         """Return the private chat of a person with the app."""
         if user.id not in self._direct:
-            self._direct[user.id] = self._open(Place(f"D{user.id[1:]}", "", "im", [user.id, self.world.bot.id]))
+            self._direct[user.id] = self._open(StoredChannel(f"D{user.id[1:]}", "", "im", [user.id, self.world.bot.id]))
         return self._direct[user.id]
 
     def channel(self, name: str, *members: User) -> Channel:
         """Open a channel with the app in it."""
         people = [*(one.id for one in members), self.world.bot.id]
-        return self._open(Place(f"C{len(self.world.places):06}", name, "channel", people))
+        return self._open(StoredChannel(f"C{len(self.world.places):06}", name, "channel", people))
 
     def file(self, name: str, data: bytes, mimetype: str = "text/plain", subtype: str = "") -> StoredFile:
         """Return a file of a person."""
@@ -114,65 +114,67 @@ class SlackServer:
 
     def hang(self, method: str) -> None:
         """Let a method take requests and never answer them."""
-        self._released.clear()
+        self._recovered.clear()
         self._faults[method] = _Fault(None, 1_000_000)
 
     def swallow(self, method: str) -> None:
         """Let a method do what it is asked, once, and never answer."""
-        self._released.clear()
+        self._recovered.clear()
         self._faults[method] = _Fault(None, 1, done=True)
 
     def recover(self) -> None:
         """Let everything go well again."""
         self._faults.clear()
-        self._released.set()
+        self._recovered.set()
         self.office.deaf = False
         self.revoked = False
 
-    def _open(self, place: Place) -> Channel:
+    def _open(self, place: StoredChannel) -> Channel:
         self.world.places[place.id] = place
         return Channel(self.world, self.office, place)
 
     async def _answer(self, request: web.Request) -> web.Response:
         method = request.match_info["method"]
-        given = await _parameters(request)
+        parameters_given = await _parameters(request)
         fault = self._faults.get(method)
         if fault is not None and fault.times > 0:
             fault.times -= 1
             if fault.answer is not None:
                 return fault.answer()
             if fault.done:
-                self._done(method, given, request)
-            await self._released.wait()
+                self._done(method, parameters_given, request)
+            await self._recovered.wait()
             raise web.HTTPServiceUnavailable
-        return web.json_response(self._done(method, given, request))
+        return web.json_response(self._done(method, parameters_given, request))
 
-    def _done(self, method: str, given: dict[str, Any], request: web.Request) -> dict[str, Any]:
+    def _done(self, method: str, parameters_given: dict[str, Any], request: web.Request) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = {"ok": True} | self._run(method, given, request.headers.get("Authorization", ""))
-        except Fail as no:
+            answer: dict[str, Any] = {"ok": True} | self._run(
+                method, parameters_given, request.headers.get("Authorization", "")
+            )
+        except MethodError as no:
             answer = {"ok": False, "error": no.error} | no.details
-        self.calls.append(Call(method, given, answer))
+        self.calls.append(Call(method, parameters_given, answer))
         return answer
 
-    def _run(self, method: str, given: dict[str, Any], token: str) -> dict[str, Any]:
+    def _run(self, method: str, parameters_given: dict[str, Any], token: str) -> dict[str, Any]:
         if self.revoked:
-            raise Fail("invalid_auth")
+            raise MethodError("invalid_auth")
         if method == "apps.connections.open":
             if token != f"Bearer {APP_TOKEN}":
-                raise Fail("not_allowed_token_type" if token == f"Bearer {TOKEN}" else "invalid_auth")
+                raise MethodError("not_allowed_token_type" if token == f"Bearer {TOKEN}" else "invalid_auth")
             return {"url": f"{self.world.url.replace('http', 'ws')}/link?ticket={self.office.ticket()}"}
         known = METHODS.get(method)
         if known is None or method in self.absent:
-            raise Fail("unknown_method")
+            raise MethodError("unknown_method")
         if token != f"Bearer {TOKEN}":
-            raise Fail("invalid_auth" if token else "not_authed")
+            raise MethodError("invalid_auth" if token else "not_authed")
         if known.scope in self.missing:
-            raise Fail("missing_scope", needed=known.scope, provided="")
-        odd = set(given) - {*known.needs, *known.takes}
-        if odd or any(not given.get(name) for name in known.needs):
-            raise Fail("invalid_arguments", odd=sorted(odd))
-        return known.run(self.world, given)
+            raise MethodError("missing_scope", needed=known.scope, provided="")
+        unknown_names = set(parameters_given) - {*known.needs, *known.takes}
+        if unknown_names or any(not parameters_given.get(name) for name in known.needs):
+            raise MethodError("invalid_arguments", unknown_names=sorted(unknown_names))
+        return known.run(self.world, parameters_given)
 
     async def _upload(self, request: web.Request) -> web.Response:
         file = self.world.files.get(request.match_info["file"])
@@ -193,9 +195,9 @@ class SlackServer:
 
 async def _parameters(request: web.Request) -> dict[str, Any]:
     """Return what was asked: a query, a form, or JSON; lists within a form are JSON themselves."""
-    given: dict[str, Any] = dict(request.query)
+    parameters_given: dict[str, Any] = dict(request.query)
     if request.content_type == "application/json":
-        given |= await request.json()
-        return given
-    given |= dict(await request.post())
-    return {name: json.loads(one) if str(one).startswith(("[", "{")) else one for name, one in given.items()}
+        parameters_given |= await request.json()
+        return parameters_given
+    parameters_given |= dict(await request.post())
+    return {name: json.loads(one) if str(one).startswith(("[", "{")) else one for name, one in parameters_given.items()}

@@ -1,4 +1,4 @@
-"""What there is in a workspace: people, channels, messages, files."""
+"""The state of a fake workspace: people, channels, messages, files."""
 
 import time
 from typing import Any, Literal
@@ -8,8 +8,8 @@ from msgspec import Struct, field
 BOT_ID = "B0TALARIA"
 
 
-class Fail(Exception):
-    """A method says no."""
+class MethodError(Exception):
+    """An error answer of a method."""
 
     def __init__(self, error: str, **details: object) -> None:
         super().__init__(error)
@@ -18,7 +18,7 @@ class Fail(Exception):
 
 
 class User(Struct, frozen=True):
-    """Somebody."""
+    """A user."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class StoredFile(Struct):
 
 
 class Message(Struct):
-    """A message in a channel; ``reactions`` are the people behind each mark."""
+    """A message in a channel; ``reactions`` are people by emoji."""
 
     ts: str
     user: str
@@ -57,7 +57,7 @@ class Message(Struct):
     bot: bool = False
 
 
-class Place(Struct):
+class StoredChannel(Struct):
     """A channel or a private chat."""
 
     id: str
@@ -78,9 +78,9 @@ class World(Struct):
     url: str = ""
     bot: User = User("U0TALARIA", "talaria")
     users: dict[str, User] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, StoredChannel] = field(default_factory=dict)
     files: dict[str, StoredFile] = field(default_factory=dict)
-    shown_beside: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    assistant_views: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     last: int = 0
 
     def stamp(self) -> str:
@@ -88,25 +88,25 @@ class World(Struct):
         self.last = max(self.last + 1, time.time_ns() // 1000)
         return f"{self.last // 1_000_000}.{self.last % 1_000_000:06}"
 
-    def place(self, channel: object, *, joined: bool = True) -> Place:
+    def place(self, channel: object, *, joined: bool = True) -> StoredChannel:
         """Return a channel that the app may use; a person stands for the private chat with them."""
         for one in self.places.values():
             if one.kind == "im" and channel in one.members and channel != self.bot.id:
                 return one
         found = self.places.get(str(channel))
         if found is None:
-            raise Fail("channel_not_found")
+            raise MethodError("channel_not_found")
         if joined and self.bot.id not in found.members:
-            raise Fail("not_in_channel")
+            raise MethodError("not_in_channel")
         if joined and found.archived:
-            raise Fail("is_archived")
+            raise MethodError("is_archived")
         return found
 
     def message(self, channel: object, ts: object) -> Message:
         """Return a message."""
         found = self.place(channel).find(str(ts))
         if found is None:
-            raise Fail("message_not_found")
+            raise MethodError("message_not_found")
         return found
 
     def add_file(self, name: str, length: int) -> StoredFile:

@@ -1,4 +1,4 @@
-"""A strict Telegram Bot API server on loopback, with the people who write to the bot."""
+"""A strict Telegram Bot API server on loopback, with simulated people."""
 
 from talaria.testing.telegram_server.chat import Chat
 from talaria.testing.telegram_server.files import Document, Photo, Sticker, Upload, Voice, picture

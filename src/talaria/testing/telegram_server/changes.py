@@ -1,11 +1,11 @@
-"""Wait until something holds, without polling."""
+"""Wait for a condition, without polling."""
 
 import asyncio
 from collections.abc import Callable
 
 
 class Changes:
-    """Something that changes now and then, and those who wait for it."""
+    """A changing state, and the tasks waiting for it."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()

@@ -1,20 +1,20 @@
-"""The person's side of a chat: what people do in it, and what they see."""
+"""A chat from the perspective of simulated people: their actions, and what they see."""
 
 from collections.abc import Callable, Sequence
 
 from talaria.testing.telegram_server.files import Kind, Photo, Sent, Sticker, Voice
-from talaria.testing.telegram_server.markup.entities import with_found
+from talaria.testing.telegram_server.markup.entities import add_found_entities
 from talaria.testing.telegram_server.messages import Message, Topic
 from talaria.testing.telegram_server.office import Press
 from talaria.testing.telegram_server.parts import InlineKeyboardButton, MessageEntity
 from talaria.testing.telegram_server.places import User, Wire
-from talaria.testing.telegram_server.room import Room
+from talaria.testing.telegram_server.room import ChatState
 
 
 class Chat:
-    """A chat as people have it before them."""
+    """A chat as people see it."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ChatState) -> None:
         self.id = room.place.id
         self._room = room
 
@@ -46,7 +46,7 @@ class Chat:
         """Write a message; ``mention`` puts the bot's name before it. In a channel nobody is the sender."""
         if mention:
             text = f"@{self._room.office.bot.username} {text}"
-        return self._write(user, reply_to, thread, text=text, entities=with_found(text, entities))
+        return self._write(user, reply_to, thread, text=text, entities=add_found_entities(text, entities))
 
     async def sends(
         self,
@@ -70,7 +70,7 @@ class Chat:
 
     async def edits(self, message: Message, text: str) -> None:
         """Let its author change a message."""
-        message.change(text, with_found(text), message.markup, self._room.office.now())
+        message.change(text, add_found_entities(text), message.markup, self._room.office.now())
         self._room.tell(message, edited=True)
         self._room.office.changes.happened()
 
@@ -123,8 +123,8 @@ class Chat:
     async def removes_bot(self, user: User) -> None:
         """Block the bot in a private chat, throw it out of any other."""
         kind = self._room.place.type
-        words = "bot was blocked by the user" if kind == "private" else f"bot was kicked from the {kind} chat"
-        self._change_bot(user, words, "kicked")
+        leave_notice = "bot was blocked by the user" if kind == "private" else f"bot was kicked from the {kind} chat"
+        self._change_bot(user, leave_notice, "kicked")
 
     async def readmits_bot(self, user: User) -> None:
         """Let the bot in again."""
@@ -160,7 +160,9 @@ class Chat:
             duration=file.duration if isinstance(file, Voice) else 0,
             emoji=file.emoji if isinstance(file, Sticker) else "",
         )
-        return self._write(user, reply_to, thread, text=caption, entities=with_found(caption), media=media, album=album)
+        return self._write(
+            user, reply_to, thread, text=caption, entities=add_found_entities(caption), media=media, album=album
+        )
 
     def _write(
         self, user: User | None, reply_to: Message | None, thread: Topic | int | None, **content: object

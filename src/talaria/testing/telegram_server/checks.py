@@ -1,4 +1,4 @@
-"""Read the parameters of a request into a method's own type, or refuse them."""
+"""Parse the parameters of a request into a method's own type, or refuse them."""
 
 import types
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Raw = Mapping[str, object]
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
-    """What a method takes; a field ``attached`` gets the files that other parameters point to."""
+    """The parameters of a method; a field ``attached`` gets the files that other parameters refer to."""
 
 
 P = TypeVar("P", bound=Parameters)

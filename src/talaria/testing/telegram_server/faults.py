@@ -1,4 +1,4 @@
-"""What goes wrong on demand: errors, floods, answers that never come, connections that break."""
+"""Faults on demand: errors, floods, missing answers, broken connections."""
 
 import asyncio
 from typing import Literal
@@ -10,8 +10,8 @@ from talaria.testing.telegram_server.refusals import Fail, flooded
 Loss = Literal["hang", "drop"]
 
 
-class Broken(Struct):
-    """A method that is broken for so many calls; ``done`` says that it does its work and only the answer is lost."""
+class BrokenMethod(Struct):
+    """A method that is broken for so many calls; ``done`` means that it takes effect and only the answer is lost."""
 
     method: str
     times: float
@@ -25,15 +25,15 @@ class Broken(Struct):
 
 
 class Faults:
-    """The faults that tests asked for."""
+    """The faults requested by tests."""
 
     def __init__(self) -> None:
-        self._broken: list[Broken] = []
+        self._broken: list[BrokenMethod] = []
         self._allowed: float = float("inf")
         self._wait = 0
         self._until: float | None = None
 
-    def add(self, broken: Broken) -> None:
+    def add(self, broken: BrokenMethod) -> None:
         """Break a method."""
         self._broken.append(broken)
 
@@ -46,7 +46,7 @@ class Faults:
         self._broken.clear()
         self._allowed, self._until = float("inf"), None
 
-    def take(self, method: str) -> Broken | None:
+    def take(self, method: str) -> BrokenMethod | None:
         """Return the fault that a call meets, and count it."""
         found = next((one for one in self._broken if one.concerns(method)), None)
         if found is not None:

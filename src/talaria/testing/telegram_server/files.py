@@ -1,4 +1,4 @@
-"""Files that people and bots send, and what the wire says of them."""
+"""Files of people and bots, and their wire form."""
 
 import struct
 import zlib
@@ -87,7 +87,7 @@ Sent = Photo | Document | Voice | Sticker
 
 
 class StoredFile(Struct, frozen=True, kw_only=True):
-    """A file that lies at Telegram."""
+    """A file stored at Telegram."""
 
     id: str
     unique_id: str
@@ -103,7 +103,7 @@ class StoredFile(Struct, frozen=True, kw_only=True):
 
 
 class Media(Struct, frozen=True, kw_only=True):
-    """The file of a message: what the person can open, and its field on the wire."""
+    """The file of a message: its content, and its field on the wire."""
 
     kind: Kind
     file: StoredFile
@@ -148,7 +148,7 @@ class Files:
     def given(self, kind: Kind, value: Upload | str) -> StoredFile:
         """Return the file that a request means, by upload or by id, or refuse it."""
         if isinstance(value, Upload):
-            return self._checked(kind, value)
+            return self._check_upload(kind, value)
         if value.startswith(("http://", "https://")):
             raise bad_request("failed to get HTTP URL content")
         file = self.find(value)
@@ -177,7 +177,7 @@ class Files:
                 shape = {"type": "regular", "width": 512, "height": 512, "is_animated": False, "is_video": False}
                 return Media(kind=kind, file=file, field=file.wire() | shape | ({"emoji": emoji} if emoji else {}))
 
-    def _checked(self, kind: Kind, upload: Upload) -> StoredFile:
+    def _check_upload(self, kind: Kind, upload: Upload) -> StoredFile:
         if not upload.data:
             raise bad_request("file must be non-empty")
         if len(upload.data) > LARGEST_UPLOAD:

@@ -1,4 +1,4 @@
-"""A message: what a person sees of it, and what the wire says."""
+"""Messages: what people see, and their wire form."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ from talaria.testing.telegram_server.parts import (
     LinkPreviewOptions,
     MessageEntity,
 )
-from talaria.testing.telegram_server.places import Place, User, Wire
+from talaria.testing.telegram_server.places import ChatInfo, User, Wire
 from talaria.testing.telegram_server.updates import Update
 
 
 class Version(Struct, frozen=True):
-    """What a message said before it was edited."""
+    """An earlier version of an edited message."""
 
     text: str
     entities: tuple[MessageEntity, ...]
@@ -39,14 +39,13 @@ class Topic(Struct, eq=False):
 
 
 class Message(Struct, eq=False, kw_only=True):
-    """One message in a chat; ``text`` is the caption where there is a file.
+    """One message in a chat; ``text`` is the caption if there is a file.
 
-    ``history`` has what stood here before each edit, the oldest first. ``reactions`` are kept by the id of the user.
-    In a channel nobody is the sender; ``from_bot`` tells the bot's posts there too.
-    ``update`` is how the bot heard of it, if it did.
+    ``history`` has the earlier versions, the oldest first. ``reactions`` are stored by user id. In a channel there is
+    no sender; ``from_bot`` marks the bot's posts there too. ``update`` is the update sent to the bot, if any.
     """
 
-    place: Place
+    place: ChatInfo
     id: int
     sender: User | None
     date: int

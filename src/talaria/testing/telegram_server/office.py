@@ -1,4 +1,4 @@
-"""What all chats of the bot share: its account, its updates, the files, numbers and the clock."""
+"""State shared by all chats of the bot: account, updates, files, counters and the clock."""
 
 import itertools
 import time
@@ -9,10 +9,10 @@ from talaria.testing.telegram_server.places import User, Wire
 from talaria.testing.telegram_server.updates import Updates
 
 
-class Office:
+class BotAccount:
     """The bot's account at Telegram.
 
-    ``privacy`` keeps from it what is not meant for it in groups; ``topics`` lets it have topics in private chats.
+    ``privacy`` hides messages in groups that are not addressed to it; ``topics`` allows topics in private chats.
     """
 
     def __init__(self, bot: User, *, privacy: bool, topics: bool) -> None:
@@ -42,9 +42,9 @@ class Office:
 
 
 class Press:
-    """A button that someone pressed; ``answer`` and ``alert`` are what the bot showed for it."""
+    """A pressed button; ``answer`` and ``alert`` are what the bot showed for it."""
 
-    def __init__(self, query_id: str, office: Office) -> None:
+    def __init__(self, query_id: str, office: BotAccount) -> None:
         self.query_id = query_id
         self.is_answered = False
         self.answer = ""

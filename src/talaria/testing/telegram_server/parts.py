@@ -1,4 +1,4 @@
-"""The objects that requests carry inside their parameters."""
+"""Objects inside request parameters."""
 
 from typing import Literal
 
@@ -12,11 +12,11 @@ EntityType = Literal[
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An object inside a request; fields that the Bot API does not know are refused."""
+    """An object inside a request; unknown fields are refused."""
 
 
 class MessageEntity(Part, frozen=True, kw_only=True):
-    """A stretch of text with a meaning; offset and length count UTF-16 code units."""
+    """A formatted range of text; offset and length count UTF-16 code units."""
 
     type: EntityType
     offset: int

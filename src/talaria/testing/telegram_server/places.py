@@ -1,4 +1,4 @@
-"""People and chats as the wire describes them."""
+"""People and chats in wire form."""
 
 from typing import Literal
 
@@ -19,7 +19,7 @@ class User(Struct, frozen=True, kw_only=True):
 
     def wire(self) -> Wire:
         """Return the ``User`` that stands in messages."""
-        return _filled(
+        return _without_empty(
             id=self.id,
             is_bot=self.is_bot,
             first_name=self.first_name,
@@ -29,8 +29,8 @@ class User(Struct, frozen=True, kw_only=True):
         )
 
 
-class Place(Struct, frozen=True, kw_only=True):
-    """A chat's own description."""
+class ChatInfo(Struct, frozen=True, kw_only=True):
+    """The description of a chat."""
 
     id: int
     type: ChatType
@@ -42,7 +42,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     def wire(self) -> Wire:
         """Return the ``Chat`` that stands in messages."""
-        return _filled(
+        return _without_empty(
             id=self.id,
             type=self.type,
             title=self.title,
@@ -53,5 +53,5 @@ class Place(Struct, frozen=True, kw_only=True):
         )
 
 
-def _filled(**fields: object) -> Wire:
+def _without_empty(**fields: object) -> Wire:
     return {name: value for name, value in fields.items() if value is not None and value != ""}

@@ -1,10 +1,10 @@
-"""What the Bot API answers when it does not do what it was asked."""
+"""Error answers of the Bot API."""
 
 from msgspec import Struct
 
 
 class Refusal(Exception):
-    """An answer that is an error: its code, its description and what a program can do about it."""
+    """An error answer: code, description and machine-readable parameters."""
 
     def __init__(self, code: int, description: str, **parameters: int) -> None:
         super().__init__(description)
@@ -21,7 +21,7 @@ class Refusal(Exception):
 
 
 class Fail(Struct, frozen=True):
-    """An error that a test asks for; its description follows from the status unless given."""
+    """An error requested by a test; its description follows from the status unless given."""
 
     status: int
     description: str = ""

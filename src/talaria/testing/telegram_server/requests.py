@@ -1,4 +1,4 @@
-"""Take the parameters out of a request, whichever way they came: query, form, multipart or JSON."""
+"""Read the parameters of a request: query, form, multipart or JSON."""
 
 import msgspec
 from aiohttp import BodyPartReader, web
@@ -20,7 +20,7 @@ async def read_request(request: web.Request) -> dict[str, object]:
     return values
 
 
-def shown(values: dict[str, object]) -> dict[str, object]:
+def decode_values(values: dict[str, object]) -> dict[str, object]:
     """Return the parameters as a test looks at them: what is JSON inside a form is decoded."""
     return {name: _decoded(value) if isinstance(value, str) else value for name, value in values.items()}
 

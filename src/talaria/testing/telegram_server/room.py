@@ -1,21 +1,21 @@
-"""A chat from the inside: who is in it, what was said, which topics it has, what the bot is told."""
+"""The state of a chat: members, messages, topics, updates for the bot."""
 
 import itertools
 from collections.abc import Iterable
 
 from talaria.testing.telegram_server.messages import Message, Topic
-from talaria.testing.telegram_server.office import Office
-from talaria.testing.telegram_server.places import Place, User, Wire
+from talaria.testing.telegram_server.office import BotAccount
+from talaria.testing.telegram_server.places import ChatInfo, User, Wire
 from talaria.testing.telegram_server.refusals import bad_request, forbidden, upgraded
 from talaria.testing.telegram_server.updates import Update
 
 COLOURS = (0x6FB9F0, 0xFFD67E, 0xCB86DB, 0x8EEE98, 0xFF93B2, 0xFB6F5F)
 
 
-class Room:
-    """The state of one chat. ``gone`` says why the bot is not in it, ``upgraded_to`` which chat it has become."""
+class ChatState:
+    """The state of one chat. ``gone`` says why the bot is not in it, ``upgraded_to`` is the chat that replaced it."""
 
-    def __init__(self, office: Office, place: Place, members: Iterable[User], *, admin: bool) -> None:
+    def __init__(self, office: BotAccount, place: ChatInfo, members: Iterable[User], *, admin: bool) -> None:
         self.office = office
         self.place = place
         self.members = {user.id: user for user in members}
@@ -36,7 +36,7 @@ class Room:
         """Return a message that has not been deleted."""
         return next((message for message in self.log if message.id == message_id and not message.deleted), None)
 
-    def let_in(self) -> None:
+    def check_writable(self) -> None:
         """Refuse the bot where it must not write."""
         if self.upgraded_to is not None:
             raise upgraded(self.upgraded_to)

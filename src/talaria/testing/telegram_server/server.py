@@ -1,4 +1,4 @@
-"""A Bot API server on loopback: real HTTP, strict, with the people of a test behind it."""
+"""A strict Bot API server on loopback: real HTTP, with simulated people."""
 
 import asyncio
 from types import TracebackType
@@ -9,15 +9,15 @@ from aiohttp import web
 from msgspec import Struct
 
 from talaria.testing.telegram_server.chat import Chat
-from talaria.testing.telegram_server.faults import Broken, Faults
+from talaria.testing.telegram_server.faults import BrokenMethod, Faults
 from talaria.testing.telegram_server.files import LARGEST_UPLOAD
 from talaria.testing.telegram_server.messages import Message
 from talaria.testing.telegram_server.methods import METHODS, Method
-from talaria.testing.telegram_server.office import Office
+from talaria.testing.telegram_server.office import BotAccount
 from talaria.testing.telegram_server.parts import BotCommand
-from talaria.testing.telegram_server.places import ChatType, Place, User
+from talaria.testing.telegram_server.places import ChatInfo, ChatType, User
 from talaria.testing.telegram_server.refusals import Fail, Refusal
-from talaria.testing.telegram_server.requests import read_request, shown
+from talaria.testing.telegram_server.requests import decode_values, read_request
 from talaria.testing.telegram_server.updates import Update
 from talaria.testing.telegram_server.webhook import Delivered
 from talaria.testing.telegram_server.world import World
@@ -26,7 +26,7 @@ TOKEN = "7000000001:AAH-loopback-token-for-tests-only-000000"  # noqa: S105 - of
 
 
 class Call(Struct, frozen=True):
-    """One request that has been answered: what was asked and the whole answer."""
+    """An answered request: its parameters and its whole answer."""
 
     method: str
     parameters: dict[str, Any]
@@ -37,10 +37,9 @@ class Call(Struct, frozen=True):
 class TelegramServer:
     """A Bot API server at a free port of loopback; ``async with`` starts and ends it.
 
-    ``privacy`` is Telegram's privacy mode: in groups the bot sees only what is meant for it. ``topics`` lets it open
-    topics in private chats. ``calls`` has all requests that were answered, in order,
-    ``deliveries`` all attempts to reach the webhook, ``menus`` the commands that were set, by scope and language;
-    ``world`` is where chats change what they are.
+    ``privacy`` is Telegram's privacy mode: in groups the bot sees only messages addressed to it. ``topics`` allows
+    topics in private chats. ``calls`` has all answered requests, in order, ``deliveries`` all attempts to reach the
+    webhook, ``menus`` the commands that were set, by scope and language; ``world`` changes properties of chats.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class TelegramServer:
         self.calls: list[Call] = []
         self._faults = Faults()
         self._port = port
-        self._office = Office(self.bot, privacy=privacy, topics=topics)
+        self._office = BotAccount(self.bot, privacy=privacy, topics=topics)
         self.world = World(self._office)
         self.deliveries: list[Delivered] = self.world.webhook.attempts
         self.menus: dict[tuple[object, str], list[BotCommand]] = self.world.menus
@@ -106,7 +105,7 @@ class TelegramServer:
 
     def private(self, user: User) -> Chat:
         """Return the chat of a person with the bot; it has been started."""
-        place = Place(id=user.id, type="private", first_name=user.first_name, username=user.username)
+        place = ChatInfo(id=user.id, type="private", first_name=user.first_name, username=user.username)
         return Chat(self.world.rooms.get(user.id) or self.world.add(place, [user], admin=False))
 
     def group(
@@ -114,12 +113,12 @@ class TelegramServer:
     ) -> Chat:
         """Open a group, a supergroup or a channel with the bot in it; its first member owns it."""
         number = self.world.free_id(large=kind != "group")
-        place = Place(id=number, type=kind, title=title, username=username)
+        place = ChatInfo(id=number, type=kind, title=title, username=username)
         return Chat(self.world.add(place, members, admin=admin or kind == "channel"))
 
     def forum(self, title: str, *members: User, admin: bool = True) -> Chat:
         """Open a supergroup with topics; as an administrator the bot may make topics too."""
-        place = Place(id=self.world.free_id(large=True), type="supergroup", title=title, is_forum=True)
+        place = ChatInfo(id=self.world.free_id(large=True), type="supergroup", title=title, is_forum=True)
         return Chat(self.world.add(place, members, admin=admin))
 
     def redeliver(self, update: Update | Message, *, times: int = 2) -> None:
@@ -135,15 +134,15 @@ class TelegramServer:
 
     def fail(self, method: str, status: int, times: int = 1, *, description: str = "") -> None:
         """Answer so many calls with an error; the method ``*`` is any."""
-        self._faults.add(Broken(method, times, fail=Fail(status, description)))
+        self._faults.add(BrokenMethod(method, times, fail=Fail(status, description)))
 
     def hang(self, method: str, *, times: float = float("inf"), done: bool = False) -> None:
         """Accept calls and never answer; with ``done`` they take effect all the same. `recover` ends it."""
-        self._faults.add(Broken(method, times, loss="hang", done=done))
+        self._faults.add(BrokenMethod(method, times, loss="hang", done=done))
 
     def lose(self, method: str, *, times: float = 1, done: bool = True) -> None:
         """Break the connection in place of an answer, by default after the call has taken effect."""
-        self._faults.add(Broken(method, times, loss="drop", done=done))
+        self._faults.add(BrokenMethod(method, times, loss="drop", done=done))
 
     def recover(self) -> None:
         """End all faults; what hangs already hangs on."""
@@ -172,7 +171,9 @@ class TelegramServer:
         except Refusal as refusal:
             status, answer = refusal.code, refusal.body()
         body = msgspec.json.encode(answer)
-        self.calls.append(Call(method.name if method else name, shown(parameters), status, msgspec.json.decode(body)))
+        self.calls.append(
+            Call(method.name if method else name, decode_values(parameters), status, msgspec.json.decode(body))
+        )
         self._office.changes.happened()
         return web.Response(status=status, body=body, content_type="application/json")
 

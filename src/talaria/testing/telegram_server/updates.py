@@ -1,4 +1,4 @@
-"""What waits for the bot: updates, confirmed by offset, asked for by one poller at a time."""
+"""Pending updates for the bot: confirmed by offset, polled by one client at a time."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,13 @@ KINDS = frozenset(
         "chat_join_request", "chat_boost", "removed_chat_boost", "managed_bot",
     }
 )  # fmt: skip
-UNASKED = KINDS - {"chat_member", "message_reaction", "message_reaction_count"}
+DEFAULT_KINDS = KINDS - {"chat_member", "message_reaction", "message_reaction_count"}
 
 _FIRST_ID = 870_000_001
 
 
 class Update(Struct, frozen=True):
-    """Something that happened, as the bot is told."""
+    """An update for the bot."""
 
     id: int
     kind: str
@@ -35,15 +35,15 @@ class Update(Struct, frozen=True):
 
 
 class Updates:
-    """The queue of a bot's updates; ``all`` keeps every one that ever stood in it."""
+    """The queue of a bot's updates; ``all`` has every one that was ever in it."""
 
     def __init__(self, changes: Changes) -> None:
         self.all: list[Update] = []
         self.pending: list[Update] = []
-        self.allowed = UNASKED
+        self.allowed = DEFAULT_KINDS
         self.webhook = False
         self._changes = changes
-        self._again: list[Update] = []
+        self._repeated: list[Update] = []
         self._poller = 0
 
     def put(self, kind: str, body: Wire) -> Update | None:
@@ -58,18 +58,18 @@ class Updates:
 
     def put_again(self, update: Update, times: int) -> None:
         """Deliver an update so many times more, whatever the bot has confirmed."""
-        self._again += [update] * times
+        self._repeated += [update] * times
         self._changes.happened()
 
     def allow(self, kinds: Sequence[str] | None) -> None:
         """Take note of what the bot wants; an empty list is the default, nothing leaves it as it is."""
         if kinds is not None:
-            self.allowed = KINDS.intersection(kinds) if kinds else UNASKED
+            self.allowed = KINDS.intersection(kinds) if kinds else DEFAULT_KINDS
 
     def forget(self) -> None:
         """Drop all that waits."""
         self.pending.clear()
-        self._again.clear()
+        self._repeated.clear()
 
     def confirm(self, offset: int) -> None:
         """Forget what lies before an offset; a negative one keeps so many of the last."""
@@ -80,11 +80,11 @@ class Updates:
 
     def first(self) -> Update | None:
         """Return what is to be delivered next, and leave it there."""
-        return next(iter([*self._again, *self.pending]), None)
+        return next(iter([*self._repeated, *self.pending]), None)
 
     def delivered(self, update: Update) -> None:
         """Take away what `first` returned."""
-        (self._again if update in self._again else self.pending).remove(update)
+        (self._repeated if update in self._repeated else self.pending).remove(update)
 
     async def poll(self, *, limit: int, timeout: float) -> list[Update]:  # noqa: ASYNC109 - Telegram's own word
         """Wait for updates; whoever asks while another waits takes its place."""
@@ -104,7 +104,7 @@ class Updates:
         return self._take(limit)
 
     def _take(self, limit: int) -> list[Update]:
-        once = list({update.id: update for update in self._again}.values())
+        once = list({update.id: update for update in self._repeated}.values())
         for update in once:
-            self._again.remove(update)
+            self._repeated.remove(update)
         return [*once, *self.pending][:limit]

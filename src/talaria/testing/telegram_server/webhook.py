@@ -1,4 +1,4 @@
-"""Deliver updates by POST, one after the other, until the other side takes them."""
+"""Deliver updates by POST, one after the other, until they are accepted."""
 
 import asyncio
 
@@ -6,9 +6,9 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from talaria.testing.telegram_server.office import Office
+from talaria.testing.telegram_server.office import BotAccount
 from talaria.testing.telegram_server.places import Wire
-from talaria.testing.telegram_server.updates import UNASKED, Update
+from talaria.testing.telegram_server.updates import DEFAULT_KINDS, Update
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
@@ -16,16 +16,16 @@ _PATIENCE = 10
 
 
 class Delivered(Struct, frozen=True):
-    """One attempt to deliver an update; without a status nobody answered."""
+    """One attempt to deliver an update; without a status there was no answer."""
 
     update: Update
     status: int | None
 
 
 class Webhook:
-    """Where updates go if the bot does not ask for them."""
+    """The webhook that updates are sent to."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: BotAccount) -> None:
         self.url = ""
         self.secret = ""
         self.connections = 40
@@ -48,7 +48,7 @@ class Webhook:
             info |= {"max_connections": self.connections, "ip_address": "127.0.0.1"}
         if self.url and self._error is not None:
             info |= {"last_error_date": self._error[0], "last_error_message": self._error[1]}
-        if updates.allowed != UNASKED:
+        if updates.allowed != DEFAULT_KINDS:
             info["allowed_updates"] = sorted(updates.allowed)
         return info
 
@@ -76,13 +76,13 @@ class Webhook:
         try:
             async with http.post(self.url, data=msgspec.json.encode(update.wire()), headers=headers) as response:
                 status = response.status
-                words = f"Wrong response from the webhook: {status} {response.reason}"
+                response_text = f"Wrong response from the webhook: {status} {response.reason}"
         except (aiohttp.ClientError, TimeoutError) as error:
-            words = f"Connection failed: {error}" if str(error) else "Read timeout expired"
+            response_text = f"Connection failed: {error}" if str(error) else "Read timeout expired"
         self.attempts.append(Delivered(update, status))
         taken = status is not None and 200 <= status < 300
         if not taken:
-            self._error = (self._office.now(), words)
+            self._error = (self._office.now(), response_text)
         elif update in (*self._office.updates.pending, self._office.updates.first()):
             self._office.updates.delivered(update)
         self._office.changes.happened()

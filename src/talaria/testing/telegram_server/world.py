@@ -6,11 +6,11 @@ import msgspec
 
 from talaria.testing.telegram_server.chat import Chat
 from talaria.testing.telegram_server.messages import Message
-from talaria.testing.telegram_server.office import Office
+from talaria.testing.telegram_server.office import BotAccount
 from talaria.testing.telegram_server.parts import BotCommand
-from talaria.testing.telegram_server.places import Place, User
+from talaria.testing.telegram_server.places import ChatInfo, User
 from talaria.testing.telegram_server.refusals import bad_request
-from talaria.testing.telegram_server.room import Room
+from talaria.testing.telegram_server.room import ChatState
 from talaria.testing.telegram_server.webhook import Webhook
 
 _FIRST_PERSON = 5_000_000_001
@@ -21,10 +21,10 @@ _FIRST_SUPERGROUP = -1_002_000_000_001
 class World:
     """People, chats, the webhook and the menus of commands."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: BotAccount) -> None:
         self.office = office
         self.people: dict[int, User] = {office.bot.id: office.bot}
-        self.rooms: dict[int, Room] = {}
+        self.rooms: dict[int, ChatState] = {}
         self.webhook = Webhook(office)
         self.menus: dict[tuple[object, str], list[BotCommand]] = {}
 
@@ -38,9 +38,9 @@ class World:
         self.people[user.id] = user
         return user
 
-    def add(self, place: Place, members: Iterable[User], *, admin: bool) -> Room:
+    def add(self, place: ChatInfo, members: Iterable[User], *, admin: bool) -> ChatState:
         """Open a chat."""
-        room = self.rooms[place.id] = Room(self.office, place, members, admin=admin)
+        room = self.rooms[place.id] = ChatState(self.office, place, members, admin=admin)
         return room
 
     def free_id(self, *, large: bool) -> int:
@@ -59,7 +59,7 @@ class World:
         large.tell(large.add(None, service={"migrate_from_chat_id": room.place.id}))
         return Chat(large)
 
-    def room(self, chat_id: int | str) -> Room:
+    def room(self, chat_id: int | str) -> ChatState:
         """Return the chat that a request names, by number or by ``@name``."""
         room = self.rooms.get(chat_id) if isinstance(chat_id, int) else None
         if isinstance(chat_id, str) and chat_id.startswith("@"):
@@ -76,13 +76,13 @@ class World:
             raise bad_request("chat not found")
         return room
 
-    def writable(self, chat_id: int | str) -> Room:
+    def writable(self, chat_id: int | str) -> ChatState:
         """Return a chat in which the bot may write."""
         room = self.room(chat_id)
-        room.let_in()
+        room.check_writable()
         return room
 
-    def message(self, room: Room, message_id: int, purpose: str) -> Message:
+    def message(self, room: ChatState, message_id: int, purpose: str) -> Message:
         """Return a message that a request names, or refuse it."""
         message = room.find(message_id)
         if message is None:

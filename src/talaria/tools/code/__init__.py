@@ -1,1 +1,1 @@
-"""Python that a model writes, in a process of its own, with the tools as functions."""
+"""Run Python code written by the model in a separate process, with tools as functions."""

@@ -1,4 +1,4 @@
-"""One run of the child process: its start, its output, its calls, and its certain end."""
+"""One run of the child process: start, output, tool calls, guaranteed end."""
 
 import asyncio
 import codecs
@@ -19,7 +19,7 @@ from talaria.core.umask import person_umask
 from talaria.tools.output import join_cut, readable
 
 Wrap = Callable[[Sequence[str], Path], list[str]]
-OUTPUT_LIMIT = 20_000  # bytes that are kept: half from the beginning, half from the end
+OUTPUT_LIMIT = 20_000  # bytes kept: half from the beginning, half from the end
 _RUNNER = Path(__file__).with_name("runner.py")
 _LONGEST_LINE = 8 * 1024 * 1024
 _CHUNK = 65_536
@@ -27,14 +27,14 @@ _LAST_WORDS = 0.2
 
 
 class Request(Struct, frozen=True):
-    """The code calls a tool."""
+    """A tool call made by the code."""
 
     name: str
     arguments: dict[str, Any]
 
 
 class Output:
-    """What the child prints: shown as it comes, kept at both ends."""
+    """The child's output: shown as it arrives, stored at both ends."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -44,7 +44,7 @@ class Output:
         self._left_out = 0
 
     def add(self, piece: bytes) -> None:
-        """Take the next piece."""
+        """Add the next piece."""
         if text := self._decoder.decode(piece):
             self._show(readable(text.encode()))
         room = max(0, OUTPUT_LIMIT // 2 - len(self._head))
@@ -56,14 +56,14 @@ class Output:
 
     @property
     def text(self) -> str:
-        """What a model reads."""
+        """Return the text for the model."""
         if not self._left_out:
             return readable(bytes(self._head + self._tail))
         return join_cut(readable(bytes(self._head)), readable(bytes(self._tail)), missing=self._left_out)
 
 
 class Child:
-    """A running child; valid only inside of `running`."""
+    """A running child; valid only inside `running`."""
 
     def __init__(self, process: asyncio.subprocess.Process, calls: "_Calls", heard: asyncio.Event) -> None:
         self._process = process
@@ -71,18 +71,18 @@ class Child:
         self._heard = heard
 
     async def next_request(self) -> Request | None:
-        """Return the next call that the code makes; nothing when it makes none any more."""
+        """Return the next tool call of the code; ``None`` when there are no more."""
         return await self._calls.receive()
 
     async def answer(self, text: str, *, failed: bool = False) -> None:
-        """Answer the call that came last."""
+        """Answer the last call."""
         await self._calls.send({"text": text, "failed": failed})
 
     async def wait(self) -> int:
-        """Return the exit code, negative for a signal, when the child has ended and its last words were heard."""
+        """Return the exit code, negative for a signal, after the child has ended and its output was read."""
         code = await self._process.wait()
         _kill_group(self._process.pid)
-        with suppress(TimeoutError):  # when something has escaped and holds the output open
+        with suppress(TimeoutError):  # an escaped process may hold the output open
             async with asyncio.timeout(_LAST_WORDS):
                 await self._heard.wait()
         return code
@@ -92,7 +92,7 @@ class Child:
 async def running(
     code: str, *, folder: Path, environment: Mapping[str, str], output: Output, wrap: Wrap | None = None
 ) -> AsyncIterator[Child]:
-    """Run code in a process group of its own, which is killed when the block ends, however that happens."""
+    """Run code in its own process group, which is killed when the block ends for any reason."""
     with ExitStack() as ours, ExitStack() as theirs:
         socket_end, childs_socket = socket.socketpair()
         output_end, childs_output = _pipe(ours, theirs)
@@ -118,7 +118,7 @@ async def running(
 
 
 class _Calls:
-    """Lines of JSON, to and fro."""
+    """Lines of JSON in both directions."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -126,7 +126,7 @@ class _Calls:
 
     @classmethod
     async def opened(cls, connection: socket.socket, code: str) -> "_Calls":
-        """Take the connection over and send the code through it."""
+        """Take over the connection and send the code through it."""
         calls = cls(*await asyncio.open_unix_connection(sock=connection, limit=_LONGEST_LINE))
         await calls.send({"code": code})
         return calls
@@ -147,13 +147,13 @@ class _Calls:
             return msgspec.json.decode(line, type=Request) if line else None
         except ConnectionError:
             return None
-        except (ValueError, msgspec.DecodeError):  # not from our runner, or more than fits: no more answers
+        except (ValueError, msgspec.DecodeError):  # not from our runner, or too long: stop answering
             self._writer.close()
             return None
 
 
 def _listen(descriptor: int, output: Output) -> asyncio.Event:
-    """Hand on what comes out, and return what tells that nothing more will."""
+    """Pass on the output, and return an event that is set at its end."""
     loop = asyncio.get_running_loop()
     silent = asyncio.Event()
 
@@ -181,7 +181,7 @@ async def _started(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Pr
     try:
         return await asyncio.create_subprocess_exec(*argv, umask=person_umask(), **options)
     except OSError as error:
-        raise ToolFailed(f"Python cannot be started: {error}") from error
+        raise ToolFailed(f"Python couldn't be started: {error}") from error
 
 
 def _kill_group(group: int) -> None:

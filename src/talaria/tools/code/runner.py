@@ -1,4 +1,4 @@
-"""What runs in the child: the code, with ``tools`` to call back through a socket; needs nothing but Python."""
+"""The program in the child process: runs the code, with ``tools`` calling back through a socket. Needs only Python."""
 
 import json
 import linecache
@@ -16,11 +16,11 @@ _NAME = "<code>"
 
 
 class ToolFailed(Exception):
-    """A tool could not do what was asked; the message says why."""
+    """A tool failed; the message says why."""
 
 
 class Tools:
-    """Every tool as a function of named arguments that returns its text."""
+    """Every tool as a function with named arguments that returns its text."""
 
     ToolFailed = ToolFailed
 
@@ -51,7 +51,7 @@ class Tools:
 
 
 def main(descriptor: int) -> None:
-    """Run the code that comes first through the socket; what it prints and what it dies of goes to the output."""
+    """Run the code received first through the socket; its output and its traceback are printed."""
     os.dup2(1, 2)
     _die_with_parent()
     sys.stdout = open(1, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)  # noqa: SIM115 - for the life of the process
@@ -66,7 +66,7 @@ def main(descriptor: int) -> None:
 
 
 def _die_with_parent() -> None:
-    """End the whole group when standard input does: its other end is held by the agent alone."""
+    """End the whole process group when standard input closes: only the agent holds its other end."""
     lifeline = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -1,4 +1,4 @@
-"""The tool that runs Python which calls the other tools."""
+"""The execute_code tool: run Python that can call the other tools."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,33 +7,34 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
-from talaria.core.session_context import for_child
-from talaria.tools.code.child import Child, Output, Request, Wrap, running
+from talaria.core.session_context import child_environment
+from talaria.tools.code.child import Child, Output, Request, running
+from talaria.tools.sandbox.bubblewrap import Sandbox
 
 CallTool = Callable[[str, str], Awaitable[ToolOutput]]
 _HARMLESS = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 
 
 class ExecuteCodeArguments(Struct, frozen=True):
-    """The code and how long it may take."""
+    """The code and its time limit."""
 
     code: Annotated[str, Meta(min_length=1)]
-    seconds: Annotated[int, Meta(ge=1, le=600, description="Time limit without the tools")] = 60
+    seconds: Annotated[int, Meta(ge=1, le=600, description="Time limit, not counting tool calls")] = 60
 
 
 class ExecuteCode:
-    """Runs code in a child process of the conversation's folder.
+    """Runs code in a child process in the session's folder.
 
-    ``tools_of`` returns, for the call at hand, what runs another tool: its name and its arguments as JSON, just as
-    a model would call it. ``wrap`` puts a sandbox around the command.
+    ``tools_of`` returns, for a call, the function that runs another tool: its name and its arguments as JSON, just as a
+    model would call it. The child runs in the ``sandbox`` if there is one.
     """
 
     name = "execute_code"
     description = (
-        "Run Python that can call your other tools, e.g. text = tools.read_file(path='a'). "
-        "Good for many calls or much data: only what it prints comes back."
+        "Run Python that can call your other tools, e.g. text = tools.read_file(path='a'). Good for many calls "
+        "or large data: only what it prints is returned."
     )
     effect = Effect.IRREVERSIBLE
     arguments: type[Struct] = ExecuteCodeArguments
@@ -42,24 +43,25 @@ class ExecuteCode:
         self,
         tools_of: Callable[[Call], CallTool],
         *,
-        wrap: Wrap | None = None,
+        sandbox: Sandbox | None = None,
         most_calls: int = 50,
     ) -> None:
         self._tools_of = tools_of
-        self._wrap = wrap
+        self._sandbox = sandbox
         self._most_calls = most_calls
 
-    def deed(self, arguments: ExecuteCodeArguments) -> Deed:
+    def proposed_action(self, arguments: ExecuteCodeArguments) -> ProposedAction:
         """Show the code."""
-        return Deed("code", arguments.code)
+        return ProposedAction("code", arguments.code)
 
     async def run(self, arguments: ExecuteCodeArguments, call: Call) -> ToolOutput:
-        """Return what the code printed, or fail with that and with how it ended."""
+        """Return what the code printed, or fail with that and the exit code."""
         output = Output(call.progress)
         workspace = call.workspace
-        environment = for_child(_harmless(workspace.environment), call.context)
+        environment = child_environment(_harmless(workspace.environment), call.context)
+        wrap = self._sandbox.wrap if self._sandbox else None
         async with running(
-            arguments.code, folder=workspace.folder, environment=environment, output=output, wrap=self._wrap
+            arguments.code, folder=workspace.folder, environment=environment, output=output, wrap=wrap
         ) as child:
             try:
                 code = await self._finish(child, self._tools_of(call), arguments.seconds)
@@ -67,11 +69,12 @@ class ExecuteCode:
                 raise ToolFailed(f"{output.text.strip()}\n[stopped after {arguments.seconds} s]".lstrip()) from error
         text = output.text.strip()
         if code:
-            raise ToolFailed(f"{text}\n[exit code {code}]".lstrip())
+            remarks = self._sandbox.remarks(text, code) if self._sandbox else ()
+            raise ToolFailed("\n".join((text, *(f"[{one}]" for one in remarks), f"[exit code {code}]")).lstrip())
         return ToolOutput(text or "(no output)")
 
     async def _finish(self, child: Child, call_tool: CallTool, seconds: int) -> int:
-        """Wait for the end, answering meanwhile; time in which a tool runs is not the code's."""
+        """Wait for the end while answering calls; the time a tool takes is not counted."""
         async with asyncio.timeout(seconds) as limit, asyncio.TaskGroup() as group:
             answering = group.create_task(self._answer(child, call_tool, limit))
             code = await child.wait()
@@ -92,12 +95,12 @@ class ExecuteCode:
 
     async def _called(self, request: Request, call_tool: CallTool, count: int) -> str:
         if count > self._most_calls:
-            raise ToolFailed(f"code may call tools {self._most_calls} times at most")
+            raise ToolFailed(f"code may make at most {self._most_calls} tool calls")
         if request.name == self.name:
-            raise ToolFailed("code cannot run code through this tool")
+            raise ToolFailed("code can't call this tool")
         return (await call_tool(request.name, msgspec.json.encode(request.arguments).decode())).text
 
 
 def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the few variables that a program needs and that hold no secret."""
+    """Return the few variables that a program needs and that contain no secret."""
     return {name: environment[name] for name in _HARMLESS if name in environment}

@@ -1,1 +1,1 @@
-"""Scheduled jobs, for the model."""
+"""Scheduled jobs for the model."""

@@ -1,12 +1,12 @@
-"""The tool that has things done at times that nobody has to remember."""
+"""The cron tool: create, change and run scheduled jobs."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.schedules import HOME, NOWHERE, ORIGIN, Asker, JobDesk, JobView, JobWish, RunView
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.jobs import HOME, NOWHERE, ORIGIN, JobRequest, JobRequester, JobService, JobView, RunView
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import Ambiguous, NotFound, Refused, ToolFailed
 
 _SHOWN_OUTPUT = 2_000
@@ -15,58 +15,61 @@ _OWN = {ORIGIN, HOME, NOWHERE}
 
 
 class CronArguments(Struct, frozen=True):
-    """What to do with which job."""
+    """An operation on a job."""
 
     action: Literal["add", "list", "edit", "pause", "resume", "remove", "run", "history"]
     job: Annotated[str, Meta(description="Id or name")] = ""
     when: Annotated[
         str,
         Meta(
-            description="Again and again: `every 2h`, `every monday 9:00`, cron `0 9 * * 1-5`."
-            " Once: `in 30m` (`30m` too), `tomorrow 9:00`, ISO time"
+            description="Recurring: `every 2h`, `every monday 9:00`, cron `0 9 * * 1-5`. Once: `in 30m` (or `30m`), "
+            "`tomorrow 9:00`, ISO time"
         ),
     ] = ""
-    prompt: Annotated[str, Meta(description="Self-contained: a run knows nothing of this chat")] = ""
+    prompt: Annotated[str, Meta(description="Self-contained: a run doesn't see this chat")] = ""
     name: str = ""
-    script: Annotated[str, Meta(description="Shell line; its output joins the prompt, or without one is sent")] = ""
+    script: Annotated[
+        str, Meta(description="Shell command; its output is added to the prompt, or sent as is without one")
+    ] = ""
     deliver: Annotated[
         list[str], Meta(description="`origin` (here, default), `home`, `telegram:Family`, `nowhere`")
     ] = []
     skills: list[str] = []
     model: str = ""
     folder: str = ""
-    times: Annotated[int, Meta(description="Runs at most")] = 0
+    times: Annotated[int, Meta(description="Maximum number of runs")] = 0
     zone: str = ""
 
 
 class Cron:
-    """Jobs of whoever the conversation belongs to; ``makes`` is not for conversations that a job has begun."""
+    """Jobs of the session's owner; ``makes`` is false in sessions started by a job."""
 
     name = "cron"
     description = (
-        "Schedule jobs: the agent runs a prompt later or regularly and reports. `[SILENT]` replies are not sent."
+        "Schedule jobs: the agent runs a prompt later or regularly and reports the result. `[SILENT]` replies "
+        "are not sent."
     )
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = CronArguments
 
-    def __init__(self, desk: Callable[[], JobDesk], *, makes: bool = True) -> None:
+    def __init__(self, desk: Callable[[], JobService], *, makes: bool = True) -> None:
         self._desk = desk
         self._makes = makes
 
-    def deed(self, arguments: CronArguments) -> Deed:
-        """Say what it would do: a script is a command, and reports to other chats are messages there."""
+    def proposed_action(self, arguments: CronArguments) -> ProposedAction:
+        """Describe the action: a script is a command, and reports to other chats are messages."""
         if arguments.script:
-            return Deed("command", arguments.script)
+            return ProposedAction("command", arguments.script)
         others = [one for one in arguments.deliver if one.strip() not in _OWN]
         what = f"{arguments.action} {arguments.job or arguments.name} {arguments.when}".strip()
         if others:
-            return Deed("send", f"{what}: {arguments.prompt}", ", ".join(others))
-        return Deed("other", what)
+            return ProposedAction("send", f"{what}: {arguments.prompt}", ", ".join(others))
+        return ProposedAction("other", what)
 
     async def run(self, arguments: CronArguments, call: Call) -> ToolOutput:
-        """Do it, and say what is the case now."""
+        """Carry out the operation and return the result."""
         if arguments.script and any(one.strip() not in _OWN for one in arguments.deliver):
-            raise ToolFailed("Give the script first, and where to report with `edit` then: each is asked about.")
+            raise ToolFailed("Set the script first, then the report target with `edit`: each needs its own approval.")
         try:
             return ToolOutput(await self._done(arguments, call))
         except (Refused, NotFound, Ambiguous) as error:
@@ -80,13 +83,13 @@ class Cron:
                 return "\n".join(map(_line, jobs)) or "There are no jobs."
             case "add":
                 if not self._makes:
-                    raise ToolFailed("A scheduled job makes no other jobs: tell the person what should be scheduled.")
+                    raise ToolFailed("A scheduled job can't create jobs. Tell the person what to schedule.")
                 return f"Added: {_told(await desk.add(_wish(arguments), asker))}"
             case "edit":
                 return f"Changed: {_told(await desk.change(_named(arguments), _wish(arguments), asker))}"
             case "pause" | "resume":
-                wish = JobWish(paused=arguments.action == "pause")
-                return _line(await desk.change(_named(arguments), wish, asker))
+                request = JobRequest(paused=arguments.action == "pause")
+                return _line(await desk.change(_named(arguments), request, asker))
             case "remove":
                 return f"Removed: {(await desk.remove(_named(arguments), asker)).name}"
             case "run":
@@ -95,19 +98,19 @@ class Cron:
                 return _past(await desk.history(_named(arguments), asker))
 
 
-def _asker(arguments: CronArguments, call: Call) -> Asker:
+def _asker(arguments: CronArguments, call: Call) -> JobRequester:
     key = repr((call.context.turn_id or call.session_id, call.id, arguments))
-    return Asker(owner=call.owner, audience=call.audience, session_id=call.session_id, key=key)
+    return JobRequester(owner=call.owner, audience=call.audience, session_id=call.session_id, key=key)
 
 
 def _named(arguments: CronArguments) -> str:
     if not arguments.job.strip():
-        raise ToolFailed("Name the `job`; `list` shows which there are.")
+        raise ToolFailed("Give the `job`; `list` shows all jobs.")
     return arguments.job
 
 
-def _wish(arguments: CronArguments) -> JobWish:
-    return JobWish(
+def _wish(arguments: CronArguments) -> JobRequest:
+    return JobRequest(
         when=arguments.when or None,
         prompt=arguments.prompt or None,
         name=arguments.name or None,
@@ -135,4 +138,4 @@ def _line(job: JobView) -> str:
 
 def _past(runs: Sequence[RunView]) -> str:
     lines = [f"{run.due_told} {run.state}: {run.output[:_SHOWN_OUTPUT]}".rstrip(": ") for run in runs]
-    return "\n".join(lines) or "It has not run yet."
+    return "\n".join(lines) or "It hasn't run yet."

@@ -1,1 +1,1 @@
-"""Hand tasks on to conversations of their own."""
+"""Delegate tasks to child sessions."""

@@ -1,1 +1,1 @@
-"""Files of this machine: read, write, edit, search and list them."""
+"""Files on this machine: read, write, edit, search and list."""

@@ -40,6 +40,6 @@ def _shift(header: str, lines: int) -> str:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines are the same from the beginning on."""
+    """Return the number of equal lines at the beginning."""
     pairs = zip(one, other, strict=False)
     return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -1,4 +1,4 @@
-"""The tool that changes parts of a file."""
+"""The edit_file tool: change parts of a file."""
 
 import asyncio
 from pathlib import Path
@@ -7,28 +7,28 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput, Workspace
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput, Workspace
 from talaria.core.errors import ToolFailed
 from talaria.tools.files.diff import text_diff
-from talaria.tools.files.documents import Document, load_document, refuse_mask, save_file
+from talaria.tools.files.fuzzy_match import replace_passage
 from talaria.tools.files.patch import apply_patch
-from talaria.tools.files.replacement import replace_passage
+from talaria.tools.files.text_file import Document, load_document, refuse_mask, save_file
 from talaria.tools.output import cut_output
 
 _LONGEST_DIFF = 4_000
 
 
 class EditFileArguments(Struct, frozen=True):
-    """Which file, and either a passage with its replacement or a patch."""
+    """A file, and either a passage with its replacement or a patch."""
 
     path: str
     old_text: Annotated[str, Meta(description="must occur once")] = ""
     new_text: str = ""
     replace_all: bool = False
-    patch: Annotated[str, Meta(description="unified diff, instead of the texts")] = ""
+    patch: Annotated[str, Meta(description="unified diff, instead of old_text and new_text")] = ""
 
     def diff(self, workspace: Workspace) -> str:
-        """Return what would change; empty where the call would fail."""
+        """Return the proposed change; empty if the call would fail."""
         path = workspace.resolve(self.path)
         try:
             document = load_document(path)
@@ -40,18 +40,18 @@ class EditFileArguments(Struct, frozen=True):
 class EditFile:
     """Replaces a passage or applies a patch.
 
-    Not idempotent: run again, it finds nothing to replace, or replaces inside what it put there. So what a crash
-    interrupted is reported and not repeated.
+    Not idempotent: repeated, it finds nothing to replace, or replaces inside its own result. An interrupted call is
+    therefore reported and not repeated.
     """
 
     name = "edit_file"
-    description = "Replace old_text by new_text in a file, or apply a patch with several hunks. Returns the diff."
+    description = "Replace old_text with new_text in a file, or apply a patch with several hunks. Returns the diff."
     effect = Effect.IRREVERSIBLE
     arguments = EditFileArguments
 
-    def deed(self, arguments: EditFileArguments) -> Deed:
-        """Say what would be written."""
-        return Deed("write", arguments.path, change=arguments)
+    def proposed_action(self, arguments: EditFileArguments) -> ProposedAction:
+        """Describe the change."""
+        return ProposedAction("write", arguments.path, change=arguments)
 
     async def run(self, arguments: EditFileArguments, call: Call) -> ToolOutput:
         """Change the file and return what changed."""
@@ -71,14 +71,14 @@ def _edit(path: Path, arguments: EditFileArguments) -> ToolOutput:
 def _edited(document: Document, arguments: EditFileArguments) -> str:
     """Return the text after the change, or raise `ToolFailed`."""
     if arguments.patch and arguments.old_text:
-        raise ToolFailed("Give old_text and new_text, or a patch, not both.")
+        raise ToolFailed("Give either old_text and new_text, or a patch.")
     if arguments.patch:
         text = apply_patch(document.text, _unix(arguments.patch))
     else:
         old, new = _unix(arguments.old_text), _unix(arguments.new_text)
         text = replace_passage(document.text, old, new, everywhere=arguments.replace_all)
     if text == document.text:
-        raise ToolFailed("That would change nothing.")
+        raise ToolFailed("That wouldn't change anything.")
     return text
 
 

@@ -1,7 +1,7 @@
-"""Regular expressions of models and projects, matched in time linear to the text.
+"""Regular expressions matched in time linear to the text.
 
-Python's `re` backtracks: one pattern and a line of 40 characters can hold the interpreter lock for good. RE2 cannot;
-it has neither lookaround nor backreferences, like ripgrep.
+Python's `re` backtracks: one pattern and a line of 40 characters can hold the interpreter lock forever. RE2 can't; it
+has neither lookaround nor backreferences, like ripgrep.
 """
 
 from typing import Any
@@ -12,11 +12,11 @@ _MOST_MEMORY = 8 << 20
 
 
 class PatternInvalid(ValueError):
-    """The text is no regular expression that RE2 takes."""
+    """The text is not a regular expression that RE2 accepts."""
 
 
 class LinearPattern:
-    """A compiled expression; raises `PatternInvalid` for text that is none."""
+    """A compiled expression; raises `PatternInvalid` for invalid text."""
 
     def __init__(self, pattern: str) -> None:
         options = re2.Options()
@@ -24,7 +24,7 @@ class LinearPattern:
         try:
             self._compiled: Any = re2.compile(_valid(pattern), options)
         except re2.error as error:
-            reason = error.args[0].decode("utf-8", "replace") if error.args else "it is not valid"
+            reason = error.args[0].decode("utf-8", "replace") if error.args else "it is invalid"
             raise PatternInvalid(reason) from error
 
     def occurs_in(self, text: str) -> bool:
@@ -37,5 +37,5 @@ class LinearPattern:
 
 
 def _valid(text: str) -> str:
-    """Return the text without half characters, which names of files may have and UTF-8 cannot."""
+    """Return the text without lone surrogates, which file names may contain and UTF-8 can't."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

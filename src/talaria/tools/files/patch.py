@@ -1,4 +1,4 @@
-"""Apply a unified diff to a text, also where lines have moved or blanks differ."""
+"""Apply a unified diff to a text, even where lines have moved or spaces differ."""
 
 import re
 from collections.abc import Sequence
@@ -6,26 +6,26 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.files.likeness import LIKENESSES, find_block, nearest, reindent
+from talaria.tools.files.fuzzy_match import LIKENESSES, find_block, nearest, reindent
 
 _HEADER = r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)?)?(?: @@.*|.*)$"
 _MOST_FUZZ = 2
 
 
 class Hunk(Struct, frozen=True):
-    """One change: lines with ``" "``, ``"-"`` or ``"+"`` in front, expected at ``line`` if that is known."""
+    """One hunk: lines starting with ``" "``, ``"-"`` or ``"+"``, expected at ``line`` if that is known."""
 
     line: int | None
     lines: tuple[str, ...]
 
     @property
     def old(self) -> list[str]:
-        """What must stand there."""
+        """Return the lines that must be present."""
         return [line[1:] for line in self.lines if line[0] != "+"]
 
 
 def apply_patch(text: str, patch: str) -> str:
-    """Return the text with all hunks applied, or raise `ToolFailed` and say which does not fit."""
+    """Return the text with all hunks applied, or raise `ToolFailed` naming the one that doesn't match."""
     hunks = parse_patch(patch)
     ended = text.endswith("\n")
     lines = text[:-1].split("\n") if ended else text.split("\n") if text else []
@@ -40,7 +40,7 @@ def apply_patch(text: str, patch: str) -> str:
 
 
 def parse_patch(patch: str) -> list[Hunk]:
-    """Return the hunks of a diff of one file; file headers are passed over."""
+    """Return the hunks of a diff of one file; file headers are skipped."""
     hunks: list[Hunk] = []
     current: list[str] | None = None
     start: int | None = None
@@ -57,9 +57,9 @@ def parse_patch(patch: str) -> list[Hunk]:
             current.append(line if line[:1] in ("+", "-", " ") else f" {line}")
     _close(hunks, start, current)
     if files > 1:
-        raise ToolFailed("The patch changes several files: send one call for each.")
+        raise ToolFailed("The patch changes several files. Make one call per file.")
     if not hunks:
-        raise ToolFailed("The patch has no hunks: each begins with a line like @@ -1,4 +1,5 @@.")
+        raise ToolFailed("The patch has no hunks. Each starts with a line like @@ -1,4 +1,5 @@.")
     return hunks
 
 
@@ -71,12 +71,12 @@ def _close(hunks: list[Hunk], start: int | None, lines: list[str] | None) -> Non
     if lines is None:
         return
     if not any(line[0] in "+-" for line in lines):
-        raise ToolFailed("A hunk of the patch changes nothing: lines begin with +, - or a blank.")
+        raise ToolFailed("A hunk of the patch changes nothing. Lines start with +, - or a space.")
     hunks.append(Hunk(start, tuple(lines)))
 
 
 def _find(lines: Sequence[str], hunk: Hunk, shift: int, behind: int, number: int) -> tuple[int, Hunk]:
-    """Return where a hunk fits and what of it, never before the hunk ahead of it."""
+    """Return where a hunk matches and which part of it, never before the previous hunk."""
     if not hunk.old:
         return _insertion(lines, hunk, shift, number), hunk
     expected = None if hunk.line is None else hunk.line - 1 + shift
@@ -87,21 +87,23 @@ def _find(lines: Sequence[str], hunk: Hunk, shift: int, behind: int, number: int
             if len(found) == 1 or (found and expected is not None):
                 return min(found, key=lambda start: abs(start - (expected or 0) - cut)), part
             if found:
-                raise ToolFailed(f"Hunk {number} fits {len(found)} places: give line numbers or more context.")
+                raise ToolFailed(f"Hunk {number} matches {len(found)} places. Add line numbers or more context.")
     similar = nearest(lines, max(hunk.old, key=lambda line: len(line.strip())))
-    raise ToolFailed(f"Hunk {number} does not fit; nothing was changed." + (f" Similar:\n{similar}" if similar else ""))
+    raise ToolFailed(
+        (f"Hunk {number} doesn't match; nothing was changed.") + (f" Similar:\n{similar}" if similar else "")
+    )
 
 
 def _insertion(lines: Sequence[str], hunk: Hunk, shift: int, number: int) -> int:
     if not lines:
         return 0
     if hunk.line is None:
-        raise ToolFailed(f"Hunk {number} has no context: say where it goes.")
+        raise ToolFailed(f"Hunk {number} has no context. Add the lines around the change.")
     return min(len(lines), hunk.line + shift)
 
 
 def _trimmed(hunk: Hunk, fuzz: int) -> tuple[Hunk, int]:
-    """Return the hunk with up to ``fuzz`` lines of context less at each end, and how many less in front."""
+    """Return the hunk with up to ``fuzz`` fewer context lines at each end, and the number removed in front."""
     lines = list(hunk.lines)
     front = 0
     for _ in range(fuzz):
@@ -115,7 +117,7 @@ def _trimmed(hunk: Hunk, fuzz: int) -> tuple[Hunk, int]:
 
 
 def _changed(hunk: Hunk, found: Sequence[str]) -> list[str]:
-    """Return what comes in place of the found lines; context stays as it stands in the file."""
+    """Return the replacement for the matched lines; context lines stay as they are in the file."""
     added = reindent([line[1:] for line in hunk.lines if line[0] == "+"], hunk.old, found)
     have, new = iter(found), iter(added)
     result = []
@@ -129,7 +131,7 @@ def _changed(hunk: Hunk, found: Sequence[str]) -> list[str]:
 
 
 def _ends_with_newline(hunks: Sequence[Hunk], patch: str, ended: bool) -> bool:
-    r"""Return whether the new text ends with a line feed, as ``\ No newline at end of file`` has it."""
+    r"""Return whether the new text ends with a line feed, according to ``\ No newline at end of file``."""
     told: list[str] = re.findall(r"^([ +-]).*\n\\", patch, re.MULTILINE)
     if not told:
         return ended or not any(hunk.old for hunk in hunks)

@@ -1,4 +1,4 @@
-"""The tool that reads a file."""
+"""The read_file tool."""
 
 import asyncio
 import codecs
@@ -8,12 +8,11 @@ from typing import IO, Annotated
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
+from talaria.core.image_types import image_type
 from talaria.core.messages import Image
-from talaria.core.pictures import picture_type
-from talaria.tools.files.documents import failing, is_binary, require_file
-from talaria.tools.files.kinds import kind_in_words
+from talaria.tools.files.text_file import failing, is_binary, kind_in_words, require_file
 
 _MOST_TEXT = 40_000
 _LONGEST_LINE = 2_000
@@ -23,28 +22,28 @@ _COUNTED = 50 * 1024 * 1024
 
 
 class ReadFileArguments(Struct, frozen=True):
-    """Which file, and which lines of it."""
+    """A file, and which of its lines to read."""
 
     path: str
     first_line: Annotated[int, Meta(ge=1)] = 1
-    limit: Annotated[int, Meta(ge=1, description="lines, default 1000")] = 1000
+    limit: Annotated[int, Meta(ge=1, description="number of lines, default 1000")] = 1000
     numbers: Annotated[bool, Meta(description="with line numbers")] = False
 
 
 class ReadFile:
-    """Reads texts by lines; pictures are shown, other files are named."""
+    """Reads text by lines; images are shown, other files are described."""
 
     name = "read_file"
-    description = "Read a text file or look at an image. Long files are cut; continue with first_line."
+    description = "Read a text file or view an image. Long files are truncated; continue with first_line."
     effect = Effect.READS
     arguments = ReadFileArguments
 
-    def deed(self, arguments: ReadFileArguments) -> Deed:
-        """Say what would be read."""
-        return Deed("read", arguments.path)
+    def proposed_action(self, arguments: ReadFileArguments) -> ProposedAction:
+        """Describe what would be read."""
+        return ProposedAction("read", arguments.path)
 
     async def run(self, arguments: ReadFileArguments, call: Call) -> ToolOutput:
-        """Return the lines that were asked for, with a note where there are more."""
+        """Return the requested lines, with a note if there are more."""
         path = call.workspace.resolve(arguments.path)
         return await asyncio.to_thread(_read, path, arguments)
 
@@ -54,17 +53,17 @@ def _read(path: Path, wanted: ReadFileArguments) -> ToolOutput:
         size = require_file(path).st_size
         with path.open("rb") as file:
             beginning = file.read(_SNIFFED)
-            media = picture_type(beginning)
+            media = image_type(beginning)
             if media:
                 return _image(path, size, media)
             if is_binary(beginning):
-                return ToolOutput(f"{path} is {kind_in_words(beginning)}, {size:,} bytes: no text to show.")
+                return ToolOutput(f"{path} is {kind_in_words(beginning)}, {size:,} bytes. It can't be shown as text.")
             return ToolOutput(_lines(file, beginning, size, wanted))
 
 
 def _image(path: Path, size: int, media: str) -> ToolOutput:
     if size > _LARGEST_IMAGE:
-        raise ToolFailed(f"{path} is an image of {size:,} bytes; the most that can be shown is {_LARGEST_IMAGE:,}.")
+        raise ToolFailed(f"{path} is an image of {size:,} bytes; the limit is {_LARGEST_IMAGE:,}.")
     return ToolOutput(f"{path} is an image ({media}, {size:,} bytes).", (Image(str(path), media),))
 
 
@@ -87,7 +86,7 @@ def _lines(file: IO[bytes], beginning: bytes, size: int, wanted: ReadFileArgumen
         return _all_that_is_left(shown, wanted.first_line, number)
     last = wanted.first_line + len(shown) - 1
     of = f" of {number + sum(1 for _ in lines):,}" if size <= _COUNTED else ""
-    return "\n".join((*shown, f"[lines {wanted.first_line}-{last}{of}; go on with first_line={last + 1}]"))
+    return "\n".join((*shown, f"[lines {wanted.first_line}-{last}{of}; continue with first_line={last + 1}]"))
 
 
 def _all_that_is_left(shown: list[str], first: int, total: int) -> str:
@@ -97,7 +96,7 @@ def _all_that_is_left(shown: list[str], first: int, total: int) -> str:
 
 
 def _decoded(file: IO[bytes], beginning: bytes) -> Iterator[str]:
-    """Yield the lines as text, whatever is no text replaced, however long they are."""
+    """Yield the lines as text, replacing invalid bytes, at any length."""
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         yield from (line.rstrip("\r\n") for line in codecs.getreader("utf-16")(file, "replace"))
         return

@@ -1,4 +1,4 @@
-"""Walk over the files of a folder, in order, without what its project ignores."""
+"""Walk over the files of a folder, in order, skipping ignored ones."""
 
 import os
 from collections.abc import Iterator
@@ -6,11 +6,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from talaria.tools.files.ignored import Rule, is_ignored, rules_above, rules_of
+from talaria.tools.files.gitignore import Rule, is_ignored, rules_above, rules_of
 
 
 class Entry(Struct, frozen=True):
-    """A file or folder, and how deep below the start it lies; links are not followed."""
+    """A file or folder and its depth below the start; links are not followed."""
 
     path: Path
     depth: int
@@ -19,7 +19,7 @@ class Entry(Struct, frozen=True):
 
 
 def walk(folder: Path, *, depth: int | None = None) -> Iterator[Entry]:
-    """Yield what is in a folder, each folder before its content, down to ``depth`` levels."""
+    """Yield the content of a folder, each folder before its content, down to ``depth`` levels."""
     yield from _walk(folder, (*rules_above(folder),), 1, depth)
 
 

@@ -1,41 +1,41 @@
-"""The tool that writes a whole file."""
+"""The write_file tool."""
 
 import asyncio
 from pathlib import Path
 
 from msgspec import Struct
 
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput, Workspace
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput, Workspace
 from talaria.core.errors import ToolFailed
 from talaria.tools.files.diff import text_diff
-from talaria.tools.files.documents import load_document, refuse_mask, save_file
+from talaria.tools.files.text_file import load_document, refuse_mask, save_file
 
 
 class WriteFileArguments(Struct, frozen=True):
-    """Which file, and all that shall stand in it."""
+    """A file and its complete content."""
 
     path: str
     content: str
 
     def diff(self, workspace: Workspace) -> str:
-        """Return what would change; empty for a new file, and for one that isn't text."""
+        """Return the proposed change; empty for a new file, and for one that isn't text."""
         return _replacement_diff(workspace.resolve(self.path), self.content)
 
 
 class WriteFile:
-    """Creates or replaces files at once; written twice, the result is the same."""
+    """Creates or replaces files atomically; repeating a call gives the same result."""
 
     name = "write_file"
-    description = "Create a file or replace all of it; missing folders are made. To change parts use edit_file."
+    description = "Create or overwrite a file; missing folders are created. To change parts of a file use edit_file."
     effect = Effect.IDEMPOTENT
     arguments = WriteFileArguments
 
-    def deed(self, arguments: WriteFileArguments) -> Deed:
-        """Say what would be written."""
-        return Deed("write", arguments.path, change=arguments)
+    def proposed_action(self, arguments: WriteFileArguments) -> ProposedAction:
+        """Describe what would be written."""
+        return ProposedAction("write", arguments.path, change=arguments)
 
     async def run(self, arguments: WriteFileArguments, call: Call) -> ToolOutput:
-        """Write it and say how the size changed."""
+        """Write the file and report how its size changed."""
         refuse_mask(arguments.content)
         path = call.workspace.resolve(arguments.path)
         return await asyncio.to_thread(_write, path, arguments.content)

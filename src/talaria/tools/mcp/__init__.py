@@ -1,1 +1,1 @@
-"""Tools, resources and prompts of servers that speak the Model Context Protocol."""
+"""Tools, resources and prompts of Model Context Protocol (MCP) servers."""

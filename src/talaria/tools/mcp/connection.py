@@ -1,4 +1,4 @@
-"""One server: connected by a task that owns the connection, again and again; loaded with the library."""
+"""A connection to one MCP server, owned by one task that reconnects. Imported with the MCP library."""
 
 import asyncio
 import logging
@@ -16,14 +16,14 @@ from msgspec import Struct
 from talaria.contracts.tool import Tool, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.mcp.content import offer_of, prompt_in_words, prompt_output, resource_output, tool_output
-from talaria.tools.mcp.remote import Offers, tools_of
+from talaria.tools.mcp.remote_tools import Offers, tools_of
 from talaria.tools.mcp.settings import McpServer
 from talaria.tools.mcp.transports import transport
 
 log = logging.getLogger(__name__)
 
 _MOST_PAGES = 20
-_LASTING = 30.0  # seconds after which a connection counts as good, and pauses begin small again
+_LASTING = 30.0  # seconds after which a connection counts as good, and retry pauses start small again
 _FAILURES = (
     OSError, TimeoutError, ValueError, RuntimeError, MCPError, httpx2.HTTPError, anyio.ClosedResourceError,
     anyio.BrokenResourceError, ExceptionGroup,
@@ -31,11 +31,11 @@ _FAILURES = (
 
 
 class Connection:
-    """Implements `Remote`; `serve` is the task that owns the connection."""
+    """Implementation of `Remote`; `serve` is the task that owns the connection."""
 
     def __init__(self, server: McpServer, log_folder: Path) -> None:
         self.name = server.name
-        self.problem = "it has not answered in time"
+        self.problem = "it didn't answer in time"
         self.tools: list[Tool] = []
         self._server = server
         self._log = log_folder / f"mcp-{server.name}.log"
@@ -43,7 +43,7 @@ class Connection:
         self._tried = asyncio.Event()
 
     async def serve(self) -> None:
-        """Keep connected until cancelled."""
+        """Stay connected until cancelled."""
         pause = self._server.first_pause_seconds
         while True:
             began = asyncio.get_running_loop().time()
@@ -57,11 +57,11 @@ class Connection:
             pause = min(pause * 2, self._server.longest_pause_seconds)
 
     async def tried(self) -> None:
-        """Wait until the server was connected for the first time, or could not be."""
+        """Wait until the first attempt to connect has succeeded or failed."""
         await self._tried.wait()
 
     async def call_tool(self, name: str, arguments: dict[str, Any], show: Callable[[str], None]) -> ToolOutput:
-        """Have the server run a tool."""
+        """Run a tool on the server."""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             show(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
@@ -74,12 +74,12 @@ class Connection:
         return tool_output(result)
 
     async def read_resource(self, uri: str) -> ToolOutput:
-        """Return what is at an address of the server's."""
+        """Return a resource of the server."""
         with self._connected() as client:
             return resource_output(await client.read_resource(uri))
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> ToolOutput:
-        """Return a prompt of the server's, filled in."""
+        """Return a prompt of the server, filled in."""
         with self._connected() as client:
             return prompt_output(await client.get_prompt(name, arguments))
 
@@ -92,7 +92,7 @@ class Connection:
             self._line, self.problem = _Line(client, gone), ""
             self._tried.set()
             await gone.wait()
-            self._leave("the server has gone; connecting again")
+            self._leave("the server disconnected; reconnecting")
 
     def _new_client(self, gone: asyncio.Event) -> Client:
         return Client(
@@ -111,10 +111,10 @@ class Connection:
 
     @contextmanager
     def _connected(self) -> Iterator[Client]:
-        """Lend the client for one call; make what it raises ours, and give up a line that is of no use any more."""
+        """Lend the client for one call; convert its errors to ours, and drop an unusable connection."""
         line = self._line
         if line is None:
-            raise ToolFailed(f"the MCP server {self.name} is not connected: {self.problem}")
+            raise ToolFailed(f"MCP server {self.name} is not connected: {self.problem}")
         try:
             yield line.client
         except MCPError as error:
@@ -143,7 +143,7 @@ class Connection:
 
 
 class _Line(Struct, frozen=True):
-    """One connection, from its beginning to its end."""
+    """One connection, from start to end."""
 
     client: Client
     gone: asyncio.Event
@@ -163,7 +163,7 @@ async def _all(ask: Callable[[str | None], Awaitable[Any]], field: str) -> list[
 
 
 def _in_words(error: BaseException) -> str:
-    """Return what went wrong at the bottom of it."""
+    """Return a description of the innermost error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

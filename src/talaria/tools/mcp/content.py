@@ -1,4 +1,4 @@
-"""Translate what the library returns into our vocabulary; loaded with the library."""
+"""Translate the MCP library's types into ours. Imported with the MCP library."""
 
 import msgspec
 from mcp_types import (
@@ -20,13 +20,13 @@ from mcp_types import (
 from talaria.contracts.tool import Effect, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.messages import Image
-from talaria.tools.mcp.remote import Offer
+from talaria.tools.mcp.remote_tools import Offer
 
 _SOURCE = "an MCP server"
 
 
 def offer_of(tool: Tool) -> Offer:
-    """Return a tool as we describe it; what says nothing of its effect is taken for the worst."""
+    """Return our description of a tool; an undeclared effect counts as irreversible."""
     hints = tool.annotations
     effect = Effect.IRREVERSIBLE
     if hints is not None and hints.read_only_hint:
@@ -37,23 +37,23 @@ def offer_of(tool: Tool) -> Offer:
 
 
 def prompt_in_words(prompt: Prompt) -> str:
-    """Return the name of a prompt and of what it takes."""
+    """Return the name of a prompt and its arguments."""
     names = ", ".join(one.name if one.required else f"{one.name}?" for one in prompt.arguments or ())
     return f"{prompt.name}({names})"
 
 
 def tool_output(result: CallToolResult) -> ToolOutput:
-    """Return what a tool answered, or raise `ToolFailed` if it says that it failed."""
+    """Return the result of a tool, or raise `ToolFailed` if it reports a failure."""
     output = _output(result.content)
     if not output.text and result.structured_content is not None:
         output = ToolOutput(msgspec.json.encode(result.structured_content).decode(), output.images, _SOURCE)
     if result.is_error:
-        raise ToolFailed(output.text or "the tool failed without a word")
+        raise ToolFailed(output.text or "the tool failed without an error message")
     return output if output.text or output.images else ToolOutput("(no output)")
 
 
 def resource_output(result: ReadResourceResult) -> ToolOutput:
-    """Return what a resource holds."""
+    """Return the content of a resource."""
     return ToolOutput("\n\n".join(_resource(one) for one in result.contents) or "(empty)", source=_SOURCE)
 
 
@@ -78,9 +78,9 @@ def _words(block: ContentBlock) -> str:
         case TextContent():
             return block.text
         case ImageContent():
-            return f"[a picture, {block.mime_type}]"
+            return f"[image, {block.mime_type}]"
         case AudioContent():
-            return f"[a recording, {block.mime_type}]"
+            return f"[audio, {block.mime_type}]"
         case ResourceLink():
             return f"{block.name}: {block.uri}"
         case EmbeddedResource():

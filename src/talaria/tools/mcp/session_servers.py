@@ -1,18 +1,65 @@
-"""The MCP servers of one session: started once, shared by every agent of that session, closed with the session."""
+"""The MCP servers of one session: started once, shared by all its agents, closed with it."""
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from talaria.contracts.tool import Tool
+from talaria.core.errors import NotFound
+from talaria.tools.mcp.settings import McpServer
+
+if TYPE_CHECKING:
+    from talaria.tools.mcp.connection import Connection
+from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec import structs
 
-from talaria.contracts.tool import Tool
-from talaria.tools.mcp.servers import McpServers
-from talaria.tools.mcp.settings import McpServer
 
-_TO_CLEAN_UP = 2.0  # seconds that a server which did not answer may take to end
+class McpServers:
+    """Owner of the connections; `serve` runs for as long as they are needed."""
+
+    def __init__(self, servers: Sequence[McpServer], log_folder: Path) -> None:
+        self._connections: list[Connection] = []
+        if servers:
+            connect = _load_connection()
+            self._connections = [connect(server, log_folder) for server in servers]
+
+    async def serve(self) -> None:
+        """Keep all servers connected until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for connection in self._connections:
+                group.create_task(connection.serve())
+
+    async def ready(self) -> None:
+        """Wait until each server has connected or failed to."""
+        for connection in self._connections:
+            await connection.tried()
+
+    @property
+    def tools(self) -> list[Tool]:
+        """Return the tools of all servers; for a disconnected one, its last known tools."""
+        return [tool for connection in self._connections for tool in connection.tools]
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Return why servers are not connected, by name."""
+        return {connection.name: connection.problem for connection in self._connections if connection.problem}
+
+
+def _load_connection() -> "type[Connection]":
+    try:
+        from talaria.tools.mcp.connection import Connection  # noqa: PLC0415 (loaded when a server is set: needs mcp)
+    except ModuleNotFoundError as error:
+        from talaria.core.extras import install_command  # noqa: PLC0415 (loaded when the package is missing)
+
+        command = install_command("mcp")
+        raise NotFound(f"MCP support is not installed. Install it with `{command}`.") from error
+    return Connection
+
+
+_TO_CLEAN_UP = 2.0  # seconds that an unresponsive server may take to end
 
 
 class _Running(NamedTuple):
@@ -22,9 +69,9 @@ class _Running(NamedTuple):
 
 
 class SessionServers:
-    """Servers by name. One stays connected as long as its settings stay the same, until `close`.
+    """Servers by name. One stays connected until `close` as long as its settings stay the same.
 
-    A server gets the environment variables of the session as they are when it starts.
+    A server gets the environment variables that the session has when it starts.
     """
 
     def __init__(self) -> None:
@@ -32,15 +79,15 @@ class SessionServers:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a server that has not ended."""
+        """Return whether any server is still running."""
         return any(not one.task.done() for one in self._running.values())
 
     async def join(
         self, wanted: Sequence[McpServer], log_folder: Path, jobs: asyncio.TaskGroup
     ) -> tuple[list[Tool], dict[str, str]]:
-        """Connect to these servers and to no others; return their tools, and why a server is not connected, by name.
+        """Connect to exactly these servers; return their tools, and the problems of those not connected, by name.
 
-        New connections are tasks of ``jobs``. Raises `NotFound` where the library is missing.
+        New connections are tasks of ``jobs``. Raises `NotFound` if the library is missing.
         """
         for name in [name for name in self._running if name not in {one.name for one in wanted}]:
             self._close(name)
@@ -66,7 +113,7 @@ class SessionServers:
         running = self._running.get(server.name)
         if running is None or running.task.done():
             return False
-        # The variables of the session differ when it has moved; that is no reason to lose what the server holds.
+        # The session's variables change when it moves; that is no reason to lose the server's state.
         return structs.replace(running.settings, session_env={}) == structs.replace(server, session_env={})
 
     def _close(self, name: str) -> None:

@@ -1,15 +1,15 @@
-"""What has to be known of a server to use it."""
+"""Settings of an MCP server."""
 
 from msgspec import Struct
 
 
 class McpServer(Struct, frozen=True, kw_only=True):
-    """One server: a ``command`` to run and speak to, or a ``url`` to ask (streamable HTTP).
+    """One server: a ``command`` to run, or a ``url`` to connect to (streamable HTTP).
 
-    ``legacy`` speaks the protocol as it was before 2026 without asking first; else the server is asked.
-    ``include`` names the tools to offer, all if it is empty; ``exclude`` takes some away again. Pauses between
-    attempts to connect again grow from ``first_pause_seconds`` to ``longest_pause_seconds``. A command finds ``env`` in
-    its environment, and below that ``session_env``, which tells it of the session that it serves.
+    ``legacy`` uses the protocol from before 2026 without asking first; otherwise the server is asked. ``include`` names
+    the tools to offer, all if empty; ``exclude`` removes some. Pauses between reconnects grow from
+    ``first_pause_seconds`` to ``longest_pause_seconds``. A command gets ``env`` in its environment, which overrides
+    ``session_env``, the variables of its session.
     """
 
     name: str
@@ -29,5 +29,5 @@ class McpServer(Struct, frozen=True, kw_only=True):
     longest_pause_seconds: float = 60
 
     def offers(self, tool: str) -> bool:
-        """Return whether a tool of the server is wanted."""
+        """Return whether a tool of the server is enabled."""
         return (not self.include or tool in self.include) and tool not in self.exclude

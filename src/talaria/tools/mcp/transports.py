@@ -1,4 +1,4 @@
-"""Ways to reach a server, with a watch on when it is gone; loaded with the library."""
+"""Transports to an MCP server that detect its end. Imported with the MCP library."""
 
 import asyncio
 import shutil
@@ -16,7 +16,7 @@ from mcp.shared.message import SessionMessage
 from talaria.core.umask import INHERIT, person_umask
 from talaria.tools.mcp.settings import McpServer
 
-_LONGEST_LOG = 1_000_000  # bytes, after which a log begins anew
+_LONGEST_LOG = 1_000_000  # bytes, after which a new log is started
 _LONGEST_SILENCE = 300.0  # seconds; a server may hold a reply open for as long as a tool runs
 
 Incoming = SessionMessage | Exception
@@ -24,14 +24,14 @@ Incoming = SessionMessage | Exception
 
 @asynccontextmanager
 async def transport(server: McpServer, log: Path, gone: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
-    """Open the streams to a server; ``gone`` is set when nothing more will come."""
+    """Open the streams to a server; ``gone`` is set when it has disconnected."""
     opened = _over_http(server) if server.url else _over_stdio(server, log)
     async with opened as (reading, writing):
         yield Watched(reading, gone), writing
 
 
 class Watched:
-    """A stream of what a server says, that tells when it has ended."""
+    """A stream from a server that reports its end."""
 
     def __init__(self, stream: Any, gone: asyncio.Event) -> None:
         self._stream = stream
@@ -39,7 +39,7 @@ class Watched:
 
     @property
     def last_context(self) -> Any:
-        """The context that the library sends along with a message."""
+        """Return the context that the library sends along with a message."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Incoming:
@@ -87,7 +87,7 @@ def _over_stdio(server: McpServer, log: Path) -> AbstractAsyncContextManager[tup
 
 
 def _with_own_umask(argv: list[str]) -> list[str]:
-    """Return a command that runs with the person's own file mode mask, like every other that they ask for."""
+    """Return a command that runs with the user's own file mode mask, like all their other commands."""
     mask = person_umask()
     if mask == INHERIT or shutil.which(argv[0]) is None:
         return argv

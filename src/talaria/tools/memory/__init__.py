@@ -1,1 +1,1 @@
-"""What the agent keeps in mind about its work and its person, in two small files."""
+"""The agent's memory of its work and its person, in two small files."""

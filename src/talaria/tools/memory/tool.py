@@ -1,4 +1,4 @@
-"""The tool with which the agent remembers, and what it remembers as a new conversation begins."""
+"""The memory tool, and the memory part of the system prompt."""
 
 import asyncio
 from pathlib import Path
@@ -7,49 +7,51 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from talaria.contracts.stores.sessions import Viewer
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.tools.memory.notebook import FILES, Book, Notebook, notebook_for
 
-_TITLES: dict[Book, str] = {"memory": "What you noted", "user": "What you know about the person"}
+_TITLES: dict[Book, str] = {"memory": "Your notes", "user": "What you know about the person"}
 _TITLES_IN_GROUPS: dict[Book, str] = {
-    "memory": "What you noted in this group",
+    "memory": "Your notes on this group",
     "user": "What you know about the person from this group",
 }
 _OWNER = Viewer()
 
 
 class MemoryArguments(Struct, frozen=True):
-    """What to remember or forget."""
+    """An entry to add, replace or remove."""
 
     action: Literal["add", "replace", "remove"]
     text: Annotated[str, Meta(description="New entry, one paragraph")] = ""
-    old: Annotated[str, Meta(description="Part of the entry to change")] = ""
+    old: Annotated[str, Meta(description="Part of the entry to change or remove")] = ""
     book: Annotated[Book, Meta(description="user: about the person")] = "memory"
 
 
 class Memory:
-    """Two files for each person and each group: notes on the work, and what is known of the person."""
+    """Two files for each person and each group: notes on the work, and facts about the person."""
 
     name = "memory"
-    description = "Keep lasting facts and wishes for later conversations."
+    description = "Save lasting facts and preferences for later conversations."
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = MemoryArguments
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def deed(self, arguments: MemoryArguments) -> Deed:
-        """Say what changes in which file."""
-        return Deed("other", f"{arguments.action} in {FILES[arguments.book]}: {arguments.text or arguments.old}")
+    def proposed_action(self, arguments: MemoryArguments) -> ProposedAction:
+        """Describe the change."""
+        return ProposedAction(
+            "other", f"{arguments.action} in {FILES[arguments.book]}: {arguments.text or arguments.old}"
+        )
 
     async def run(self, arguments: MemoryArguments, call: Call) -> ToolOutput:
-        """Change one entry and say how full the file is."""
+        """Change one entry and report how full the file is."""
         book = notebook_for(Viewer(call.owner, call.audience), arguments.book, self._folder)
         return ToolOutput(await asyncio.to_thread(_change, book, arguments))
 
 
 def snapshot(folder: Path, viewer: Viewer = _OWNER) -> str:
-    """Return both files for a system prompt; nothing if nothing is remembered."""
+    """Return both files for a system prompt; empty if both are."""
     titles = _TITLES_IN_GROUPS if viewer.audience else _TITLES
     books = ((book, notebook_for(viewer, book, folder).entries()) for book in FILES)
     return "\n\n".join(f"## {titles[book]}\n" + "\n§\n".join(entries) for book, entries in books if entries)

@@ -1,1 +1,1 @@
-"""Processes that go on without the conversation that started them."""
+"""Background processes that outlive their turn."""

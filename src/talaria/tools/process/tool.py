@@ -1,50 +1,50 @@
-"""The tool that looks after background processes."""
+"""The process tool: manage background processes."""
 
 from pathlib import Path
 from typing import Annotated, Literal, assert_never
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.processes import BackgroundProcess, BackgroundWork, named, outcome
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.background_processes import BackgroundProcess, BackgroundWork, describe_outcome, process_label
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.output import OUTPUT_LIMIT, cut_output
-from talaria.tools.process.files import ProcessFiles
+from talaria.tools.process.run_folder import ProcessFiles
 
 _MOST_LISTED = 30
 _FEW_LINES = 10
-_SPARE = 200  # what is left out to make it readable
+_SPARE = 200  # what readable output leaves out
 
 
 class ProcessArguments(Struct, frozen=True):
-    """What to do, with which one."""
+    """An action on a background process."""
 
     action: Literal["list", "poll", "wait", "log", "write", "close_stdin", "kill"]
     id: str = ""
-    text: Annotated[str, Meta(description="to write, newline included")] = ""
-    seconds: Annotated[int, Meta(ge=1, le=600, description="to wait")] = 60
-    lines: Annotated[int, Meta(ge=1, le=2000, description="of the log, from its end")] = 100
+    text: Annotated[str, Meta(description="text to write, including the newline")] = ""
+    seconds: Annotated[int, Meta(ge=1, le=600, description="seconds to wait")] = 60
+    lines: Annotated[int, Meta(ge=1, le=2000, description="lines from the end of the log")] = 100
 
 
 class Process:
-    """Looks after the background processes of a conversation."""
+    """Manages the background processes of a session."""
 
     name = "process"
-    description = "Background processes of this conversation, started with terminal."
+    description = "Manage this conversation's background processes, started with terminal."
     effect = Effect.IDEMPOTENT
     arguments = ProcessArguments
 
     def __init__(self, background: BackgroundWork) -> None:
         self._background = background
 
-    def deed(self, arguments: ProcessArguments) -> Deed:
-        """Say what would be done; what is written may be read by a shell."""
+    def proposed_action(self, arguments: ProcessArguments) -> ProposedAction:
+        """Describe the action; written text may be read by a shell."""
         if arguments.action == "write":
-            return Deed("command", arguments.text)
-        return Deed("other", f"{arguments.action} {arguments.id}".strip())
+            return ProposedAction("command", arguments.text)
+        return ProposedAction("other", f"{arguments.action} {arguments.id}".strip())
 
     async def run(self, arguments: ProcessArguments, call: Call) -> ToolOutput:
-        """Do it, and return how the process is."""
+        """Carry out the action and return the state of the process."""
         processes = await self._background.of_session(call.session_id)
         if arguments.action == "list":
             return ToolOutput(_listed(processes))
@@ -66,20 +66,22 @@ class Process:
                 return f"Written to {process.id}."
             case "close_stdin":
                 await self._background.close_input(process)
-                return f"The input of {process.id} is closed."
+                return f"Closed the input of {process.id}."
             case "kill":
-                return f"{named(process)} {outcome(await self._background.kill(process, 'agent'))}."
+                return f"{process_label(process)} {describe_outcome(await self._background.kill(process, 'agent'))}."
             case _:
                 assert_never(arguments.action)
 
 
 def _listed(processes: list[BackgroundProcess]) -> str:
-    lines = [f"{named(process)} {outcome(process)}." for process in processes[-_MOST_LISTED:]]
-    return "\n".join(lines) or "There are none."
+    lines = [f"{process_label(process)} {describe_outcome(process)}." for process in processes[-_MOST_LISTED:]]
+    return "\n".join(lines) or "No background processes."
 
 
 def _told(process: BackgroundProcess, lines: int) -> str:
     files = ProcessFiles(Path(process.place))
     text = cut_output(files.last_lines(lines, 4 * OUTPUT_LIMIT))
-    more = f"All of it, as far as it was kept: {files.out}" if files.size > len(text) + _SPARE else ""
-    return "\n".join(filter(None, (f"{named(process)} {outcome(process)}.", text or "(no output)", more)))
+    more = f"Full log, as far as it was saved: {files.out}" if files.size > len(text) + _SPARE else ""
+    return "\n".join(
+        filter(None, (f"{process_label(process)} {describe_outcome(process)}.", text or "(no output)", more))
+    )

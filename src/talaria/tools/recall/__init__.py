@@ -1,1 +1,1 @@
-"""What was said in earlier conversations, found again by words and by meaning."""
+"""Search earlier sessions by words and by meaning."""

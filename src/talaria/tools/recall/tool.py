@@ -1,4 +1,4 @@
-"""The tool with which the agent looks things up in earlier conversations."""
+"""The session_search tool: look things up in earlier sessions."""
 
 from typing import Annotated
 
@@ -7,11 +7,11 @@ from msgspec import Meta, Struct
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import Session, SessionFilter, Viewer
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
-from talaria.tools.recall.finding import Find, find
-from talaria.tools.recall.meaning import Meaning
+from talaria.tools.recall.embeddings import Meaning
+from talaria.tools.recall.ranking import Find, find
 
 _SESSIONS_SHOWN = 6
 _PASSAGES_SHOWN = 4
@@ -22,21 +22,21 @@ _LONGEST_MESSAGE = 1_500
 
 
 class SessionSearchArguments(Struct, frozen=True):
-    """What to look for, or where to read."""
+    """A query, or a place to read."""
 
-    query: Annotated[str, Meta(description="Words or meaning; empty: recent conversations")] = ""
-    session: Annotated[str, Meta(description="Only this conversation")] = ""
-    around: Annotated[int, Meta(ge=0, description="Read the messages around this number of it")] = 0
+    query: Annotated[str, Meta(description="Keywords or meaning; empty: recent conversations")] = ""
+    session: Annotated[str, Meta(description="Search only this session")] = ""
+    around: Annotated[int, Meta(ge=0, description="Read that session's messages around this number")] = 0
 
 
 class SessionSearch:
-    """Searches the store; people find only their own conversations, and in a group only those of that group.
+    """Searches the store; people find only their own sessions, and in a group only those of that group.
 
-    The conversation that is going on may always be read in: a summary refers to what was said in it.
+    The current session may always be read: a summary refers to its messages.
     """
 
     name = "session_search"
-    description = "Find what was said in earlier conversations."
+    description = "Search earlier conversations."
     effect = Effect.READS
     arguments: type[Struct] = SessionSearchArguments
 
@@ -44,12 +44,12 @@ class SessionSearch:
         self._store = store
         self._meaning = meaning
 
-    def deed(self, arguments: SessionSearchArguments) -> Deed:
-        """Say what is looked for."""
-        return Deed("other", f"search conversations: {arguments.query or arguments.session or 'recent'}")
+    def proposed_action(self, arguments: SessionSearchArguments) -> ProposedAction:
+        """Describe the search."""
+        return ProposedAction("other", f"search conversations: {arguments.query or arguments.session or 'recent'}")
 
     async def run(self, arguments: SessionSearchArguments, call: Call) -> ToolOutput:
-        """Return what fits, messages around a number, or the latest conversations."""
+        """Return matches, messages around a number, or the latest sessions."""
         session_id = SessionId(arguments.session) if arguments.session else None
         viewer = None if session_id == call.session_id else Viewer(call.owner, call.audience)
         if session_id is not None and (arguments.around or not arguments.query):
@@ -58,7 +58,7 @@ class SessionSearch:
             return ToolOutput(await self._store.read(lambda tx: _recent(tx, viewer, call.session_id)))
         finds = await find(self._store, arguments.query, viewer, session_id=session_id, meaning=self._meaning)
         shown = "\n\n".join(_shown(one, call.session_id) for one in finds[:_SESSIONS_SHOWN])
-        return ToolOutput(shown or "Nothing was found; try other words.")
+        return ToolOutput(shown or "Nothing found. Try other words.")
 
 
 def _shown(found: Find, here: SessionId) -> str:
@@ -67,20 +67,20 @@ def _shown(found: Find, here: SessionId) -> str:
 
 
 def _headline(session: Session, here: SessionId) -> str:
-    title = session.title or "without a title"
+    title = session.title or "untitled"
     note = ", this conversation" if session.id == here else ""
     return f"{session.updated_at:%Y-%m-%d} {title} (session {session.id}, {session.message_count} messages{note})"
 
 
 def _recent(tx: Transaction, viewer: Viewer | None, here: SessionId) -> str:
     sessions = tx.sessions.find(SessionFilter(seen_by=viewer, limit=_RECENT))
-    return "\n".join(_headline(session, here) for session in sessions) or "There are no conversations yet."
+    return "\n".join(_headline(session, here) for session in sessions) or "There are no sessions yet."
 
 
 def _read(tx: Transaction, session_id: SessionId, viewer: Viewer | None, around: int) -> str:
     found = tx.sessions.find(SessionFilter(id=session_id, seen_by=viewer, archived=None))
     if not found:
-        raise ToolFailed(f"there is no conversation {session_id}")
+        raise ToolFailed(f"there is no session {session_id}")
     if around:
         messages = tx.messages.load(session_id, after=max(0, around - 1 - _BEFORE), limit=_AROUND)
     else:
@@ -93,6 +93,6 @@ def _line(stored: StoredMessage) -> str:
     if len(text) > _LONGEST_MESSAGE:
         text = f"{text[:_LONGEST_MESSAGE]}… [{len(text)} characters]"
     message = stored.message
-    # What was sent into a conversation from elsewhere says so in its author; other words of the agent have none.
+    # Messages sent to a session from elsewhere have an author; other messages of the agent have none.
     who = f"{message.role} ({message.author})" if message.role == "assistant" and message.author else message.role
-    return f"#{stored.seq} {who}: {text or '(no words)'}"
+    return f"#{stored.seq} {who}: {text or '(no text)'}"

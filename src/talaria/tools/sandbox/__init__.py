@@ -1,1 +1,1 @@
-"""Borders around what a model runs."""
+"""Sandboxes for programs that a model runs."""

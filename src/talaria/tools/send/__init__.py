@@ -1,1 +1,1 @@
-"""Saying something in a chat other than by answering."""
+"""Send files and messages to chats."""

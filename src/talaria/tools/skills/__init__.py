@@ -1,1 +1,1 @@
-"""What the agent has learnt to do: folders with a SKILL.md, in the open format."""
+"""Skills: folders with a SKILL.md, in the open format."""

@@ -1,4 +1,4 @@
-"""The tool with which the agent uses and improves its skills."""
+"""The skills tool: view, create and patch skills."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,38 +7,37 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
-from talaria.tools.skills.document import Document
-from talaria.tools.skills.shelf import Shelf
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
+from talaria.tools.skills.registry import Document, SkillRegistry
 
 
 class SkillsArguments(Struct, frozen=True):
-    """Which skill, and what about it."""
+    """A skill, and what to do with it."""
 
     action: Literal["list", "view", "create", "patch"]
     name: str = ""
-    file: Annotated[str, Meta(description="Instead of SKILL.md")] = ""
-    description: Annotated[str, Meta(description="When it is of use")] = ""
-    old: Annotated[str, Meta(description="What to patch")] = ""
-    text: Annotated[str, Meta(description="Body, or text instead of old")] = ""
+    file: Annotated[str, Meta(description="Default: SKILL.md")] = ""
+    description: Annotated[str, Meta(description="When to use it")] = ""
+    old: Annotated[str, Meta(description="Text to replace")] = ""
+    text: Annotated[str, Meta(description="Body, or the replacement for old")] = ""
 
 
 class Skills:
-    """Folders with a SKILL.md; new ones go into the first root."""
+    """Folders with a SKILL.md; new ones go to the first root."""
 
     name = "skills"
-    description = "Instructions for recurring tasks: view one that fits before you begin."
+    description = "Instructions for recurring tasks. View a matching one before you start."
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = SkillsArguments
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        self._shelf = Shelf(tuple(roots))
+        self._shelf = SkillRegistry(tuple(roots))
 
-    def deed(self, arguments: SkillsArguments) -> Deed:
-        """Say which file of which skill is read or written."""
+    def proposed_action(self, arguments: SkillsArguments) -> ProposedAction:
+        """Describe which file of which skill is read or written."""
         if arguments.action == "list":
-            return Deed("other", "list skills")
-        return Deed("other", f"{arguments.action} skill {arguments.name}/{arguments.file or 'SKILL.md'}")
+            return ProposedAction("other", "list skills")
+        return ProposedAction("other", f"{arguments.action} skill {arguments.name}/{arguments.file or 'SKILL.md'}")
 
     async def run(self, arguments: SkillsArguments, call: Call) -> ToolOutput:
         """Read or write a skill."""

@@ -1,1 +1,1 @@
-"""Commands that a model runs on this machine."""
+"""Shell commands run by a model."""

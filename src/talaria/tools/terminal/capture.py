@@ -1,4 +1,4 @@
-"""Keep the beginning and the end of an output in memory, and all of it in a file where it is long."""
+"""Store the beginning and the end of an output in memory, and all of a long one in a file."""
 
 import codecs
 from collections.abc import Callable
@@ -11,7 +11,7 @@ FILE_LIMIT = 64 * 1024 * 1024
 
 
 class Capture:
-    """The output of one command; ``new_file`` gives a path for the whole of it once that is needed."""
+    """The output of one command; ``new_file`` returns a path for the whole of it when needed."""
 
     def __init__(self, new_file: Callable[[], Path], *, limit: int = OUTPUT_LIMIT) -> None:
         self._new_file = new_file
@@ -22,7 +22,7 @@ class Capture:
         self._file: IO[bytes] | None = None
 
     def add(self, piece: bytes) -> None:
-        """Take the next piece of the output."""
+        """Add the next piece of the output."""
         self._size += len(piece)
         if self._file is None and self._size <= self._limit:
             self._kept += piece
@@ -38,16 +38,16 @@ class Capture:
             self._file.close()
 
     def text(self) -> str:
-        """Return the output as a model reads it: cut in the middle where it is long."""
+        """Return the output for the model: cut in the middle if it is long."""
         if self._file is None:
             return readable(bytes(self._kept))
         head, tail = readable(bytes(self._kept)), readable(_from_character(self._tail))
         missing = self._size - len(self._kept) - len(self._tail)
         whole = "the whole output" if self._size <= FILE_LIMIT else f"its first {FILE_LIMIT:,} bytes"
-        return join_cut(head, tail, missing=missing, rest=f"read_file has {whole} at {self._file.name}")
+        return join_cut(head, tail, missing=missing, rest=f"{whole} is in {self._file.name}; use read_file")
 
     def _overflow(self, piece: bytes) -> bytes:
-        """Open the file, keep the head, and return what comes behind it."""
+        """Open the file, keep the head, and return what follows it."""
         whole, half = bytes(self._kept) + piece, self._limit // 2
         self._kept = bytearray(whole[:half])
         self._file = self._new_file().open("xb")
@@ -62,7 +62,7 @@ class Capture:
 
 
 class Pieces:
-    """Turns raw output into text for a watching person, whole characters at a time and no faster than they read."""
+    """Converts raw output to text for a watching person, in whole characters and at a readable pace."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -70,13 +70,13 @@ class Pieces:
         self._waiting = ""
 
     def add(self, piece: bytes) -> None:
-        """Take the next piece of the output."""
+        """Add the next piece of the output."""
         self._waiting += self._decoder.decode(piece)
         if len(self._waiting) > 2 * OUTPUT_LIMIT:
             self._waiting = "…" + self._waiting[-OUTPUT_LIMIT:]
 
     def flush(self, *, last: bool = False) -> None:
-        """Show what has come: whole lines where there are any, everything at the last."""
+        """Show new output: whole lines where there are any, everything at the end."""
         cut = len(self._waiting) if last else self._waiting.rfind("\n") + 1 or len(self._waiting)
         text, self._waiting = self._waiting[:cut], self._waiting[cut:]
         if text:
@@ -84,7 +84,7 @@ class Pieces:
 
 
 def _from_character(raw: bytearray) -> bytes:
-    """Return what begins with a whole character: a cut may have gone through one."""
+    """Return the bytes from the first whole character on: a cut may have split one."""
     start = 0
     while start < min(3, len(raw)) and raw[start] & 0xC0 == 0x80:
         start += 1

@@ -1,4 +1,4 @@
-"""Child processes and whatever they start: each has an owner, and none outlives it."""
+"""Child processes and their descendants: each has an owner, and none outlives it."""
 
 import asyncio
 import os
@@ -9,23 +9,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
-from talaria.core.system_processes import in_sessions, signal_all
+from talaria.core.os_processes import list_session_processes, signal_all
 from talaria.core.umask import person_umask
 
 _CHUNK = 65_536
-_LOOK_AGAIN = 0.005
+_POLL_INTERVAL = 0.005
 _LAST_WORDS = 0.2
 _MOST_TRIES = 40
 
 
 class Child:
-    """One running process with all that it started.
+    """A running process with all its descendants.
 
-    It leads a session of its own, without a terminal. What moves to another session (``setsid``, a daemon) is
-    out of reach, unless a sandbox holds it.
+    It leads its own session, without a terminal. Descendants that move to another session (``setsid``, a daemon) are
+    out of reach, unless a sandbox holds them.
 
-    Standard input is a lifeline: it ends when this process does, however that happens. Standard error is a
-    private file, for what the child has to tell us alone (`notes`).
+    Standard input is a lifeline: it closes when our process ends for any reason. Standard error is a private file with
+    the child's notes for us (`notes`).
     """
 
     def __init__(self, process: asyncio.subprocess.Process, output: int, lifeline: int, notes: IO[bytes]) -> None:
@@ -39,7 +39,7 @@ class Child:
 
     @property
     def notes(self) -> bytes:
-        """What the child wrote for us so far."""
+        """Return what the child has written for us so far."""
         self._notes.seek(0)
         return self._notes.read()
 
@@ -48,16 +48,16 @@ class Child:
         return await self._process.wait()
 
     def members(self) -> set[int]:
-        """Return the processes that are alive of this one and all it started."""
-        return in_sessions((self.pid,))
+        """Return the live processes of this tree."""
+        return list_session_processes((self.pid,))
 
     async def end(self, grace: timedelta) -> None:
-        """Ask the whole tree to stop, and kill what is left of it after ``grace``."""
+        """Ask the whole tree to stop, and kill the rest after ``grace``."""
         try:
             signal_all(self.members(), signal.SIGTERM)
             async with asyncio.timeout(grace.total_seconds()):
                 while self.members():  # noqa: ASYNC110 - the system tells us of our own child only
-                    await asyncio.sleep(_LOOK_AGAIN)
+                    await asyncio.sleep(_POLL_INTERVAL)
         except TimeoutError:
             pass
         finally:
@@ -65,22 +65,22 @@ class Child:
         await self._process.wait()
 
     def kill(self) -> None:
-        """Kill the whole tree at once, also where it grows meanwhile."""
+        """Kill the whole tree at once, including processes started meanwhile."""
         for _ in range(_MOST_TRIES):
             alive = self.members() if not self._gone else set()
             if not alive:
                 self._gone = True
                 return
-            # The one at the top first: it must not have the time to notice what becomes of the others.
+            # The root first: it must not have time to notice that its children end.
             signal_all(sorted(alive, key=lambda process: process != self.pid), signal.SIGKILL)
 
     def dismiss(self) -> None:
-        """Kill the group, when nothing is left of it but what watches over it."""
+        """Kill the group when only its watcher is left."""
         signal_all({-self.pid}, signal.SIGKILL)
         self._gone = True
 
     async def hear_out(self) -> None:
-        """Wait for the end of the output; not for long, because an escaped process may hold it open."""
+        """Wait for the end of the output; briefly, because an escaped process may hold it open."""
         try:
             async with asyncio.timeout(_LAST_WORDS):
                 await self._silent.wait()
@@ -92,7 +92,7 @@ class Child:
         asyncio.get_running_loop().add_reader(self._output, self._read, heard)
 
     def close(self) -> None:
-        """Kill what is left and give back what the system lent us."""
+        """Kill the rest and close all file descriptors."""
         self.kill()
         asyncio.get_running_loop().remove_reader(self._output)
         os.close(self._output)
@@ -112,7 +112,7 @@ class Child:
 
 
 class Processes:
-    """Owns the child processes of a conversation; `close` leaves none behind."""
+    """Owner of a session's child processes; `close` leaves none behind."""
 
     def __init__(self) -> None:
         self._running: set[Child] = set()
@@ -120,7 +120,7 @@ class Processes:
     async def start(
         self, argv: Sequence[str], *, folder: Path, environment: Mapping[str, str], heard: Callable[[bytes], None]
     ) -> Child:
-        """Start a process there; ``heard`` gets standard output, piece by piece. Hand it to `finish` in the end."""
+        """Start a process there; ``heard`` gets standard output, piece by piece. Pass it to `finish` at the end."""
         output, child_output = os.pipe()
         child_lifeline, lifeline = os.pipe()
         notes = tempfile.TemporaryFile()  # noqa: SIM115 - the child owns it until it is finished
@@ -145,15 +145,15 @@ class Processes:
 
     @property
     def running(self) -> frozenset[Child]:
-        """What was started and is not finished."""
+        """Return the started and unfinished processes."""
         return frozenset(self._running)
 
     def finish(self, child: Child) -> None:
-        """Kill what is left of a child and forget it."""
+        """Kill the rest of a child's tree and drop it."""
         self._running.discard(child)
         child.close()
 
     def close(self) -> None:
-        """Kill all that runs."""
+        """Kill everything that is running."""
         for child in list(self._running):
             self.finish(child)

@@ -1,4 +1,4 @@
-"""Run a command in a shell that remembers where it was and what was exported."""
+"""Run a command in a shell that restores and reports its folder and exported variables."""
 
 import os
 import shutil
@@ -9,9 +9,9 @@ from msgspec import Struct
 
 _MARK = "__talaria_"
 
-# One line, so that the line numbers in the shell's remarks are those of the command.
-# Descriptor 8 is the lifeline: a watcher waits for its end and then kills the whole group, itself included.
-# Descriptor 9 is for us alone: first the watcher's id, at the end the folder and the environment.
+# One line, so that line numbers in the shell's messages are those of the command. Descriptor 8 is the lifeline: a
+# watcher waits for its end and then kills the whole group, itself included. Descriptor 9 is for us alone: first the
+# watcher's id, at the end the folder and the environment.
 _FAREWELL = "; ".join(
     (
         f"{{ {_MARK}code=$?; set +exu; }} 2>/dev/null",
@@ -34,7 +34,7 @@ _OF_THE_SHELL = ("_", "SHLVL")
 
 
 class Ending(Struct, frozen=True):
-    """What a shell left behind: where it was and what it exported, if it lived to tell."""
+    """The final state of a shell: its folder and exports, if it lived to report them."""
 
     watcher: int | None = None
     folder: Path | None = None
@@ -49,7 +49,7 @@ def shell_argv(command: str) -> list[str]:
 
 
 def plain_argv(command: str) -> list[str]:
-    """Return the call of a shell that runs ``command`` and tells nothing."""
+    """Return the call of a shell that runs ``command`` and reports nothing."""
     return [*_shell(), "-c", command]
 
 
@@ -59,7 +59,7 @@ def _shell() -> list[str]:
 
 
 def read_ending(notes: bytes) -> Ending:
-    """Return what the shell wrote; of a shell that was killed or replaced by ``exec``, only the watcher."""
+    """Return the shell's report; for a shell that was killed or replaced by ``exec``, only the watcher."""
     watcher, _, rest = notes.partition(b"\0")
     if not watcher.isdigit():
         return Ending()
@@ -72,7 +72,7 @@ def read_ending(notes: bytes) -> Ending:
 def changed_environment(
     current: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return ``current`` with what a command changed: commands that run side by side keep each other's exports."""
+    """Return ``current`` with the changes of a command: parallel commands keep each other's exports."""
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     removed = before.keys() - after.keys()
     return {name: value for name, value in {**current, **changed}.items() if name not in removed}

@@ -1,4 +1,4 @@
-"""The tool that runs commands, in the foreground or beside the conversation."""
+"""The terminal tool: run commands in the foreground or in the background."""
 
 import asyncio
 import shlex
@@ -10,8 +10,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.processes import BackgroundWork, Wanted
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
+from talaria.contracts.background_processes import BackgroundWork, ProcessRequest
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.output import FullOutputs
 from talaria.tools.sandbox.bubblewrap import Sandbox
@@ -24,20 +24,20 @@ _GRACE_AFTER_TIME = timedelta(seconds=2)
 _GRACE_WHEN_STOPPED = timedelta(milliseconds=80)
 _LONGEST_COMMAND = 100_000
 _NOBODY_TO_WAKE = (
-    "notify_on_complete and watch_patterns are off: this conversation cannot be woken from here. Look after it with"
-    " process, action poll or wait, id {id}"
+    "notify_on_complete and watch_patterns are off: this conversation can't be woken here. Check the process "
+    "with the process tool, action poll or wait, id {id}"
 )
 
 
 class TerminalArguments(Struct, frozen=True):
-    """What to run, where and for how long."""
+    """A command, its folder and its time limit."""
 
     command: str
     timeout_seconds: Annotated[int, Meta(ge=1, le=600, description="default 60")] = 60
     workdir: Annotated[str, Meta(description="folder for this call only")] = ""
-    background: Annotated[bool, Meta(description="go on at once; see process")] = False
-    notify_on_complete: Annotated[bool, Meta(description="be woken at its end")] = True
-    watch_patterns: Annotated[list[str], Meta(description="be woken by lines with such a text")] = []
+    background: Annotated[bool, Meta(description="return at once; see process")] = False
+    notify_on_complete: Annotated[bool, Meta(description="wake me when it ends")] = True
+    watch_patterns: Annotated[list[str], Meta(description="wake me on output lines containing one of these texts")] = []
     pty: Annotated[bool, Meta(description="background only")] = False
 
 
@@ -46,8 +46,9 @@ class Terminal:
 
     name = "terminal"
     description = (
-        "Run a shell command. Folder and exported variables last for the next call; no stdin, no TTY. "
-        "What still runs at the end or after timeout_seconds is killed, unless in the background."
+        "Run a shell command. The working folder and exported variables carry over to the next call; no stdin, "
+        "no TTY. Anything still running at the end or after timeout_seconds is killed, unless in the "
+        "background."
     )
     effect = Effect.IRREVERSIBLE
     arguments = TerminalArguments
@@ -65,20 +66,20 @@ class Terminal:
         self._outputs = outputs
         self._sandbox = sandbox
 
-    def deed(self, arguments: TerminalArguments) -> Deed:
-        """Say what would be run, and where, in the words of a shell."""
+    def proposed_action(self, arguments: TerminalArguments) -> ProposedAction:
+        """Describe what would be run, and where, in shell syntax."""
         where = f"cd {shlex.quote(arguments.workdir)} && " if arguments.workdir else ""
-        return Deed("command", where + arguments.command)
+        return ProposedAction("command", where + arguments.command)
 
     async def run(self, arguments: TerminalArguments, call: Call) -> ToolOutput:
-        """Run the command and return what it printed and how it ended."""
+        """Run the command and return its output and exit code."""
         _check(arguments.command)
         remarks: list[str] = []
         folder = _folder(arguments, call, remarks)
         if arguments.background:
             return await self._start_beside(arguments, folder, call, remarks)
         if arguments.pty:
-            raise ToolFailed("A pty is there for background processes only: set background, and write to it.")
+            raise ToolFailed("A pty works only for background processes. Set background, then write to it.")
         before = call.environment
         argv = shell_argv(arguments.command)
         if self._sandbox is not None:
@@ -101,19 +102,23 @@ class Terminal:
             self._processes.finish(child)
             capture.close()
         _remember(call, ending, before, remarks, keep_folder=bool(arguments.workdir))
-        return _answer(capture.text(), code, remarks)
+        printed = capture.text()
+        if self._sandbox is not None:
+            remarks += self._sandbox.remarks(printed, code)
+        return _answer(printed, code, remarks)
 
     async def _start_beside(
         self, arguments: TerminalArguments, folder: Path, call: Call, remarks: list[str]
     ) -> ToolOutput:
-        """Start a command that goes on without the conversation, and say how it is heard of again."""
+        """Start a background command, and say how its end is reported."""
         if self._background is None:
-            raise ToolFailed("Nothing can go on in the background here.")
+            raise ToolFailed("Background processes are not available here.")
         argv = plain_argv(arguments.command)
         if self._sandbox is not None:
             argv = self._sandbox.wrap(argv, folder)
+            remarks.append(self._sandbox.limits)
         can_wake = call.context.async_delivery
-        wanted = Wanted(
+        wanted = ProcessRequest(
             command=arguments.command,
             argv=tuple(argv),
             folder=str(folder),
@@ -125,7 +130,7 @@ class Terminal:
         if not can_wake and (arguments.notify_on_complete or arguments.watch_patterns):
             remarks.append(_NOBODY_TO_WAKE.format(id=process.id))
         begun = f"Started in the background: process {process.id}, pid {process.pid}."
-        told = " You will be told when it ends." if wanted.notify else ""
+        told = " You will be notified when it ends." if wanted.notify else ""
         return ToolOutput("\n".join((begun + told, *(f"[{remark}]" for remark in remarks))))
 
     async def _start(
@@ -134,10 +139,10 @@ class Terminal:
         try:
             return await self._processes.start(argv, folder=folder, environment=environment, heard=heard)
         except OSError as error:
-            raise ToolFailed(f"The command could not be started: {error}") from error
+            raise ToolFailed(f"The command couldn't be started: {error}") from error
 
     async def _watch(self, child: Child, seconds: int, pieces: Pieces, remarks: list[str]) -> int | None:
-        """Return the exit code once nothing runs any more; ``None`` behind a time-out."""
+        """Return the exit code once nothing is running any more; ``None`` after a time-out."""
         code: int | None = None
         async with asyncio.TaskGroup() as group:
             pacing = group.create_task(_pace(pieces))
@@ -146,7 +151,7 @@ class Terminal:
                     code = await child.wait()
                 await self._end_rest(child, remarks)
             except TimeoutError:
-                remarks.append(f"stopped after {seconds} s, with everything it had started")
+                remarks.append(f"stopped after {seconds} s, including all its child processes")
                 await child.end(_GRACE_AFTER_TIME)
             await child.hear_out()
             pacing.cancel()
@@ -154,13 +159,14 @@ class Terminal:
         return code
 
     async def _end_rest(self, child: Child, remarks: list[str]) -> None:
-        """End what the command left running in the background.
+        """End the processes that the command left in the background.
 
-        The watcher of the shell does not count. A sandbox ends with its first process, the rest is on its way out.
+        The watcher of the shell doesn't count. A sandbox ends with its first process; its other processes end by
+        themselves.
         """
         rest = child.members() - {read_ending(child.notes).watcher}
         if rest and self._sandbox is None:
-            remarks.append(f"{len(rest)} background process(es) of this command were ended with it")
+            remarks.append(f"ended {len(rest)} background process(es) of this command with it")
             await child.end(_GRACE_WHEN_STOPPED)
         elif rest:
             child.kill()
@@ -169,7 +175,7 @@ class Terminal:
 
 
 def _answer(printed: str, code: int | None, remarks: list[str]) -> ToolOutput:
-    """Return what the model reads; a command that ran out of time has failed."""
+    """Return the result for the model; a command that ran out of time has failed."""
     text = printed.rstrip("\n") or "(no output)"
     if code is None:
         raise ToolFailed("\n".join((text, *(f"[{remark}]" for remark in remarks))))
@@ -182,20 +188,20 @@ def _check(command: str) -> None:
     if "\0" in command:
         raise ToolFailed("The command contains a NUL character.")
     if len(command.encode("utf-8", "replace")) > _LONGEST_COMMAND:
-        raise ToolFailed(f"The command is longer than {_LONGEST_COMMAND:,} bytes: write it to a file and run that.")
+        raise ToolFailed(f"The command is longer than {_LONGEST_COMMAND:,} bytes. Write it to a file and run that.")
 
 
 def _folder(arguments: TerminalArguments, call: Call, remarks: list[str]) -> Path:
     if arguments.workdir:
         folder = call.workspace.resolve(arguments.workdir)
         if not folder.is_dir():
-            raise ToolFailed(f"There is no folder {folder}.")
+            raise ToolFailed(f"The folder {folder} doesn't exist.")
         return folder
     folder = call.workspace.folder
     if folder.is_dir():
         return folder
     there = next(parent for parent in folder.parents if parent.is_dir())
-    remarks.append(f"the folder {folder} is gone; ran in {there}")
+    remarks.append(f"the folder {folder} no longer exists; ran in {there}")
     call.workspace.move_to(there)
     return there
 

@@ -1,1 +1,1 @@
-"""The web: pages as readable text, and search."""
+"""The web: read pages as text, and search."""

@@ -1,26 +1,25 @@
-"""Fetch something from the web, within limits of place, size and time."""
+"""Fetch from the web, within limits of address, size and time."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-if TYPE_CHECKING:  # what fetches is loaded when something is fetched: it takes longer than the rest of a start
+if TYPE_CHECKING:  # the HTTP client is imported on first use: it takes longer than the rest of the start
     from aiohttp.abc import AbstractResolver
 
-    from talaria.tools.web.fetching import Fetcher
+    from talaria.tools.web.http_client import Fetcher
 
-SIZE_LIMIT = 5_000_000  # bytes, unpacked
+SIZE_LIMIT = 5_000_000  # bytes, decompressed
 TIME_LIMIT = timedelta(seconds=30)
 _PORTS = {"http": 80, "https": 443}
 
 
 class Download(Struct, frozen=True):
-    """What came back; ``url`` is where redirects ended, ``charset`` what the server said, if it did."""
+    """A response; ``url`` is the address after redirects, ``charset`` the server's declaration, if any."""
 
     url: str
     media_type: str
@@ -29,14 +28,14 @@ class Download(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """How many bytes something may have, unpacked, and how long it may take."""
+    """Limits: size in bytes, decompressed, and time."""
 
     size: int = SIZE_LIMIT
     time: timedelta = TIME_LIMIT
 
 
 class WebClient:
-    """Asks public servers, without cookies or credentials; owns its connections from first use to `close`."""
+    """A client for public servers, without cookies or credentials; owns its connections from first use to `close`."""
 
     def __init__(
         self,
@@ -53,23 +52,24 @@ class WebClient:
 
     @classmethod
     def for_service(cls, base_url: str) -> Self:
-        """Return a client for a server that the owner chose, be it on this machine."""
+        """Return a client for a server chosen by the owner, even on this machine."""
         parts = urlsplit(base_url)
         name = parts.hostname or ""
         host = name if name.isascii() else name.encode("idna").decode()
         return cls(allowed={f"{host}:{parts.port or _PORTS.get(parts.scheme)}"})
 
     async def get(self, url: str, query: Mapping[str, str] | None = None) -> Download:
-        """Return what is at an address, or raise `ToolFailed`."""
+        """Return the content of a URL, or raise `ToolFailed`."""
         return await self._opened().get(url, query or {})
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         if self._fetcher is not None:
             await self._fetcher.close()
 
     def _opened(self) -> "Fetcher":
         if self._fetcher is None:
-            fetching = import_module("talaria.tools.web.fetching")
-            self._fetcher = fetching.Fetcher(self._limits, self._allowed, self._resolver)
+            from talaria.tools.web.http_client import Fetcher  # noqa: PLC0415 (loaded with the first request: needs aiohttp)
+
+            self._fetcher = Fetcher(self._limits, self._allowed, self._resolver)
         return self._fetcher

@@ -1,45 +1,45 @@
-"""The tool that searches the web."""
+"""The web_search tool."""
 
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from talaria.contracts.tool import Call, Deed, Effect, ToolOutput
-from talaria.tools.web.engines import SearchEngine, SearchResult
+from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
+from talaria.tools.web.search_engines import SearchEngine, SearchResult
 
 _LONGEST_SNIPPET = 300
 
 
 class WebSearchArguments(Struct, frozen=True):
-    """What to look for."""
+    """A search query."""
 
     query: Annotated[str, Meta(min_length=1)]
     count: Annotated[int, Meta(ge=1, le=20)] = 8
 
 
 class WebSearch:
-    """Asks one engine."""
+    """Searches with one engine."""
 
     name = "web_search"
-    description = "Search the web; read what you find with web_fetch."
+    description = "Search the web. Read results with web_fetch."
     effect = Effect.READS
     arguments: type[Struct] = WebSearchArguments
 
     def __init__(self, engine: SearchEngine) -> None:
         self._engine = engine
 
-    def deed(self, arguments: WebSearchArguments) -> Deed:
-        """Say what is looked for."""
-        return Deed("fetch", f"web search: {arguments.query}")
+    def proposed_action(self, arguments: WebSearchArguments) -> ProposedAction:
+        """Describe the search."""
+        return ProposedAction("fetch", f"web search: {arguments.query}")
 
     async def run(self, arguments: WebSearchArguments, call: Call) -> ToolOutput:
-        """Return titles, addresses and snippets."""
+        """Return titles, URLs and snippets."""
         results = await self._engine.search(arguments.query, arguments.count)
         shown = "\n\n".join(f"{number}. {_shown(result)}" for number, result in enumerate(results, 1))
-        return ToolOutput(shown or "Nothing was found.", source="a web search" if shown else "")
+        return ToolOutput(shown or "Nothing found.", source="a web search" if shown else "")
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._engine.close()
 
 

@@ -1,1 +1,1 @@
-"""The schema, step by step: numbered files that are only ever added to."""
+"""Append-only schema migrations in numbered SQL files."""

@@ -1,11 +1,11 @@
-"""Telegram's two markups, read as strictly as Telegram reads them."""
+"""Telegram's two markups, parsed as strictly as Telegram does."""
 
 from collections.abc import Sequence
 
-from talaria.testing.telegram_server.markup.entities import checked, tidy, with_found
+from talaria.testing.telegram_server.markup.entities import add_found_entities, check_entities, trim_text
 from talaria.testing.telegram_server.markup.html import parse_html
 from talaria.testing.telegram_server.markup.markdown import parse_markdown
-from talaria.testing.telegram_server.markup.text import Broken
+from talaria.testing.telegram_server.markup.text import MarkupError
 from talaria.testing.telegram_server.parts import MessageEntity
 from talaria.testing.telegram_server.refusals import bad_request
 
@@ -24,9 +24,9 @@ def read_text(
             raise bad_request("unsupported parse_mode")
         try:
             text, entities = parser(text)
-        except Broken as error:
+        except MarkupError as error:
             raise bad_request(f"can't parse entities: {error}") from error
     else:
-        entities = checked(text, entities or ())
-    text, entities = tidy(text, entities)
-    return text, with_found(text, entities)
+        entities = check_entities(text, entities or ())
+    text, entities = trim_text(text, entities)
+    return text, add_found_entities(text, entities)

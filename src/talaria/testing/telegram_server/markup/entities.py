@@ -1,4 +1,4 @@
-"""Entities: those that a request brings are checked, those that a text has by itself are found."""
+"""Entities: validate those in a request, detect those in a text."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,33 +21,38 @@ _SETTABLE = {
     "bold", "italic", "underline", "strikethrough", "spoiler", "blockquote", "expandable_blockquote", "code", "pre",
     "text_link", "text_mention", "custom_emoji", "date_time",
 }  # fmt: skip
-_MUST_HAVE = {"text_link": "url", "text_mention": "user", "custom_emoji": "custom_emoji_id", "date_time": "unix_time"}
+_REQUIRED_FIELDS = {
+    "text_link": "url",
+    "text_mention": "user",
+    "custom_emoji": "custom_emoji_id",
+    "date_time": "unix_time",
+}
 
 
-def checked(text: str, entities: Sequence[MessageEntity]) -> list[MessageEntity]:
+def check_entities(text: str, entities: Sequence[MessageEntity]) -> list[MessageEntity]:
     """Return the entities of a request, or refuse those that do not lie on the text's characters."""
-    borders = {}
+    boundaries = {}
     place = 0
     for index, character in enumerate(text):
-        borders[place] = index
+        boundaries[place] = index
         place += units(character)
-    borders[place] = len(text)
+    boundaries[place] = len(text)
     for one in entities:
         if one.offset < 0 or one.length < 0:
             raise bad_request(f"receive an entity with incorrect offset {one.offset} or length {one.length}")
         for word, at in (("begins", one.offset), ("ends", one.end)):
             if at > place:
                 raise bad_request(f"entity {word} after the end of the text at byte offset {byte_offset(text, at)}")
-            if at not in borders:
-                before = byte_offset(text, borders[at - 1])
+            if at not in boundaries:
+                before = byte_offset(text, boundaries[at - 1])
                 raise bad_request(f"entity {word} in a middle of a UTF-16 symbol at byte offset {before}")
-        needed = _MUST_HAVE.get(one.type)
+        needed = _REQUIRED_FIELDS.get(one.type)
         if needed and getattr(one, needed) is None:
             raise bad_request(f"can't parse MessageEntity: Can't find field \"{needed}\"")
     return [one for one in entities if one.type in _SETTABLE and one.length]
 
 
-def tidy(text: str, entities: Iterable[MessageEntity]) -> tuple[str, list[MessageEntity]]:
+def trim_text(text: str, entities: Iterable[MessageEntity]) -> tuple[str, list[MessageEntity]]:
     """Cut white space around the text, as Telegram does, and move the entities along."""
     left = len(text) - len(text.lstrip())
     shift = units(text[:left])
@@ -61,18 +66,18 @@ def tidy(text: str, entities: Iterable[MessageEntity]) -> tuple[str, list[Messag
     return text, sorted(kept, key=lambda one: (one.offset, -one.length))
 
 
-def with_found(text: str, entities: Iterable[MessageEntity] = ()) -> tuple[MessageEntity, ...]:
+def add_found_entities(text: str, entities: Iterable[MessageEntity] = ()) -> tuple[MessageEntity, ...]:
     """Return the entities together with links, mentions, commands and so on that stand in the text by themselves."""
-    taken = [*entities]
-    solid = [one for one in taken if one.type in _LITERAL]
-    for one in _by_themselves(text):
+    explicit = [*entities]
+    solid = [one for one in explicit if one.type in _LITERAL]
+    for one in _find_entities(text):
         if not any(one.offset < other.end and other.offset < one.end for other in solid):
-            taken.append(one)
+            explicit.append(one)
             solid.append(one)
-    return tuple(sorted(taken, key=lambda one: (one.offset, -one.length)))
+    return tuple(sorted(explicit, key=lambda one: (one.offset, -one.length)))
 
 
-def _by_themselves(text: str) -> Iterator[MessageEntity]:
+def _find_entities(text: str) -> Iterator[MessageEntity]:
     for kind, pattern in _FOUND:
         for match in pattern.finditer(text):
             yield MessageEntity(type=kind, offset=units(text[: match.start()]), length=units(match[0]))

@@ -4,8 +4,7 @@ import re
 
 from msgspec import Struct
 
-from talaria.testing.telegram_server.markup.links import linked
-from talaria.testing.telegram_server.markup.text import Broken, Growing, byte_offset
+from talaria.testing.telegram_server.markup.text import MarkupError, ParsedText, byte_offset, make_link_entity
 from talaria.testing.telegram_server.parts import EntityType, MessageEntity
 
 _STYLES: dict[str, EntityType] = {
@@ -13,15 +12,15 @@ _STYLES: dict[str, EntityType] = {
     "s": "strikethrough", "strike": "strikethrough", "del": "strikethrough", "tg-spoiler": "spoiler",
     "span": "spoiler", "code": "code", "pre": "pre", "blockquote": "blockquote",
 }  # fmt: skip
-_OTHERS = {"a", "tg-emoji"}
-_NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"'}
+_SPECIAL_TAGS = {"a", "tg-emoji"}
+_NAMED_REFERENCES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"'}
 _REFERENCE = re.compile(r"&(?:#(?P<decimal>\d{1,8})|#[xX](?P<hex>[0-9a-fA-F]{1,6})|(?P<name>lt|gt|amp|quot));?")
 _TAG = re.compile(r"<(?P<name>[^\s>]*)(?P<attributes>(?:[^>\"']|\"[^\"]*\"|'[^']*')*)>")
 _ATTRIBUTE = re.compile(r"([^\s=/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([a-zA-Z0-9.-]+)))?")
 
 
 class _Open(Struct, frozen=True):
-    """A tag that has begun."""
+    """An open tag."""
 
     name: str
     offset: int
@@ -29,7 +28,7 @@ class _Open(Struct, frozen=True):
 
 
 def parse_html(source: str) -> tuple[str, list[MessageEntity]]:
-    """Return plain text and entities, or raise `Broken` with Telegram's sentence."""
+    """Return plain text and entities, or raise `MarkupError` with Telegram's sentence."""
     return _Html(source).read()
 
 
@@ -37,14 +36,14 @@ class _Html:
     def __init__(self, source: str) -> None:
         self._source = source
         self._place = 0
-        self._out = Growing()
+        self._out = ParsedText()
         self._open: list[_Open] = []
 
     def read(self) -> tuple[str, list[MessageEntity]]:
         while self._place < len(self._source):
             self._step()
         if self._open:
-            raise Broken(f'Can\'t find end tag corresponding to start tag "{self._open[-1].name}"')
+            raise MarkupError(f'Can\'t find end tag corresponding to start tag "{self._open[-1].name}"')
         return self._out.text, self._out.entities
 
     def _step(self) -> None:
@@ -66,24 +65,24 @@ class _Html:
         name = re.match(r"[^\s>]*", self._source[self._place + 1 :])
         spelled = name[0].lower() if name else ""
         if tag is None and self._place + 1 + len(spelled) >= len(self._source):
-            raise Broken(f"Unclosed start tag at byte offset {at}")
-        if spelled not in _STYLES and spelled not in _OTHERS:
-            raise Broken(f'Unsupported start tag "{spelled}" at byte offset {at}')
+            raise MarkupError(f"Unclosed start tag at byte offset {at}")
+        if spelled not in _STYLES and spelled not in _SPECIAL_TAGS:
+            raise MarkupError(f'Unsupported start tag "{spelled}" at byte offset {at}')
         if tag is None:
-            raise Broken(f'Unclosed start tag "{spelled}" at byte offset {at}')
+            raise MarkupError(f'Unclosed start tag "{spelled}" at byte offset {at}')
         self._open.append(_Open(spelled, self._out.length, _value(spelled, tag["attributes"], at)))
         self._place = tag.end()
 
     def _end(self) -> None:
         at = byte_offset(self._source, self._place)
         if not self._open:
-            raise Broken(f"Unexpected end tag at byte offset {at}")
+            raise MarkupError(f"Unexpected end tag at byte offset {at}")
         end = re.compile(r"</([^\s>]*)\s*>").match(self._source, self._place)
         if end is None:
-            raise Broken(f"Unclosed end tag at byte offset {at}")
+            raise MarkupError(f"Unclosed end tag at byte offset {at}")
         one = self._open.pop()
         if end[1] and end[1].lower() != one.name:
-            raise Broken(
+            raise MarkupError(
                 f'Unmatched end tag at byte offset {at}, expected "</{one.name}>", found "</{end[1].lower()}>"'
             )
         self._place = end.end()
@@ -92,7 +91,7 @@ class _Html:
     def _close(self, one: _Open) -> None:
         length = self._out.length - one.offset
         if one.name == "a":
-            entity = linked(one.value or self._out.since(one.offset), one.offset, length)
+            entity = make_link_entity(one.value or self._out.since(one.offset), one.offset, length)
         elif one.name == "tg-emoji":
             entity = MessageEntity(type="custom_emoji", offset=one.offset, length=length, custom_emoji_id=one.value)
         elif one.name == "blockquote" and one.value:
@@ -125,7 +124,7 @@ def _reference(source: str, place: int) -> tuple[str, int]:
     if found is None:
         return "&", place + 1
     if found["name"]:
-        return _NAMED[found["name"]], found.end()
+        return _NAMED_REFERENCES[found["name"]], found.end()
     code = int(found["decimal"]) if found["decimal"] else int(found["hex"], 16)
     if not 0 < code < 0x10FFFF or 0xD800 <= code < 0xE000:
         return "&", place + 1
@@ -133,9 +132,10 @@ def _reference(source: str, place: int) -> tuple[str, int]:
 
 
 def _value(name: str, attributes: str, at: int) -> str:
-    """Return what matters of a tag's attributes, or raise `Broken` where it must have one."""
+    """Return what matters of a tag's attributes, or raise `MarkupError` where it must have one."""
     values = {
-        found[1].lower(): _plain(found[2] or found[3] or found[4] or "") for found in _ATTRIBUTE.finditer(attributes)
+        found[1].lower(): _decode_references(found[2] or found[3] or found[4] or "")
+        for found in _ATTRIBUTE.finditer(attributes)
     }
     if name == "a":
         return values.get("href", "")
@@ -146,14 +146,14 @@ def _value(name: str, attributes: str, at: int) -> str:
         return "expandable" if "expandable" in values else ""
     if name == "tg-emoji":
         if not values.get("emoji-id", "").isdigit():
-            raise Broken("Invalid custom emoji identifier specified")
+            raise MarkupError("Invalid custom emoji identifier specified")
         return values["emoji-id"]
     if name == "span" and values.get("class") != "tg-spoiler":
-        raise Broken(f'Tag "span" must have class "tg-spoiler" at byte offset {at}')
+        raise MarkupError(f'Tag "span" must have class "tg-spoiler" at byte offset {at}')
     return ""
 
 
-def _plain(text: str) -> str:
+def _decode_references(text: str) -> str:
     pieces, place = [], 0
     while place < len(text):
         if text[place] == "&":

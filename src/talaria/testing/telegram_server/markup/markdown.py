@@ -2,8 +2,7 @@
 
 from msgspec import Struct
 
-from talaria.testing.telegram_server.markup.links import linked
-from talaria.testing.telegram_server.markup.text import Broken, Growing, byte_offset
+from talaria.testing.telegram_server.markup.text import MarkupError, ParsedText, byte_offset, make_link_entity
 from talaria.testing.telegram_server.parts import EntityType, MessageEntity
 
 _RESERVED = frozenset("_*[]()~`>#+-=|{}.!")
@@ -19,7 +18,7 @@ _ENDINGS = {"[": "]", "![": "]"}
 
 
 class _Open(Struct):
-    """A style that has begun: its mark, where that stands, where its text begins."""
+    """An open style: its mark, its position, the start of its text."""
 
     mark: str
     place: int
@@ -28,7 +27,7 @@ class _Open(Struct):
 
 
 def parse_markdown(source: str) -> tuple[str, list[MessageEntity]]:
-    """Return plain text and entities, or raise `Broken` with Telegram's sentence."""
+    """Return plain text and entities, or raise `MarkupError` with Telegram's sentence."""
     return _Markdown(source).read()
 
 
@@ -36,7 +35,7 @@ class _Markdown:
     def __init__(self, source: str) -> None:
         self._source = source
         self._place = 0
-        self._out = Growing()
+        self._out = ParsedText()
         self._open: list[_Open] = []
 
     def read(self) -> tuple[str, list[MessageEntity]]:
@@ -47,7 +46,9 @@ class _Markdown:
         if self._open:
             last = self._open[-1]
             title = "PreCode" if last.language else _TITLES[last.mark]
-            raise Broken(f"Can't find end of {title} entity at byte offset {byte_offset(self._source, last.place)}")
+            raise MarkupError(
+                f"Can't find end of {title} entity at byte offset {byte_offset(self._source, last.place)}"
+            )
         return self._out.text, self._out.entities
 
     def _step(self) -> None:
@@ -96,11 +97,11 @@ class _Markdown:
         )
 
     def _link(self, one: _Open, length: int, target: str) -> None:
-        entity = linked(target, one.offset, length, emoji=one.mark == "![")
+        entity = make_link_entity(target, one.offset, length, emoji=one.mark == "![")
         if entity is not None:
             self._out.close(entity)
         elif one.mark == "![":
-            raise Broken("Custom emoji entity must contain a tg://emoji URL")
+            raise MarkupError("Custom emoji entity must contain a tg://emoji URL")
 
     def _target(self) -> str:
         if not self._source.startswith("(", self._place):
@@ -113,7 +114,7 @@ class _Markdown:
             target.append(self._source[place])
             place += 1
         if place >= len(self._source):
-            raise Broken(f"Can't find end of a URL at byte offset {byte_offset(self._source, begin)}")
+            raise MarkupError(f"Can't find end of a URL at byte offset {byte_offset(self._source, begin)}")
         self._place = place + 1
         return "".join(target)
 
@@ -153,7 +154,7 @@ class _Markdown:
         return language
 
     def _refuse(self, character: str) -> None:
-        raise Broken(f"Character '{character}' is reserved and must be escaped with the preceding '\\'")
+        raise MarkupError(f"Character '{character}' is reserved and must be escaped with the preceding '\\'")
 
     def _at_line_start(self) -> bool:
         return self._place == 0 or self._source[self._place - 1] == "\n"
@@ -173,7 +174,7 @@ class _Markdown:
             if self._open[-1].mark != ">":
                 last = self._open[-1]
                 place = byte_offset(self._source, last.place)
-                raise Broken(f"Can't find end of {_TITLES[last.mark]} entity at byte offset {place}")
+                raise MarkupError(f"Can't find end of {_TITLES[last.mark]} entity at byte offset {place}")
             self._close_quote("blockquote")
         self._write("\n")
 

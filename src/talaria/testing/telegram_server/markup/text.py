@@ -1,10 +1,41 @@
-"""Text that grows while markup is read, counted as Telegram counts it."""
+"""Text that grows while markup is parsed, counted in Telegram's units."""
+
+import re
 
 from talaria.testing.telegram_server.parts import MessageEntity
 
+_PERSON = re.compile(r"tg://user\?id=(\d+)", re.IGNORECASE)
 
-class Broken(Exception):
-    """Markup that cannot be read; the sentence is Telegram's."""
+
+_EMOJI = re.compile(r"tg://emoji\?id=(\d+)", re.IGNORECASE)
+
+
+_ADDRESS = re.compile(r"(?:(?:https?|ftp|tg|ton|tonsite)://)?[^\s/:?#.]+[^\s]*", re.IGNORECASE)
+
+
+def make_link_entity(target: str, offset: int, length: int, *, emoji: bool = False) -> MessageEntity | None:
+    """Return the entity for a target, or nothing where it is not an address."""
+    if emoji:
+        found = _EMOJI.fullmatch(target)
+        return (
+            MessageEntity(type="custom_emoji", offset=offset, length=length, custom_emoji_id=found[1])
+            if found
+            else None
+        )
+    person = _PERSON.fullmatch(target)
+    if person:
+        user: dict[str, object] = {"id": int(person[1]), "is_bot": False, "first_name": "Somebody"}
+        return MessageEntity(type="text_mention", offset=offset, length=length, user=user)
+    if not _ADDRESS.fullmatch(target) or ("://" not in target and "." not in target):
+        return None
+    address = target if "://" in target else f"http://{target}"
+    if re.fullmatch(r"\w+://[^/?#]+", address) and not address.startswith("tg:"):
+        address += "/"
+    return MessageEntity(type="text_link", offset=offset, length=length, url=address)
+
+
+class MarkupError(Exception):
+    """Invalid markup; the sentence is Telegram's."""
 
 
 def units(text: str) -> int:
@@ -17,8 +48,8 @@ def byte_offset(text: str, place: int) -> int:
     return len(text[:place].encode("utf-8", "surrogatepass"))
 
 
-class Growing:
-    """What has been read so far: plain text and finished entities."""
+class ParsedText:
+    """The text and finished entities parsed so far."""
 
     def __init__(self) -> None:
         self.entities: list[MessageEntity] = []

@@ -4,7 +4,7 @@ from talaria.testing.telegram_server.methods.account import ACCOUNT
 from talaria.testing.telegram_server.methods.chats import CHATS
 from talaria.testing.telegram_server.methods.gestures import GESTURES
 from talaria.testing.telegram_server.methods.media import MEDIA
-from talaria.testing.telegram_server.methods.method import Method
+from talaria.testing.telegram_server.methods.sending import Method
 from talaria.testing.telegram_server.methods.texts import TEXTS
 
 METHODS: dict[str, Method] = {

@@ -1,4 +1,4 @@
-"""The bot itself: who it is, how it gets its updates, its menu of commands."""
+"""The bot itself: identity, updates, command menu."""
 
 import re
 
@@ -6,7 +6,7 @@ import msgspec
 
 from talaria.testing.telegram_server.checks import Parameters
 from talaria.testing.telegram_server.files import Upload
-from talaria.testing.telegram_server.methods.method import Method
+from talaria.testing.telegram_server.methods.sending import Method
 from talaria.testing.telegram_server.parts import BotCommand, BotCommandScope
 from talaria.testing.telegram_server.places import Wire
 from talaria.testing.telegram_server.refusals import bad_request, conflict
@@ -21,7 +21,7 @@ class GetMe(Parameters, frozen=True, kw_only=True):
 
 
 class GetUpdates(Parameters, frozen=True, kw_only=True):
-    """What is asked for; ``timeout`` is in seconds."""
+    """Parameters of a poll; ``timeout`` is in seconds."""
 
     offset: int = 0
     limit: int = 100
@@ -30,7 +30,7 @@ class GetUpdates(Parameters, frozen=True, kw_only=True):
 
 
 class SetWebhook(Parameters, frozen=True, kw_only=True):
-    """Where updates are to go."""
+    """The target of updates."""
 
     url: str = ""
     certificate: Upload | str | None = None
@@ -42,7 +42,7 @@ class SetWebhook(Parameters, frozen=True, kw_only=True):
 
 
 class DeleteWebhook(Parameters, frozen=True, kw_only=True):
-    """Whether to forget what waits."""
+    """Whether to drop pending updates."""
 
     drop_pending_updates: bool = False
 
@@ -67,39 +67,39 @@ def get_me(world: World, _: GetMe) -> Wire:
     return world.office.me()
 
 
-async def get_updates(world: World, asked: GetUpdates) -> list[Wire]:
+async def get_updates(world: World, parameters: GetUpdates) -> list[Wire]:
     """Wait for updates; an offset confirms those before it."""
     updates = world.office.updates
     if world.webhook.url:
         raise conflict(
             "can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first"
         )
-    updates.confirm(asked.offset)
-    updates.allow(asked.allowed_updates)
-    limit = asked.limit if 1 <= asked.limit <= 100 else 100
-    found = await updates.poll(limit=limit, timeout=min(max(asked.timeout, 0), _LONGEST_POLL))
+    updates.confirm(parameters.offset)
+    updates.allow(parameters.allowed_updates)
+    limit = parameters.limit if 1 <= parameters.limit <= 100 else 100
+    found = await updates.poll(limit=limit, timeout=min(max(parameters.timeout, 0), _LONGEST_POLL))
     return [update.wire() for update in found]
 
 
-def set_webhook(world: World, asked: SetWebhook) -> bool:
+def set_webhook(world: World, parameters: SetWebhook) -> bool:
     """Deliver updates to an address; an empty one ends that."""
-    if asked.url and not re.match(r"https?://[^/\s]+", asked.url):
+    if parameters.url and not re.match(r"https?://[^/\s]+", parameters.url):
         raise bad_request("bad webhook: An HTTPS URL must be provided for webhook")
-    if asked.secret_token and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", asked.secret_token):
+    if parameters.secret_token and not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", parameters.secret_token):
         raise bad_request("secret token contains unallowed characters")
-    if not 1 <= asked.max_connections <= 100:
+    if not 1 <= parameters.max_connections <= 100:
         raise bad_request("max_connections must be between 1 and 100")
     updates = world.office.updates
-    if asked.drop_pending_updates:
+    if parameters.drop_pending_updates:
         updates.forget()
-    updates.allow(asked.allowed_updates)
-    world.webhook.point(asked.url, asked.secret_token, asked.max_connections)
+    updates.allow(parameters.allowed_updates)
+    world.webhook.point(parameters.url, parameters.secret_token, parameters.max_connections)
     return True
 
 
-def delete_webhook(world: World, asked: DeleteWebhook) -> bool:
+def delete_webhook(world: World, parameters: DeleteWebhook) -> bool:
     """Let updates wait until they are asked for."""
-    return set_webhook(world, SetWebhook(drop_pending_updates=asked.drop_pending_updates))
+    return set_webhook(world, SetWebhook(drop_pending_updates=parameters.drop_pending_updates))
 
 
 def get_webhook_info(world: World, _: GetMe) -> Wire:
@@ -107,36 +107,37 @@ def get_webhook_info(world: World, _: GetMe) -> Wire:
     return world.webhook.wire()
 
 
-def set_my_commands(world: World, asked: SetMyCommands) -> bool:
+def set_my_commands(world: World, parameters: SetMyCommands) -> bool:
     """Keep a menu of commands."""
-    if len(asked.commands) > _MOST_COMMANDS:
+    if len(parameters.commands) > _MOST_COMMANDS:
         raise bad_request("BOT_COMMANDS_TOO_MUCH")
-    for one in asked.commands:
+    for one in parameters.commands:
         if not re.fullmatch(r"[a-z0-9_]{1,32}", one.command.removeprefix("/")):
             raise bad_request("BOT_COMMAND_INVALID")
         if not 1 <= len(one.description.strip()) <= 256:
             raise bad_request("BOT_COMMAND_DESCRIPTION_INVALID")
-    world.menus[_menu(asked)] = [
-        BotCommand(command=one.command.removeprefix("/"), description=one.description.strip()) for one in asked.commands
+    world.menus[_menu(parameters)] = [
+        BotCommand(command=one.command.removeprefix("/"), description=one.description.strip())
+        for one in parameters.commands
     ]
     world.office.changes.happened()
     return True
 
 
-def get_my_commands(world: World, asked: GetMyCommands) -> list[Wire]:
+def get_my_commands(world: World, parameters: GetMyCommands) -> list[Wire]:
     """Return a menu of commands."""
-    return [msgspec.to_builtins(one) for one in world.menus.get(_menu(asked), [])]
+    return [msgspec.to_builtins(one) for one in world.menus.get(_menu(parameters), [])]
 
 
-def delete_my_commands(world: World, asked: GetMyCommands) -> bool:
+def delete_my_commands(world: World, parameters: GetMyCommands) -> bool:
     """Forget a menu of commands."""
-    world.menus.pop(_menu(asked), None)
+    world.menus.pop(_menu(parameters), None)
     return True
 
 
-def _menu(asked: SetMyCommands | GetMyCommands) -> tuple[object, str]:
-    scope = asked.scope or BotCommandScope(type="default")
-    return (scope.type, scope.chat_id, scope.user_id), asked.language_code
+def _menu(parameters: SetMyCommands | GetMyCommands) -> tuple[object, str]:
+    scope = parameters.scope or BotCommandScope(type="default")
+    return (scope.type, scope.chat_id, scope.user_id), parameters.language_code
 
 
 ACCOUNT = [

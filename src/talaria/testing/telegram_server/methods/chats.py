@@ -1,10 +1,10 @@
-"""Chats: what they are, who is in them, their topics."""
+"""Chats: properties, members, topics."""
 
 from talaria.testing.telegram_server.checks import Parameters
-from talaria.testing.telegram_server.methods.method import Method
+from talaria.testing.telegram_server.methods.sending import Method
 from talaria.testing.telegram_server.places import Wire
 from talaria.testing.telegram_server.refusals import bad_request
-from talaria.testing.telegram_server.room import COLOURS, Room
+from talaria.testing.telegram_server.room import COLOURS, ChatState
 from talaria.testing.telegram_server.world import World
 
 _LONGEST_NAME = 128
@@ -33,7 +33,7 @@ class CreateForumTopic(Parameters, frozen=True, kw_only=True):
 
 
 class EditForumTopic(Parameters, frozen=True, kw_only=True):
-    """What changes of a topic."""
+    """Changes of a topic."""
 
     chat_id: int | str
     message_thread_id: int
@@ -48,9 +48,9 @@ class OneTopic(Parameters, frozen=True, kw_only=True):
     message_thread_id: int
 
 
-def get_chat(world: World, asked: GetChat) -> Wire:
+def get_chat(world: World, parameters: GetChat) -> Wire:
     """Return all that is known of a chat."""
-    room = world.writable(asked.chat_id)
+    room = world.writable(parameters.chat_id)
     gifts = ("unlimited_gifts", "limited_gifts", "unique_gifts", "premium_subscription", "gifts_from_channels")
     return room.place.wire() | {
         "accent_color_id": abs(room.place.id) % 7,
@@ -59,18 +59,18 @@ def get_chat(world: World, asked: GetChat) -> Wire:
     }
 
 
-def get_chat_member(world: World, asked: GetChatMember) -> Wire:
+def get_chat_member(world: World, parameters: GetChatMember) -> Wire:
     """Return what someone is in a chat."""
-    room = world.writable(asked.chat_id)
-    user = world.people.get(asked.user_id)
+    room = world.writable(parameters.chat_id)
+    user = world.people.get(parameters.user_id)
     if user is None:
         raise bad_request("user not found" if room.place.type == "private" else "member not found")
     return room.member(user)
 
 
-def leave_chat(world: World, asked: GetChat) -> bool:
+def leave_chat(world: World, parameters: GetChat) -> bool:
     """Let the bot go."""
-    room = world.writable(asked.chat_id)
+    room = world.writable(parameters.chat_id)
     if room.place.type == "private":
         raise bad_request("chat member status can't be changed in private chats")
     room.gone = f"bot is not a member of the {room.place.type} chat"
@@ -78,51 +78,51 @@ def leave_chat(world: World, asked: GetChat) -> bool:
     return True
 
 
-def create_forum_topic(world: World, asked: CreateForumTopic) -> Wire:
+def create_forum_topic(world: World, parameters: CreateForumTopic) -> Wire:
     """Open a topic in a forum, or in a private chat of a bot with topics."""
-    room = _forum(world, asked.chat_id, "create a topic")
-    if not 1 <= len(asked.name.strip()) <= _LONGEST_NAME:
-        raise bad_request("TOPIC_TITLE_EMPTY" if not asked.name.strip() else "topic name is too long")
-    if asked.icon_color is not None and asked.icon_color not in COLOURS:
+    room = _forum(world, parameters.chat_id, "create a topic")
+    if not 1 <= len(parameters.name.strip()) <= _LONGEST_NAME:
+        raise bad_request("TOPIC_TITLE_EMPTY" if not parameters.name.strip() else "topic name is too long")
+    if parameters.icon_color is not None and parameters.icon_color not in COLOURS:
         raise bad_request("invalid icon color specified")
-    topic, _ = room.add_topic(world.office.bot, asked.name.strip(), asked.icon_color)
+    topic, _ = room.add_topic(world.office.bot, parameters.name.strip(), parameters.icon_color)
     return topic.wire()
 
 
-def edit_forum_topic(world: World, asked: EditForumTopic) -> bool:
+def edit_forum_topic(world: World, parameters: EditForumTopic) -> bool:
     """Give a topic another name."""
-    room = _forum(world, asked.chat_id, "edit the topic")
-    topic = room.topic(asked.message_thread_id)
+    room = _forum(world, parameters.chat_id, "edit the topic")
+    topic = room.topic(parameters.message_thread_id)
     assert topic is not None
-    if len(asked.name) > _LONGEST_NAME:
+    if len(parameters.name) > _LONGEST_NAME:
         raise bad_request("topic name is too long")
-    if asked.name in ("", topic.name) and not asked.icon_custom_emoji_id:
+    if parameters.name in ("", topic.name) and not parameters.icon_custom_emoji_id:
         raise bad_request("TOPIC_NOT_MODIFIED")
-    if asked.name:
-        topic.name = asked.name
-        service = {"forum_topic_edited": {"name": asked.name}}
+    if parameters.name:
+        topic.name = parameters.name
+        service = {"forum_topic_edited": {"name": parameters.name}}
         room.add(world.office.bot, service=service, thread=topic.id, in_topic=True)
     return True
 
 
-def close_forum_topic(world: World, asked: OneTopic) -> bool:
+def close_forum_topic(world: World, parameters: OneTopic) -> bool:
     """Let only administrators write in a topic."""
-    return _mark(world, asked, closed=True, deleted=False)
+    return _change_topic(world, parameters, closed=True, deleted=False)
 
 
-def reopen_forum_topic(world: World, asked: OneTopic) -> bool:
+def reopen_forum_topic(world: World, parameters: OneTopic) -> bool:
     """Let everyone write in a topic again."""
-    return _mark(world, asked, closed=False, deleted=False)
+    return _change_topic(world, parameters, closed=False, deleted=False)
 
 
-def delete_forum_topic(world: World, asked: OneTopic) -> bool:
+def delete_forum_topic(world: World, parameters: OneTopic) -> bool:
     """Take a topic away with all that is in it."""
-    return _mark(world, asked, closed=True, deleted=True)
+    return _change_topic(world, parameters, closed=True, deleted=True)
 
 
-def _mark(world: World, asked: OneTopic, *, closed: bool, deleted: bool) -> bool:
-    room = _forum(world, asked.chat_id, "manage the topic")
-    topic = room.topic(asked.message_thread_id)
+def _change_topic(world: World, parameters: OneTopic, *, closed: bool, deleted: bool) -> bool:
+    room = _forum(world, parameters.chat_id, "manage the topic")
+    topic = room.topic(parameters.message_thread_id)
     assert topic is not None
     if topic.closed == closed and not deleted:
         raise bad_request("TOPIC_NOT_MODIFIED")
@@ -133,7 +133,7 @@ def _mark(world: World, asked: OneTopic, *, closed: bool, deleted: bool) -> bool
     return True
 
 
-def _forum(world: World, chat_id: int | str, deed: str) -> Room:
+def _forum(world: World, chat_id: int | str, action: str) -> ChatState:
     room = world.writable(chat_id)
     if room.place.type == "private":
         if not world.office.topics:
@@ -142,7 +142,7 @@ def _forum(world: World, chat_id: int | str, deed: str) -> Room:
     if not room.place.is_forum:
         raise bad_request("the chat is not a forum")
     if not room.admin:
-        raise bad_request(f"not enough rights to {deed}")
+        raise bad_request(f"not enough rights to {action}")
     return room
 
 

@@ -1,7 +1,7 @@
-"""Small signs: typing, reactions, answers to buttons."""
+"""Chat actions, reactions, and answers to buttons."""
 
 from talaria.testing.telegram_server.checks import Parameters
-from talaria.testing.telegram_server.methods.method import Method
+from talaria.testing.telegram_server.methods.sending import Method
 from talaria.testing.telegram_server.parts import Reaction, ReactionTypeEmoji
 from talaria.testing.telegram_server.refusals import bad_request
 from talaria.testing.telegram_server.world import World
@@ -31,7 +31,7 @@ _LONGEST_NOTICE = 200
 
 
 class SendChatAction(Parameters, frozen=True, kw_only=True):
-    """What the bot is doing."""
+    """The bot's current action."""
 
     business_connection_id: str = ""
     chat_id: int | str
@@ -49,7 +49,7 @@ class SetMessageReaction(Parameters, frozen=True, kw_only=True):
 
 
 class AnswerCallbackQuery(Parameters, frozen=True, kw_only=True):
-    """What to show to whoever pressed a button."""
+    """The notification for the person who pressed a button."""
 
     callback_query_id: str
     text: str = ""
@@ -58,22 +58,22 @@ class AnswerCallbackQuery(Parameters, frozen=True, kw_only=True):
     cache_time: int = 0
 
 
-def send_chat_action(world: World, asked: SendChatAction) -> bool:
+def send_chat_action(world: World, parameters: SendChatAction) -> bool:
     """Show for some seconds what the bot is doing."""
-    room = world.writable(asked.chat_id)
-    if asked.action not in _ACTIONS:
+    room = world.writable(parameters.chat_id)
+    if parameters.action not in _ACTIONS:
         raise bad_request("wrong parameter action in request")
-    room.topic(asked.message_thread_id)
-    room.actions.append((asked.action, asked.message_thread_id))
+    room.topic(parameters.message_thread_id)
+    room.actions.append((parameters.action, parameters.message_thread_id))
     world.office.changes.happened()
     return True
 
 
-def set_message_reaction(world: World, asked: SetMessageReaction) -> bool:
+def set_message_reaction(world: World, parameters: SetMessageReaction) -> bool:
     """React to a message; without a reaction, take the former one away."""
-    room = world.writable(asked.chat_id)
-    message = world.message(room, asked.message_id, "react")
-    reactions = asked.reaction or []
+    room = world.writable(parameters.chat_id)
+    message = world.message(room, parameters.message_id, "react")
+    reactions = parameters.reaction or []
     if len(reactions) > 1:
         raise bad_request("REACTIONS_TOO_MANY")
     chosen = [one.emoji for one in reactions if isinstance(one, ReactionTypeEmoji) and one.emoji in _EMOJI]
@@ -84,14 +84,14 @@ def set_message_reaction(world: World, asked: SetMessageReaction) -> bool:
     return True
 
 
-def answer_callback_query(world: World, asked: AnswerCallbackQuery) -> bool:
+def answer_callback_query(world: World, parameters: AnswerCallbackQuery) -> bool:
     """Answer a button, once."""
-    press = world.office.presses.get(asked.callback_query_id)
+    press = world.office.presses.get(parameters.callback_query_id)
     if press is None or press.is_answered:
         raise bad_request("query is too old and response timeout expired or query ID is invalid")
-    if len(asked.text) > _LONGEST_NOTICE:
+    if len(parameters.text) > _LONGEST_NOTICE:
         raise bad_request("MESSAGE_TOO_LONG")
-    press.is_answered, press.answer, press.alert = True, asked.text, asked.show_alert
+    press.is_answered, press.answer, press.alert = True, parameters.text, parameters.show_alert
     world.office.changes.happened()
     return True
 

@@ -1,13 +1,13 @@
-"""Files: sent by upload or by id, alone or in an album, and fetched."""
+"""Files: sent by upload or by id, alone or in an album, and downloaded."""
 
 from typing import Any
 
 from talaria.testing.telegram_server.checks import Parameters
 from talaria.testing.telegram_server.files import LARGEST_DOWNLOAD, Kind, Upload
-from talaria.testing.telegram_server.methods.method import Method
 from talaria.testing.telegram_server.methods.sending import (
     AnySending,
     Captioned,
+    Method,
     Sending,
     author_of,
     destination,
@@ -74,36 +74,36 @@ class GetFile(Parameters, frozen=True, kw_only=True):
     file_id: str
 
 
-def send_photo(world: World, asked: SendPhoto) -> Wire:
+def send_photo(world: World, parameters: SendPhoto) -> Wire:
     """Post a picture."""
-    return _send(world, asked, "photo", asked.photo)
+    return _send(world, parameters, "photo", parameters.photo)
 
 
-def send_document(world: World, asked: SendDocument) -> Wire:
+def send_document(world: World, parameters: SendDocument) -> Wire:
     """Post a file."""
-    return _send(world, asked, "document", asked.document)
+    return _send(world, parameters, "document", parameters.document)
 
 
-def send_voice(world: World, asked: SendVoice) -> Wire:
+def send_voice(world: World, parameters: SendVoice) -> Wire:
     """Post a voice message."""
-    return _send(world, asked, "voice", asked.voice, duration=asked.duration)
+    return _send(world, parameters, "voice", parameters.voice, duration=parameters.duration)
 
 
-def send_sticker(world: World, asked: SendSticker) -> Wire:
+def send_sticker(world: World, parameters: SendSticker) -> Wire:
     """Post a sticker."""
-    return _send(world, asked, "sticker", asked.sticker, emoji=asked.emoji)
+    return _send(world, parameters, "sticker", parameters.sticker, emoji=parameters.emoji)
 
 
-def send_media_group(world: World, asked: SendMediaGroup) -> list[Wire]:
+def send_media_group(world: World, parameters: SendMediaGroup) -> list[Wire]:
     """Post an album of two to ten files of one kind."""
-    world.writable(asked.chat_id)
-    if not 2 <= len(asked.media) <= _LARGEST_ALBUM:
+    world.writable(parameters.chat_id)
+    if not 2 <= len(parameters.media) <= _LARGEST_ALBUM:
         raise bad_request("media must include 2-10 items")
-    if len({one.type for one in asked.media}) != 1:
+    if len({one.type for one in parameters.media}) != 1:
         raise bad_request("documents can't be mixed with other media types")
     files = world.office.files
-    read = [(files.given(one.type, asked.file(one)), one.type, *read_caption(one)) for one in asked.media]
-    room, place = destination(world, asked)
+    read = [(files.given(one.type, parameters.file(one)), one.type, *read_caption(one)) for one in parameters.media]
+    room, place = destination(world, parameters)
     album = f"14{len(room.log):015}"
     return [
         room.add(
@@ -119,9 +119,9 @@ def send_media_group(world: World, asked: SendMediaGroup) -> list[Wire]:
     ]
 
 
-def get_file(world: World, asked: GetFile) -> Wire:
+def get_file(world: World, parameters: GetFile) -> Wire:
     """Return where a file can be fetched."""
-    file = world.office.files.find(asked.file_id)
+    file = world.office.files.find(parameters.file_id)
     if file is None:
         raise bad_request("invalid file_id")
     if len(file.data) > LARGEST_DOWNLOAD:
@@ -129,12 +129,12 @@ def get_file(world: World, asked: GetFile) -> Wire:
     return file.wire() | {"file_path": file.path}
 
 
-def _send(world: World, asked: Sending, kind: Kind, given: Upload | str, **more: Any) -> Wire:
-    world.writable(asked.chat_id)
+def _send(world: World, parameters: Sending, kind: Kind, given: Upload | str, **more: Any) -> Wire:
+    world.writable(parameters.chat_id)
     files = world.office.files
-    text, entities = read_caption(asked) if isinstance(asked, Captioned) else ("", ())
+    text, entities = read_caption(parameters) if isinstance(parameters, Captioned) else ("", ())
     media = files.media(kind, files.given(kind, given), **more)
-    return post(world, asked, media=media, text=text, entities=entities).wire()
+    return post(world, parameters, media=media, text=text, entities=entities).wire()
 
 
 MEDIA = [

@@ -1,23 +1,45 @@
-"""What all methods that post a message have in common."""
+"""Common parts of all methods that post a message."""
 
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import Any
 
-from talaria.testing.telegram_server.checks import Parameters, inline, read_markup
+from msgspec import Struct
+
+from talaria.testing.telegram_server.checks import Parameters, Raw, inline, read_markup, read_parameters
 from talaria.testing.telegram_server.markup import read_text
 from talaria.testing.telegram_server.markup.text import units
 from talaria.testing.telegram_server.messages import Message
 from talaria.testing.telegram_server.parts import MessageEntity, ReplyParameters
 from talaria.testing.telegram_server.places import User
 from talaria.testing.telegram_server.refusals import bad_request
-from talaria.testing.telegram_server.room import Room
+from talaria.testing.telegram_server.room import ChatState
 from talaria.testing.telegram_server.world import World
 
+Work = Callable[[World, Any], object | Awaitable[object]]
+
+
+class Method(Struct, frozen=True):
+    """A method; ``work`` gets the validated parameters."""
+
+    name: str
+    parameters: type[Parameters]
+    work: Work
+
+    async def call(self, world: World, raw: Raw) -> object:
+        """Check the parameters, do the work and return the result for the wire."""
+        result = self.work(world, read_parameters(self.parameters, raw))
+        return await result if isawaitable(result) else result
+
+
 LONGEST_TEXT = 4096
+
+
 LONGEST_CAPTION = 1024
 
 
 class AnySending(Parameters, frozen=True, kw_only=True):
-    """Where a message or an album goes."""
+    """The target of a message or an album."""
 
     business_connection_id: str = ""
     chat_id: int | str
@@ -31,21 +53,21 @@ class AnySending(Parameters, frozen=True, kw_only=True):
 
 
 class Sending(AnySending, frozen=True, kw_only=True):
-    """Where a message goes, and what hangs on it."""
+    """The target of a message, and its keyboard."""
 
     suggested_post_parameters: dict[str, Any] | None = None
     reply_markup: dict[str, Any] | None = None
 
 
 class Captioned(Sending, frozen=True, kw_only=True):
-    """A file with words."""
+    """A file with a caption."""
 
     caption: str = ""
     parse_mode: str = ""
     caption_entities: list[MessageEntity] | None = None
 
 
-def destination(world: World, asked: AnySending) -> tuple[Room, dict[str, Any]]:
+def destination(world: World, asked: AnySending) -> tuple[ChatState, dict[str, Any]]:
     """Return the chat and the place in it, or refuse."""
     if asked.business_connection_id:
         raise bad_request("business connection not found")
@@ -53,7 +75,7 @@ def destination(world: World, asked: AnySending) -> tuple[Room, dict[str, Any]]:
         raise bad_request("the chat is not a direct messages chat")
     room = world.writable(asked.chat_id)
     topic = room.topic(asked.message_thread_id)
-    answered = _answered(room, asked.reply_parameters)
+    answered = _find_replied(room, asked.reply_parameters)
     if topic is None and answered is not None and answered.in_topic:
         topic = room.topic(answered.thread)
     thread = topic.id if topic else None
@@ -71,7 +93,7 @@ def post(world: World, asked: Sending, **content: Any) -> Message:
     return room.add(author_of(world, room), by_bot=True, markup=markup, **place, **content)
 
 
-def author_of(world: World, room: Room) -> User | None:
+def author_of(world: World, room: ChatState) -> User | None:
     """Return who a message of the bot is from: in a channel, nobody."""
     return None if room.place.type == "channel" else world.office.bot
 
@@ -84,7 +106,7 @@ def read_caption(asked: Any) -> tuple[str, tuple[MessageEntity, ...]]:
     return text, entities
 
 
-def _answered(room: Room, reply: ReplyParameters | None) -> Message | None:
+def _find_replied(room: ChatState, reply: ReplyParameters | None) -> Message | None:
     if reply is None:
         return None
     if reply.chat_id not in (None, room.place.id):

@@ -1,4 +1,4 @@
-"""Messages of text: sent, edited, deleted."""
+"""Text messages: send, edit, delete."""
 
 from typing import Any
 
@@ -6,15 +6,14 @@ from talaria.testing.telegram_server.checks import Parameters, inline, read_mark
 from talaria.testing.telegram_server.markup import read_text
 from talaria.testing.telegram_server.markup.text import units
 from talaria.testing.telegram_server.messages import Message
-from talaria.testing.telegram_server.methods.method import Method
-from talaria.testing.telegram_server.methods.sending import LONGEST_TEXT, Sending, post, read_caption
+from talaria.testing.telegram_server.methods.sending import LONGEST_TEXT, Method, Sending, post, read_caption
 from talaria.testing.telegram_server.parts import InlineKeyboardMarkup, LinkPreviewOptions, MessageEntity
 from talaria.testing.telegram_server.places import Wire
 from talaria.testing.telegram_server.refusals import bad_request
-from talaria.testing.telegram_server.room import Room
+from talaria.testing.telegram_server.room import ChatState
 from talaria.testing.telegram_server.world import World
 
-_SAME = (
+_NOT_MODIFIED = (
     "message is not modified: specified new message content and reply markup are exactly the same as a current content"
     " and reply markup of the message"
 )
@@ -59,57 +58,57 @@ class EditMessageCaption(Editing, frozen=True, kw_only=True):
 
 
 class DeleteMessage(Parameters, frozen=True, kw_only=True):
-    """Which message is to go."""
+    """A message to delete."""
 
     chat_id: int | str
     message_id: int
 
 
 class DeleteMessages(Parameters, frozen=True, kw_only=True):
-    """Which messages are to go."""
+    """Messages to delete."""
 
     chat_id: int | str
     message_ids: list[int]
 
 
-def send_message(world: World, asked: SendMessage) -> Wire:
+def send_message(world: World, parameters: SendMessage) -> Wire:
     """Post a text."""
-    world.writable(asked.chat_id)
-    text, entities = _read(asked.text, asked.parse_mode, asked.entities)
-    return post(world, asked, text=text, entities=entities, preview=asked.link_preview_options).wire()
+    world.writable(parameters.chat_id)
+    text, entities = _read(parameters.text, parameters.parse_mode, parameters.entities)
+    return post(world, parameters, text=text, entities=entities, preview=parameters.link_preview_options).wire()
 
 
-def edit_message_text(world: World, asked: EditMessageText) -> Wire:
+def edit_message_text(world: World, parameters: EditMessageText) -> Wire:
     """Replace a text, and the buttons with it."""
-    message = _editable(world, asked)
-    if asked.rich_message is not None:
+    message = _find_editable(world, parameters)
+    if parameters.rich_message is not None:
         raise bad_request("rich messages are not supported here")
     if message.media is not None:
         raise bad_request("there is no text in the message to edit")
-    text, entities = _read(asked.text, asked.parse_mode, asked.entities)
-    message.preview = asked.link_preview_options or message.preview
-    return _change(world, asked, message, text, entities)
+    text, entities = _read(parameters.text, parameters.parse_mode, parameters.entities)
+    message.preview = parameters.link_preview_options or message.preview
+    return _change(world, parameters, message, text, entities)
 
 
-def edit_message_caption(world: World, asked: EditMessageCaption) -> Wire:
+def edit_message_caption(world: World, parameters: EditMessageCaption) -> Wire:
     """Replace the words of a file, and the buttons with them."""
-    message = _editable(world, asked)
+    message = _find_editable(world, parameters)
     if message.media is None:
         raise bad_request("there is no caption in the message to edit")
-    text, entities = read_caption(asked)
-    return _change(world, asked, message, text, entities)
+    text, entities = read_caption(parameters)
+    return _change(world, parameters, message, text, entities)
 
 
-def edit_message_reply_markup(world: World, asked: Editing) -> Wire:
+def edit_message_reply_markup(world: World, parameters: Editing) -> Wire:
     """Replace the buttons alone."""
-    message = _editable(world, asked)
-    return _change(world, asked, message, message.text, message.entities)
+    message = _find_editable(world, parameters)
+    return _change(world, parameters, message, message.text, message.entities)
 
 
-def delete_message(world: World, asked: DeleteMessage) -> bool:
+def delete_message(world: World, parameters: DeleteMessage) -> bool:
     """Take a message away, for everyone."""
-    room = world.writable(asked.chat_id)
-    message = world.message(room, asked.message_id, "delete")
+    room = world.writable(parameters.chat_id)
+    message = world.message(room, parameters.message_id, "delete")
     if not _may_delete(room, message):
         raise bad_request("message can't be deleted")
     message.deleted = True
@@ -117,12 +116,14 @@ def delete_message(world: World, asked: DeleteMessage) -> bool:
     return True
 
 
-def delete_messages(world: World, asked: DeleteMessages) -> bool:
+def delete_messages(world: World, parameters: DeleteMessages) -> bool:
     """Take messages away; those that are not there are skipped."""
-    room = world.writable(asked.chat_id)
-    if not 1 <= len(asked.message_ids) <= 100:
-        raise bad_request("message identifiers are not specified" if not asked.message_ids else "too many messages")
-    for message_id in asked.message_ids:
+    room = world.writable(parameters.chat_id)
+    if not 1 <= len(parameters.message_ids) <= 100:
+        raise bad_request(
+            "message identifiers are not specified" if not parameters.message_ids else "too many messages"
+        )
+    for message_id in parameters.message_ids:
         message = room.find(message_id)
         if message is not None and _may_delete(room, message):
             message.deleted = True
@@ -130,7 +131,7 @@ def delete_messages(world: World, asked: DeleteMessages) -> bool:
     return True
 
 
-def _may_delete(room: Room, message: Message) -> bool:
+def _may_delete(room: ChatState, message: Message) -> bool:
     return message.from_bot or room.admin or room.place.type == "private"
 
 
@@ -143,24 +144,26 @@ def _read(text: str, parse_mode: str, entities: list[MessageEntity] | None) -> t
     return text, found
 
 
-def _editable(world: World, asked: Editing) -> Message:
-    if asked.chat_id is None:
+def _find_editable(world: World, parameters: Editing) -> Message:
+    if parameters.chat_id is None:
         raise bad_request("chat_id is empty")
-    if asked.message_id is None:
+    if parameters.message_id is None:
         raise bad_request("message identifier is not specified")
-    message = world.message(world.writable(asked.chat_id), asked.message_id, "edit")
+    message = world.message(world.writable(parameters.chat_id), parameters.message_id, "edit")
     if not message.from_bot or message.service:
         raise bad_request("message can't be edited")
     return message
 
 
-def _change(world: World, asked: Editing, message: Message, text: str, entities: tuple[MessageEntity, ...]) -> Wire:
-    markup = read_markup(asked.reply_markup)
+def _change(
+    world: World, parameters: Editing, message: Message, text: str, entities: tuple[MessageEntity, ...]
+) -> Wire:
+    markup = read_markup(parameters.reply_markup)
     if markup is not None and not isinstance(markup, InlineKeyboardMarkup):
         raise bad_request("inline keyboard expected")
     buttons = inline(markup)
     if (text, entities, buttons) == (message.text, message.entities, message.markup):
-        raise bad_request(_SAME)
+        raise bad_request(_NOT_MODIFIED)
     message.change(text, entities, buttons, world.office.now())
     world.office.changes.happened()
     return message.wire()

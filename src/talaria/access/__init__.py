@@ -1,0 +1,1 @@
+"""Access control: owners, allow-lists, pairing codes, API keys and command permissions."""

@@ -1,0 +1,84 @@
+"""API keys with names and scopes, stored as digests."""
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.store import Transaction
+from talaria.core.errors import NotFound, Refused
+
+KeyScope = Literal["chat", "agent", "read", "admin"]
+SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
+ENVIRONMENT_KEY = "TALARIA_API_KEY"
+_PREFIX = "api-key:"
+_KEY_START = "tal_"
+_BYTES = 32
+_LONGEST_NAME = 64
+_SHORTEST_KEY = 16
+_FEWEST_CHARACTERS = 8  # distinct characters
+
+
+class ApiKey(Struct, frozen=True, kw_only=True):
+    """Stored API key: the digest, not the key itself."""
+
+    name: str
+    scopes: tuple[KeyScope, ...]
+    digest: str
+    created_at: datetime
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(ApiKey).decode
+
+
+def create_key(tx: Transaction, name: str, scopes: Iterable[KeyScope], token: str) -> ApiKey:
+    """Store a key under a name.
+
+    Raises `Refused` for an invalid or taken name and for an empty list of scopes.
+    """
+    if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise Refused(f"The name of a key has 1 to {_LONGEST_NAME} characters that can be read.")
+    granted = tuple(scope for scope in SCOPES if scope in set(scopes))
+    if not granted:
+        raise Refused(f"A key is good for something: name some of {', '.join(SCOPES)} with --scope.")
+    if tx.state.get(_PREFIX + name):
+        raise Refused(f"There is a key `{name}` already: take another name, or revoke it first.")
+    key = ApiKey(name=name, scopes=granted, digest=digest_of(token), created_at=datetime.now(UTC))
+    tx.state.put(_PREFIX + name, _encode(key).decode())
+    return key
+
+
+def list_keys(tx: Transaction) -> list[ApiKey]:
+    """Return all keys, ordered by name."""
+    return [_decode(entry.value) for entry in tx.state.with_prefix(_PREFIX)]
+
+
+def revoke_key(tx: Transaction, name: str) -> None:
+    """Delete a key, or raise `NotFound`."""
+    if not tx.state.delete(_PREFIX + name):
+        raise NotFound(f"There is no key `{name}`: `talaria api-keys list` shows those there are.")
+
+
+def new_token() -> str:
+    """Return a new random key."""
+    return _KEY_START + secrets.token_urlsafe(_BYTES)
+
+
+def digest_of(token: str) -> str:
+    """Return the SHA-256 digest of a key; random keys need no salt."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def check_strength(token: str) -> None:
+    """Raise `Refused` if a user-chosen key is too easy to guess."""
+    if len(token) < _SHORTEST_KEY or len(set(token)) < _FEWEST_CHARACTERS:
+        raise Refused(
+            f"{ENVIRONMENT_KEY} is too easy to guess: use at least {_SHORTEST_KEY} characters, {_FEWEST_CHARACTERS} of"
+            f" them different. `openssl rand -hex 24` makes a good one; `talaria config set {ENVIRONMENT_KEY} -` stores"
+            " it."
+        )

@@ -1,0 +1,103 @@
+"""Dependencies of the turn loop: event sink, approver, workspace, limits, budget, and control by the runner."""
+
+from collections.abc import Awaitable, Callable
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import ModelRequest
+from talaria.contracts.stores.ledger import Hold
+from talaria.contracts.stores.sessions import Viewer
+from talaria.contracts.tool import Effect, ProposedAction, Questioner, Workspace
+from talaria.core.events import TurnEvent
+from talaria.core.messages import Message
+from talaria.core.session_context import SessionContext
+
+_BYTES_PER_TOKEN = 3
+
+
+_MILLION = 1_000_000
+
+
+class Budget(Protocol):
+    """The caps on a turn: in total, per person, session, goal or job."""
+
+    async def reserve(self, amount: int) -> Hold | None:
+        """Reserve an amount, in millionths of a dollar, or raise `OverBudget`."""
+
+    async def settle(self, hold: Hold | None, spent: int) -> None:
+        """Replace a hold by the amount actually spent."""
+
+
+class UnlimitedBudget:
+    """Implementation of `Budget` without caps."""
+
+    async def reserve(self, amount: int) -> Hold | None:
+        """Reserve nothing."""
+        return None
+
+    async def settle(self, hold: Hold | None, spent: int) -> None:
+        """Record nothing."""
+
+
+def estimate_max_cost(request: ModelRequest, info: ModelInfo, shown: int) -> int:
+    """Return the maximum cost of a call with ``shown`` input tokens."""
+    fixed = (len(request.system) + sum(len(bytes(tool.parameters)) for tool in request.tools)) // _BYTES_PER_TOKEN
+    output = info.output_limit if request.max_output_tokens is None else request.max_output_tokens
+    return ((shown + fixed) * info.input_price + output * info.output_price) // _MILLION + 1
+
+
+Verdict = Literal["allow", "deny"]
+
+
+class Approver(Protocol):
+    """Decides whether a call may run: by its own rules, or by asking a person."""
+
+    async def decide(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> tuple[Verdict, str]:
+        """Return the verdict and its reason; without an answer in time it is ``deny``."""
+
+
+async def no_joined_messages() -> list[Message]:
+    """Return no messages: nobody can write to the turn while it runs."""
+    return []
+
+
+class Limits(Struct, frozen=True):
+    """The limits of a turn; ``None`` is no limit. Money is in millionths of a dollar."""
+
+    iterations: int = 60
+    tokens: int | None = None
+    cost_microdollars: int | None = None
+    seconds: float | None = None
+
+
+class TurnEnvironment(Struct, frozen=True, kw_only=True):
+    """What every turn of a session gets; made once when the session is opened.
+
+    ``publish`` takes the events of the turn, ``person`` answers questions, ``workspace`` is where tools run. ``limits``
+    returns those of the next turn. ``viewer`` is the person and the audience for whom tools look things up. Secrets are
+    removed from output and descriptions of tools by ``mask``.
+    """
+
+    publish: Callable[[TurnEvent], None]
+    person: Questioner
+    approver: Approver
+    workspace: Workspace
+    limits: Callable[[], Limits] = Limits
+    budget: Budget = UnlimitedBudget()
+    viewer: Viewer = Viewer()
+    mask: Callable[[str], str] = str
+
+
+class TurnControl(Struct, frozen=True, kw_only=True):
+    """Access of one turn to its runner.
+
+    ``joined`` returns messages that were sent to the running turn, each once; they are stored already. ``stopped`` says
+    whether a person stopped the turn, so that it is over. If not, a cancelled turn continues later. ``context`` is the
+    session context bound while the turn runs.
+    """
+
+    joined: Callable[[], Awaitable[list[Message]]] = no_joined_messages
+    stopped: Callable[[], bool] = bool
+    context: SessionContext = SessionContext()

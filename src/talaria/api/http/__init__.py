@@ -1,0 +1,1 @@
+"""Around every route: routing, auth, limits, origins, idempotency, errors, metrics, server."""

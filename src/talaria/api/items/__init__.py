@@ -1,0 +1,1 @@
+"""Input items of clients, shared by responses and runs."""

@@ -1,0 +1,1 @@
+"""Routes about the API itself: health, metrics, models, OpenAPI, documentation page."""

@@ -1,0 +1,178 @@
+"""Stored responses: look up, continue, and resolve item references."""
+
+from collections.abc import Sequence
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from talaria.api.http.auth import Caller
+from talaria.api.http.errors import Problem, make_not_found
+from talaria.api.responses.wire import InputItems, Response
+from talaria.api.turns.session_pool import ApiOrigin, read_origin, require_session, write_origin
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.responses import StoredResponse
+from talaria.core.errors import TalariaError
+from talaria.core.ids import SessionId, new_id
+from talaria.sessions.branches import create_branch
+
+_CONTINUED_PREFIX = "api-gone-on:"
+_NAME_PREFIX = "api-conversation:"
+_ITEM_KINDS = ("msg", "mcp", "rs")
+
+
+class ResponseRecord(Struct, frozen=True, kw_only=True):
+    """The record of a response: itself, its input, and the last message of its session after it."""
+
+    response: Response
+    items: tuple[Raw, ...] = ()
+    instructions: str = ""
+    upto: int = 0
+
+
+class NameTaken(TalariaError):
+    """Another request has just created a conversation with this name, which should be continued."""
+
+
+class ContinuedSession(Struct, frozen=True):
+    """The session that a response continues, and its latest instructions."""
+
+    session_id: SessionId
+    instructions: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(ResponseRecord).decode
+
+
+def new_response_id() -> str:
+    """Return an id for a new response."""
+    return f"resp_{new_id()}"
+
+
+def make_conversation_key(name: str, caller: Caller) -> str:
+    """Return the storage key of a conversation name; each API key has its own names."""
+    return f"{quote(caller.name, safe='')}/{name}"
+
+
+def put_response(tx: Transaction, session_id: SessionId, record: ResponseRecord, conversation: str = "") -> None:
+    """Store a response or its new state."""
+    response = record.response
+    tx.responses.put(
+        StoredResponse(
+            id=response.id,
+            session_id=session_id,
+            body=_encode(record).decode(),
+            conversation=conversation,
+            previous_id=response.previous_response_id,
+        )
+    )
+
+
+def find_response(tx: Transaction, response_id: str, caller: Caller) -> tuple[StoredResponse, ResponseRecord]:
+    """Return a stored response that the caller may see, or raise a `Problem`."""
+    stored = tx.responses.get(response_id)
+    if stored is None:
+        raise _make_missing(response_id)
+    require_session(tx, stored.session_id, caller)
+    return stored, _decode(stored.body)
+
+
+def decode_record(stored: StoredResponse) -> ResponseRecord:
+    """Return the decoded record."""
+    return _decode(stored.body)
+
+
+def continue_from(tx: Transaction, response_id: str, caller: Caller) -> ContinuedSession:
+    """Return the session of a response to continue: the same one, or a branch if it has already continued."""
+    stored = tx.responses.get(response_id) if "\0" not in response_id else None
+    if stored is None:
+        raise _make_missing(response_id, param="previous_response_id", code="previous_response_not_found")
+    session, record = require_session(tx, stored.session_id, caller), _decode(stored.body)
+    if record.response.status in ("queued", "in_progress"):
+        raise make_not_found(
+            f"The response `{response_id[:64]}` isn't finished yet. Wait until it is.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    last = tx.messages.last(session.id, 1)
+    is_at_end = bool(last) and last[-1].seq == record.upto
+    if is_at_end and tx.state.replace(f"{_CONTINUED_PREFIX}{response_id}:{session.id}", "", version=0):
+        return ContinuedSession(session.id, record.instructions)
+    return ContinuedSession(_branch_session(tx, session.id, record.upto, caller), record.instructions)
+
+
+def find_conversation(tx: Transaction, name: str, caller: Caller) -> ContinuedSession | None:
+    """Return the session with this conversation name or id; ``None`` if there is none."""
+    conversation = make_conversation_key(name, caller)
+    entry = tx.state.get(_NAME_PREFIX + conversation)
+    if entry is not None and tx.sessions.get(SessionId(entry.value)) is not None:
+        stored = tx.responses.latest_response(conversation)
+        continued = continue_session(tx, entry.value, caller)
+        return structs.replace(continued, instructions=_decode(stored.body).instructions) if stored else continued
+    return continue_session(tx, name, caller) if tx.sessions.get(SessionId(name)) is not None else None
+
+
+def claim_name(tx: Transaction, conversation: str, session_id: SessionId) -> None:
+    """Assign a name to a session created in this transaction; raises `NameTaken` if the name is in use."""
+    former = tx.state.get(_NAME_PREFIX + conversation)  # read once: between two reads it may be assigned
+    if former is not None and tx.sessions.get(SessionId(former.value)) is not None:
+        raise NameTaken(f"Conversation {conversation} already exists.")
+    if not tx.state.replace(_NAME_PREFIX + conversation, session_id, version=former.version if former else 0):
+        raise NameTaken(f"Conversation {conversation} was just created by another request.")
+
+
+def continue_session(tx: Transaction, session_id: str, caller: Caller) -> ContinuedSession:
+    """Return a session by id; raises a `Problem` if there is none that the caller may continue."""
+    session = require_session(tx, session_id, caller)
+    origin = read_origin(tx, session.id)
+    return ContinuedSession(session.id, origin.instructions if origin else "")
+
+
+def find_item(tx: Transaction, item_id: str, caller: Caller) -> Raw | None:
+    """Return an item of a response by id."""
+    kind, _, rest = item_id.partition("_")
+    name, _, _ = rest.rpartition("_")
+    if kind not in _ITEM_KINDS or not name or "\0" in name:
+        return None
+    stored = tx.responses.get(f"resp_{name}")
+    if stored is None:
+        return None
+    try:
+        require_session(tx, stored.session_id, caller)
+    except Problem:
+        return None
+    found = next((one for one in _decode(stored.body).response.output if one.id == item_id), None)
+    return Raw(_encode(found)) if found is not None else None
+
+
+def page_items(items: Sequence[Raw], order: Literal["asc", "desc"], after: str, limit: int) -> InputItems:
+    """Return a page of a response's input items."""
+    pairs = [(msgspec.json.decode(one, type=_ItemId).id, one) for one in items]
+    if order == "desc":
+        pairs.reverse()
+    names = [name for name, _ in pairs]
+    first = names.index(after) + 1 if after in names else 0
+    selected = pairs[first : first + limit]
+    return InputItems(
+        data=[one for _, one in selected],
+        first_id=selected[0][0] if selected else None,
+        last_id=selected[-1][0] if selected else None,
+        has_more=first + limit < len(pairs),
+    )
+
+
+class _ItemId(Struct):
+    id: str
+
+
+def _branch_session(tx: Transaction, session_id: SessionId, upto: int, caller: Caller) -> SessionId:
+    created = create_branch(tx, session_id, upto, "")
+    origin = read_origin(tx, session_id) or ApiOrigin()
+    write_origin(tx, created.id, ApiOrigin(caller.name, origin.instructions))
+    return created.id
+
+
+def _make_missing(response_id: str, param: str | None = None, code: str = "response_not_found") -> Problem:
+    return make_not_found(f"There is no response `{response_id[:64]}`.", param=param, code=code)

@@ -1,0 +1,215 @@
+"""Runs in the store: started, shown and stopped, in transactions that may run on any server."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, structs
+
+from talaria.api.http.auth import Caller
+from talaria.api.http.errors import make_conflict, make_not_found
+from talaria.api.items.wire import Metadata
+from talaria.api.runs.control_store import append_events, clear_stop_request, list_open_questions, request_stop
+from talaria.api.runs.events import RunCompleted, RunEnd, RunEvent, RunFailed, RunQueued, RunStopped, RunWaiting
+from talaria.api.runs.wire import Run, RunProblem
+from talaria.api.turns.session_pool import SOURCE, ApiOrigin, require_session, write_origin
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.responses import ApiRun, ApiRunState
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.ids import SessionId, new_id
+from talaria.core.messages import Message, Usage
+from talaria.core.senders import api_sender
+from talaria.runtime.inbox import MIRROR, make_arrival
+
+RUNS_TOPIC = "runs"  # the topic that is notified when a run is created
+RunKind = Literal["run", "response"]
+END_STATES = ("completed", "failed", "stopped")
+_SOURCE = "run"
+
+
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """The stored options of a run; ``response`` is the initial response that it produces, if any."""
+
+    kind: RunKind = "run"
+    model: str = ""
+    metadata: Metadata = {}
+    response: str = ""
+    thoughts: bool = False
+
+
+class RunStart(Struct, frozen=True, kw_only=True):
+    """A run to start.
+
+    With a ``session_id`` it continues that session, after ``history``; otherwise it starts one with ``new_id``, with
+    ``instructions`` in addition to the agent's own.
+    """
+
+    message: Message
+    order: RunOptions = RunOptions()
+    session_id: str = ""
+    new_id: SessionId | None = None
+    instructions: str = ""
+    history: tuple[Message, ...] = ()
+
+
+class RunResult(Struct, frozen=True):
+    """The result of a run."""
+
+    output: str = ""
+    code: str = ""
+    usage: Usage = Usage()
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_order = msgspec.json.Decoder(RunOptions).decode
+_decode_result = msgspec.json.Decoder(RunResult).decode
+
+
+def new_run_id() -> str:
+    """Return an id for a new run."""
+    return f"run_{new_id()}"
+
+
+def begin_run(tx: Transaction, run_id: str, start: RunStart, caller: Caller) -> ApiRun:
+    """Store a run and add its message to the inbox of its session; raises a `Problem` if there is none."""
+    if start.session_id:
+        session_id = require_session(tx, start.session_id, caller).id
+        _check_same_kind(tx, session_id, start.order.kind)
+    else:
+        session_id = _create_session(tx, start, caller)
+    run = tx.runs.create(ApiRun(id=run_id, session_id=session_id, request=_encode(start.order).decode()))
+    if start.session_id:
+        queue_history(tx, session_id, run_id, start.history)
+    message = structs.replace(start.message, platform_message_id=run_id)
+    tx.inbox.add(make_arrival(session_id, _SOURCE, run_id, message, sender=api_sender(caller.name)))
+    append_events(tx, run_id, session_id, [RunQueued(session_id)])
+    tx.notify(RUNS_TOPIC)
+    return run
+
+
+def queue_history(tx: Transaction, session_id: SessionId, name: str, history: Sequence[Message]) -> None:
+    """Queue messages for a session's history, before its next turn and after a running one."""
+    for number, message in enumerate(history):
+        tx.inbox.add(make_arrival(session_id, SOURCE, f"{name}:{number}", message, kind=MIRROR))
+
+
+def find_run(tx: Transaction, run_id: str, caller: Caller, kind: str = "run") -> ApiRun:
+    """Return a run of a session that the caller may see, or raise a `Problem`."""
+    run = tx.runs.get(run_id)
+    if run is None or read_options(run).kind != kind:
+        raise make_not_found(f"There is no {kind} `{run_id[:64]}`.", code=f"{kind}_not_found")
+    require_session(tx, run.session_id, caller)
+    return run
+
+
+def read_options(run: ApiRun) -> RunOptions:
+    """Return the options of a run."""
+    return _decode_order(run.request)
+
+
+def to_run(tx: Transaction, run: ApiRun) -> Run:
+    """Return a run for its client."""
+    result = read_result(tx, run)
+    return Run(
+        id=run.id,
+        session_id=run.session_id,
+        status=run.state,
+        created_at=_to_seconds(run.created_at),
+        updated_at=_to_seconds(run.updated_at),
+        output=result.output if result and run.state == "completed" else None,
+        error=RunProblem(result.code if result else "failed", run.error) if run.state == "failed" else None,
+        usage=result.usage if result else None,
+        questions=tuple(list_open_questions(tx, run.session_id)) if run.state == "waiting" else (),
+        metadata=read_options(run).metadata,
+    )
+
+
+def end_run(
+    tx: Transaction,
+    run: ApiRun,
+    last: RunEnd | RunWaiting,
+    usage: Usage | None = None,
+    run_events: Sequence[RunEvent] = (),
+) -> bool:
+    """Record the end of a run, or of its turn, after its remaining ``run_events``.
+
+    ``False`` if it had already ended.
+    """
+    error = last.error if isinstance(last, RunFailed) else ""
+    if not tx.runs.move(run.id, _STATES[str(last.__struct_config__.tag)], error):
+        return False
+    append_events(tx, run.id, run.session_id, [*run_events, last])
+    before = read_result(tx, run)
+    total_usage = _add_usage(before.usage if before else Usage(), usage or Usage())
+    text = last.text if isinstance(last, RunCompleted | RunWaiting) else ""
+    result = RunResult(text, last.code if isinstance(last, RunFailed) else "", total_usage)
+    tx.state.put(_make_result_key(run), _encode(result).decode())
+    if not isinstance(last, RunWaiting):
+        clear_stop_request(tx, run.session_id, run.id)
+    return True
+
+
+def stop_run(tx: Transaction, run: ApiRun) -> bool:
+    """End a run whose turn hasn't started, or request the stop of its turn; ``False`` if it is over."""
+    if run.state in END_STATES:
+        return False
+    waiting = [
+        item.id for item in tx.inbox.unsettled(run.session_id) if _is_pending_message(item.external_id, item.state, run)
+    ]
+    idle = not tx.turns.find(run.session_id, running=True, limit=1)
+    if waiting or (run.state == "waiting" and idle):
+        tx.inbox.settle(waiting)
+        end_run(tx, run, RunStopped())
+    else:
+        request_stop(tx, run.session_id, run.id)
+    return True
+
+
+def is_over(run: ApiRun | None) -> bool:
+    """Return whether a run will have no more events."""
+    return run is None or run.state in END_STATES
+
+
+_STATES: dict[str, ApiRunState] = {
+    "run.completed": "completed",
+    "run.failed": "failed",
+    "run.stopped": "stopped",
+    "run.waiting": "waiting",
+}
+
+
+def _check_same_kind(tx: Transaction, session_id: SessionId, kind: RunKind) -> None:
+    """Allow only one kind of run per session at a time: kinds differ in who answers questions and gets reports."""
+    if any(run.session_id == session_id and read_options(run).kind != kind for run in tx.runs.open()):
+        raise make_conflict("This session is already busy with something else. Wait for it, or stop it.", code="busy")
+
+
+def _is_pending_message(external_id: str, state: str, run: ApiRun) -> bool:
+    return external_id == run.id and state == "waiting"
+
+
+def _create_session(tx: Transaction, start: RunStart, caller: Caller) -> SessionId:
+    session = tx.sessions.create(NewSession(id=start.new_id, source=SOURCE, owner=caller.owner))
+    write_origin(tx, session.id, ApiOrigin(caller.name, start.instructions))
+    if start.history:
+        tx.messages.append(session.id, start.history)
+    return session.id
+
+
+def read_result(tx: Transaction, run: ApiRun) -> RunResult | None:
+    """Return the result of a run so far."""
+    entry = tx.state.get(_make_result_key(run))
+    return _decode_result(entry.value) if entry else None
+
+
+def _make_result_key(run: ApiRun) -> str:
+    return f"run-result:{run.id}:{run.session_id}"
+
+
+def _to_seconds(at: datetime | None) -> int:
+    return int((at or datetime.now(UTC)).timestamp())
+
+
+def _add_usage(one: Usage, other: Usage) -> Usage:
+    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})

@@ -1,0 +1,1 @@
+"""The `talaria` command line: subcommands, dispatch, services, help and error reports."""

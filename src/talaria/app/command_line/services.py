@@ -1,0 +1,150 @@
+"""Services for subcommands, each created on first use."""
+
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property, partial
+from io import TextIOWrapper
+from typing import TYPE_CHECKING
+
+from talaria.cli.output.terminal import Terminal
+from talaria.core.errors import TalariaError
+from talaria.settings.environment import process_environment
+from talaria.settings.profiles import Profile, Profiles, find_home
+
+if TYPE_CHECKING:  # each is imported by the first subcommand that uses it
+    from collections.abc import Callable
+    from contextlib import AsyncExitStack
+
+    from talaria.cli.commands.setup.probes import SetupProbes
+    from talaria.cli.parser_tree import CommandSpec
+    from talaria.cli.services import ModelService, NetworkService, StoreMaintenance
+    from talaria.commands.application import Application
+    from talaria.contracts.store import Database
+    from talaria.contracts.tool import ToolsetState
+    from talaria.core.ids import SessionId
+    from talaria.settings.model import Settings
+    from talaria.settings.secrets import Secrets
+
+
+class ProcessServices:
+    """The `Services` of this process.
+
+    ``profile_name`` and ``color`` come from the command line; without options they are ``None`` and ``auto``.
+    """
+
+    def __init__(self, *, profile_name: str | None, color: str) -> None:
+        self._profile_name = profile_name
+        self._color = color
+        self._settings: Settings | None = None
+
+    @cached_property
+    def terminal(self) -> Terminal:
+        """The terminal, or the streams that this process was redirected to."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        streams = (sys.stdin, sys.stdout, sys.stderr)
+        return Terminal(streams, self.environment, color=self._color, preference=self._preferred_color())
+
+    @cached_property
+    def environment(self) -> Mapping[str, str]:
+        """The environment of the process as it was at the start."""
+        return process_environment()
+
+    @cached_property
+    def profiles(self) -> Profiles:
+        """All profiles in this home."""
+        return Profiles(find_home(self.environment))
+
+    @cached_property
+    def profile(self) -> Profile:
+        """The profile of this run; raises `NotFound` with the nearest name if it does not exist."""
+        name = self._profile_name or self.environment.get("TALARIA_PROFILE")
+        return self.profiles.get(name) if name else self.profiles.active()
+
+    def settings(self) -> "Settings":
+        """Return the settings of this profile; raises `SettingsInvalid` with every error."""
+        if self._settings is None:
+            from talaria.settings.load import load_settings  # noqa: PLC0415 (loaded when settings are read)
+
+            self._settings = load_settings(self.profile, self.environment)
+        return self._settings
+
+    def open_database(self) -> "AbstractContextManager[Database]":
+        """Return the profile's database as a context manager that closes it."""
+        from talaria.app.store import open_database  # noqa: PLC0415 (loaded when a database is opened)
+
+        return open_database(self.settings(), self.profile)
+
+    def store_maintenance(self) -> "StoreMaintenance":
+        """Return the service that finds and repairs damage of the store."""
+        from talaria.app.store import ProfileStoreMaintenance  # noqa: PLC0415 (loaded when a database is checked)
+
+        return ProfileStoreMaintenance(self.settings(), self.profile, self.environment)
+
+    def models(self) -> "ModelService":
+        """Return the models of this profile; imports the provider clients."""
+        from talaria.app.models import ProfileModels  # noqa: PLC0415 (loaded when models are listed or asked)
+
+        return ProfileModels(self.settings(), self._secrets(), self.profile.folder)
+
+    def setup_probes(self) -> "SetupProbes":
+        """Return the probes of the setup: existing keys and servers, and checks of new keys and tokens."""
+        from talaria.app.setup.probes import ProfileSetup  # noqa: PLC0415 (loaded for the set-up)
+
+        return ProfileSetup(self.profile, self.environment)
+
+    def toolsets(self) -> "tuple[ToolsetState, ...]":
+        """Return all tools of this profile by toolset, except those of MCP servers."""
+        from talaria.app.session.toolsets import list_toolsets  # noqa: PLC0415 (loaded when tools are listed)
+
+        return list_toolsets(self.settings())
+
+    def networks(self) -> "NetworkService":
+        """Return the chat networks of this profile."""
+        from talaria.app.platforms import ProfileNetworks  # noqa: PLC0415 (loaded when networks are listed)
+
+        return ProfileNetworks(self.settings(), self._secrets(), self.profile)
+
+    def sandbox_problem(self) -> str:
+        """Return why commands of the agent cannot run in a sandbox here; empty if they can."""
+        from talaria.tools.sandbox.bubblewrap import sandbox_available  # noqa: PLC0415 (loaded when the sandbox is checked)
+
+        return sandbox_available() or ""
+
+    def delete_outputs(self, session_id: "SessionId") -> None:
+        """Delete the output and media files of a deleted session."""
+        from shutil import rmtree  # noqa: PLC0415 (loaded when a session is deleted)
+
+        from talaria.tools.output import FullOutputs  # noqa: PLC0415 (loaded when a session is deleted)
+
+        FullOutputs(self.profile.outputs_folder).forget(session_id)
+        rmtree(self.profile.media_folder / session_id, ignore_errors=True)
+
+    def load_application(self) -> "Callable[[AsyncExitStack], Application]":
+        """Return a function that opens the application and closes it with a stack.
+
+        The imports happen here, so that they can run in a thread.
+        """
+        from talaria.app.application import open_application  # noqa: PLC0415 (loaded when a session is opened)
+
+        return partial(open_application, self.settings(), self.profile, self._secrets(), self.environment)
+
+    def command_line(self) -> "CommandSpec":
+        """Return the spec of the whole command line; imports every subcommand."""
+        from talaria.app.command_line.spec import read_command_line  # noqa: PLC0415 (loaded for completion)
+
+        return read_command_line()
+
+    def _secrets(self) -> "Secrets":
+        from talaria.settings.secrets import read_secrets  # noqa: PLC0415 (loaded when keys are needed)
+
+        return read_secrets(self.profile, self.environment)
+
+    def _preferred_color(self) -> str:
+        """Return the colour setting, or ``auto`` if the settings are invalid, so that errors can be shown."""
+        try:
+            return self.settings().cli.color
+        except TalariaError:
+            return "auto"

@@ -1,0 +1,81 @@
+"""Table of subcommands, which is all that `talaria --help` needs."""
+
+
+class Subcommand:
+    """A subcommand of ``talaria``: its group, name, summary and module.
+
+    The summary is an imperative phrase without a full stop. The module has ``add_arguments(parser)`` and
+    ``run(arguments, services) -> int``.
+    """
+
+    # A plain class, because importing dataclasses would take longer than everything else `talaria --help` does.
+    __slots__ = ("group", "module", "name", "summary")
+
+    def __init__(self, group: str, name: str, summary: str, module: str) -> None:
+        self.group = group
+        self.name = name
+        self.summary = summary
+        self.module = module
+
+
+SUBCOMMANDS = (
+    Subcommand("Conversations", "chat", "Chat with the agent, or ask one question", "talaria.cli.commands.chat"),
+    Subcommand(
+        "Conversations",
+        "sessions",
+        "List, show, search, export and delete conversations",
+        "talaria.cli.commands.sessions.command",
+    ),
+    Subcommand(
+        "Conversations",
+        "attach",
+        "Watch a conversation running elsewhere, or take it over",
+        "talaria.cli.commands.attach",
+    ),
+    Subcommand(
+        "Conversations",
+        "trace",
+        "Show a timeline of turns with times, tokens and cost",
+        "talaria.cli.commands.trace.command",
+    ),
+    Subcommand("Conversations", "ps", "List and stop background processes", "talaria.cli.commands.ps"),
+    Subcommand(
+        "Conversations", "gateway", "Run the chat gateway and check its status", "talaria.cli.commands.gateway.command"
+    ),
+    Subcommand(
+        "Conversations",
+        "serve",
+        "Serve the agent over HTTP, compatible with OpenAI's API",
+        "talaria.cli.commands.serve",
+    ),
+    Subcommand(
+        "Conversations", "send", "Send a message to a chat, for example from a script", "talaria.cli.commands.send"
+    ),
+    Subcommand("Conversations", "channels", "List the chats the agent can post in", "talaria.cli.commands.channels"),
+    Subcommand("Conversations", "cron", "Schedule one-off and recurring jobs", "talaria.cli.commands.cron.command"),
+    Subcommand(
+        "Setup", "setup", "Set up a model, chat networks and tools step by step", "talaria.cli.commands.setup.command"
+    ),
+    Subcommand("Setup", "model", "Show and check the configured model, or choose one", "talaria.cli.commands.model"),
+    Subcommand("Setup", "models", "List the available models", "talaria.cli.commands.models"),
+    Subcommand("Setup", "tools", "List the agent's tools and switch them on and off", "talaria.cli.commands.tools"),
+    Subcommand("Setup", "hooks", "List and test event hooks", "talaria.cli.commands.hooks"),
+    Subcommand("Setup", "config", "Show, change and check the settings", "talaria.cli.commands.config"),
+    Subcommand("Setup", "profile", "List, create, choose and delete profiles", "talaria.cli.commands.profile"),
+    Subcommand("Setup", "pairing", "Approve people who write to the agent in chats", "talaria.cli.commands.pairing"),
+    Subcommand("Setup", "api-keys", "Create, list and revoke keys for the HTTP API", "talaria.cli.commands.api_keys"),
+    Subcommand("Setup", "approvals", "List and revoke permanent approvals", "talaria.cli.commands.approvals"),
+    Subcommand("Setup", "trust", "Trust the commands and skills of a project folder", "talaria.cli.commands.trust"),
+    Subcommand("Setup", "webhook", "List and test webhook routes", "talaria.cli.commands.webhook"),
+    Subcommand("Setup", "completion", "Print a shell completion script", "talaria.cli.commands.completion.command"),
+    Subcommand(
+        "Maintenance", "doctor", "Check the installation and suggest fixes", "talaria.cli.commands.doctor.command"
+    ),
+    Subcommand("Maintenance", "backup", "Back up a profile to a single file", "talaria.cli.commands.backup"),
+    Subcommand("Maintenance", "restore", "Restore a profile from a backup", "talaria.cli.commands.restore"),
+)
+
+
+def find_subcommand(name: str) -> Subcommand | None:
+    """Return the subcommand with this name, if there is one."""
+    return next((entry for entry in SUBCOMMANDS if entry.name == name), None)

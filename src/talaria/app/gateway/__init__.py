@@ -1,0 +1,1 @@
+"""Gateway assembly: networks, media models and webhooks of a profile."""

@@ -1,0 +1,144 @@
+"""Scheduled jobs and heartbeat, with their sessions, scripts, skills, budgets and settings."""
+
+import shlex
+from asyncio import TaskGroup, to_thread
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from talaria.app.platforms import enabled_platforms
+from talaria.app.session.sandbox import sandbox_for
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.jobs import CRON, JobService
+from talaria.contracts.store import Store
+from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.user_shell import ShellResult
+from talaria.core.aio import first_error
+from talaria.core.errors import Refused
+from talaria.core.session_context import SessionContext
+from talaria.schedule.heartbeat import HeartbeatPlan, HeartbeatWorker
+from talaria.schedule.job import PendingRun
+from talaria.schedule.job_service import StoredJobService
+from talaria.schedule.job_store import JobRules
+from talaria.schedule.parse_when import read_duration
+from talaria.schedule.run_executor import RunDependencies
+from talaria.schedule.scheduler import Scheduler
+from talaria.schedule.time_zones import system_zone
+from talaria.settings.model import Settings
+from talaria.tools.terminal.shell import plain_argv
+from talaria.tools.workspace import LocalWorkspace
+
+if TYPE_CHECKING:  # imported only for annotations: the application imports this module
+    from talaria.app.application import TalariaApplication
+
+_MICRODOLLARS = 1_000_000
+
+
+def open_job_service(
+    store: Store, settings: Settings, networks: Collection[str], environment: Mapping[str, str]
+) -> JobService:
+    """Return the jobs of a store for tools and commands."""
+    return StoredJobService(store, _build_rules(settings, networks, environment))
+
+
+def _build_rules(settings: Settings, networks: Collection[str], environment: Mapping[str, str]) -> JobRules:
+    return JobRules(settings.cli.time_zone or system_zone(environment), tuple(networks))
+
+
+def make_job_folder(application: "TalariaApplication") -> Path:
+    """Return the default working folder of jobs, creating it if needed; it is the folder of chats too."""
+    own = application.settings.gateway.folder
+    folder = (
+        Path(own).expanduser()
+        if own
+        else application.profile.folder.parent.parent / "workspaces" / application.profile.name
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def open_scheduler(application: "TalariaApplication", jobs: TaskGroup) -> Scheduler:
+    """Return a scheduler whose tasks belong to ``jobs``."""
+    dependencies = RunDependencies(
+        opener=application,
+        jobs=jobs,
+        clock=SystemClock(),
+        folder=make_job_folder(application),
+        networks=lambda: tuple(enabled_platforms(application.settings, application.secrets)),
+        script=_ScriptRunner(application).run,
+        skill=application.knowledge.skill,
+        caps=lambda run: _build_caps(application.settings, run),
+        lease=timedelta(seconds=application.settings.gateway.lease_seconds),
+    )
+    return Scheduler(dependencies, lambda: timedelta(hours=application.settings.schedule.catch_up_hours))
+
+
+async def run_due_jobs(application: "TalariaApplication", only: str) -> int:
+    """Run due jobs, or with ``only`` the pending runs of one job; return the number of runs."""
+    try:
+        async with TaskGroup() as jobs:
+            return await open_scheduler(application, jobs).run_pending_turns(only)
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+
+
+def open_heartbeat(application: "TalariaApplication") -> HeartbeatWorker:
+    """Return the heartbeat of a profile."""
+    return HeartbeatWorker(
+        application.store, application.profile.folder, lambda: _read_plan(application), SystemClock()
+    )
+
+
+def _read_plan(application: "TalariaApplication") -> HeartbeatPlan | None:
+    settings_section = application.settings.heartbeat
+    every = read_duration(settings_section.every) if settings_section.every else None
+    if every is None:
+        return None
+    begins, ends = (_parse_time(part) for part in settings_section.hours.split("-"))
+    rules = _build_rules(
+        application.settings, enabled_platforms(application.settings, application.secrets), application.environment
+    )
+    return HeartbeatPlan(every, begins, ends, rules, settings_section.target, settings_section.model)
+
+
+def _parse_time(text: str) -> time:
+    hour, minute = text.split(":")
+    return time(int(hour), int(minute))
+
+
+def _build_caps(settings: Settings, run: PendingRun) -> tuple[Cap, ...]:
+    """Return this month's cost cap of a job, if it has a limit."""
+    dollars = run.plan.dollars or settings.schedule.job_dollars
+    account = f"job:{run.job_id}:{datetime.now(UTC):%Y-%m}"
+    return (Cap(account, round(dollars * _MICRODOLLARS)),) if dollars else ()
+
+
+class _ScriptRunner:
+    """Runner of job scripts, with the same shell, environment and sandbox as the agent's commands."""
+
+    def __init__(self, application: "TalariaApplication") -> None:
+        self._application = application
+
+    async def run(self, line: str, folder: Path, context: SessionContext) -> ShellResult:
+        """Run a command line and return its exit code and output.
+
+        Processes that it started end with it, also on cancellation. Raises `Refused` if the folder does not exist or
+        the sandbox is unavailable.
+        """
+        application = self._application
+        if not await to_thread(folder.is_dir):
+            raise Refused(f"The folder {folder} doesn't exist.")
+        workspace = LocalWorkspace(folder, application.given)
+        workspace.tell(context)
+        sandbox = await to_thread(
+            sandbox_for, application.settings, application.profile, surface=CRON, writable=(folder,)
+        )
+        if sandbox is not None and sandbox.problem:
+            raise Refused(sandbox.refusal)
+        line = shlex.join(sandbox.wrap(plain_argv(line), folder)) if sandbox else line
+        ran = await application.shell.run(line, (), workspace, seconds=application.settings.schedule.script_seconds)
+        remarks = sandbox.remarks(ran.output, ran.code) if sandbox else ()
+        return ShellResult(
+            ran.code, "\n".join((application.mask(ran.output).rstrip("\n"), *(f"[{one}]" for one in remarks)))
+        )

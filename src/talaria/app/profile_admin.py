@@ -1,0 +1,130 @@
+"""Settings, tools, skills, memory and personalities of a profile, for commands."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.app.session.personalities import personalities
+from talaria.app.session.toolsets import list_toolsets, skill_folders
+from talaria.commands.application import Setting, Skill
+from talaria.contracts.stores.sessions import Viewer
+from talaria.contracts.tool import ToolsetState
+from talaria.core.errors import Ambiguous, NotFound
+from talaria.settings.live import LiveSettings
+from talaria.settings.load import load as load_file
+from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile
+from talaria.settings.schema import split_key, variable
+from talaria.tools.memory.notebook import FILES, notebook_for
+from talaria.tools.memory.tool import snapshot
+from talaria.tools.skills.registry import SkillRegistry
+
+# Settings of the shared application context, which is created once per process.
+_SHARED_SECTIONS = ("store.", "log.", "providers.", "models.", "embedded.")
+
+
+class ProfileSettings(LiveSettings):
+    """Settings of a profile in force, and edits of its files. Implements `commands.SettingsAdmin`."""
+
+    def __init__(self, current: Settings, profile: Profile, environment: Mapping[str, str]) -> None:
+        super().__init__(current)
+        self._profile = profile
+        self._environment = environment
+
+    def list(self) -> Sequence[Setting]:
+        """Return every setting."""
+        loaded = load_file(self._profile, self._environment)
+        return [
+            Setting(field.key, field.shown(value), field.doc, value == field.default)
+            for field, value in loaded.values()
+        ]
+
+    def change(self, key: str, value: str) -> str:
+        """Write a value and return a message about its effect; raises if the key or value is invalid."""
+        from talaria.settings.edit import set_value  # noqa: PLC0415 (loaded when a setting is changed)
+
+        edit = set_value(self._profile, key, value)
+        return f"`{edit.key}` is now `{edit.shown}`. {self._explain_effect(edit.key)}"
+
+    def reset(self, key: str) -> str:
+        """Restore the default of a setting and return a message about the effect."""
+        from talaria.settings.edit import unset_value  # noqa: PLC0415 (loaded when a setting is changed)
+
+        edit = unset_value(self._profile, key)
+        return f"`{edit.key}` is back at its default. {self._explain_effect(edit.key)}"
+
+    def switch_tools(self, names: Sequence[str], *, on: bool) -> tuple[Sequence[str], Sequence[str]]:
+        """Switch tools or toolsets on or off; return those that changed, and remarks."""
+        from talaria.settings.tool_switches import switch_tools  # noqa: PLC0415 (loaded when tools are switched)
+
+        switched = switch_tools(names, list_toolsets(self.current), self._profile, self._environment, on=on)
+        self._reload()
+        return switched.changed, switched.remarks
+
+    def _explain_effect(self, key: str) -> str:
+        self._reload()
+        if variable(split_key(key)) in self._environment:
+            return f"The environment variable {variable(split_key(key))} is set and overrides it."
+        shared = key.startswith(_SHARED_SECTIONS)
+        return f"It takes effect from the next {'start' if shared else 'conversation'}."
+
+    def _reload(self) -> None:
+        loaded = load_file(self._profile, self._environment)
+        if not loaded.faults:
+            self.replace(loaded.settings)
+
+
+class ProfileKnowledge(Struct, frozen=True):
+    """Tools, skills, memory and personalities in the folders of a profile and a project."""
+
+    settings: Settings
+    profile: Profile
+    project: Path
+
+    def toolsets(self) -> Sequence[ToolsetState]:
+        """Return all tools, by toolset."""
+        return list_toolsets(self.settings)
+
+    def skills(self) -> Sequence[Skill]:
+        """Return all skills."""
+        return [Skill(skill.document.name, skill.document.description) for skill in self._skill_shelf.skills()]
+
+    def skill(self, name: str) -> str:
+        """Return the text of a skill, or raise `NotFound`."""
+        known = [skill.name for skill in self.skills()]
+        if name not in known:
+            raise NotFound(f"There is no skill `{name}`. Available: {', '.join(known) or 'none'}.")
+        return self._skill_shelf.view(name)
+
+    def memory(self, viewer: Viewer) -> str:
+        """Return the agent's memory as text, as far as this viewer may read it."""
+        return snapshot(self._memory, viewer)
+
+    def forget(self, part: str, viewer: Viewer) -> str:
+        """Remove the only memory entry that contains this text, and return it.
+
+        Ignores case. Raises `NotFound` or `Ambiguous`.
+        """
+        books = [notebook_for(viewer, book, self._memory) for book in FILES]
+        found = [(book, entry) for book in books for entry in book.entries() if part.lower() in entry.lower()]
+        if not found:
+            raise NotFound(f"No memory entry contains `{part}`.")
+        if len(found) > 1:
+            entries = "\n".join(f"- {entry}" for _, entry in found)
+            raise Ambiguous(f"Several entries contain `{part}`. Type more of the one to forget:\n\n{entries}")
+        book, entry = found[0]
+        book.remove(entry)
+        return entry
+
+    def personalities(self) -> Mapping[str, str]:
+        """Return the first line of each personality, by name."""
+        return personalities(self.profile.folder)
+
+    @property
+    def _memory(self) -> Path:
+        return self.profile.memory_folder
+
+    @property
+    def _skill_shelf(self) -> SkillRegistry:
+        return SkillRegistry(skill_folders(self.profile, self.project))

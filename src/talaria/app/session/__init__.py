@@ -1,0 +1,1 @@
+"""Construction of sessions: models, tools, prompt, policies, delegation and goals."""

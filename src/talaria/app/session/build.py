@@ -1,0 +1,424 @@
+"""Builder of open sessions: store, model, tools, prompt and runner for one surface."""
+
+from asyncio import TaskGroup
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from talaria.agent.approval.grants import Grant, parse_allow_entry
+from talaria.agent.approval.policy import ApprovalPolicy
+from talaria.agent.auxiliary import Auxiliary
+from talaria.agent.context_window import ContextWindow
+from talaria.agent.environment import TurnEnvironment
+from talaria.agent.loop import AgentLoop, ModelOptions
+from talaria.agent.model_calls import ModelCalls, ModelChoice
+from talaria.agent.toolbox import Toolbox
+from talaria.app.session.agent_spec import apply_preferences, explain_model, find_session, make_signature
+from talaria.app.session.delegation_proxy import CloseDelegatedCalls, LazyDelegator, end_background
+from talaria.app.session.goals import build_goal_follower
+from talaria.app.session.guest_policy import (
+    build_approval_policy,
+    is_same_person,
+    make_working_folder,
+    needs_mcp_servers,
+    resolve_viewer,
+)
+from talaria.app.session.limits import build_budget, build_limits
+from talaria.app.session.prompt import make_prefix, make_prefix_writer
+from talaria.app.session.toolsets import ToolContext, make_tools, may_use
+from talaria.app.session.workspaces import OpenWorkspace
+from talaria.contracts.models import ChosenModel, ModelInfo
+from talaria.contracts.provider import Provider
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession, Session
+from talaria.contracts.tool import Tool
+from talaria.contracts.turn_listener import TurnFollowUp, TurnResult
+from talaria.core.ids import SessionId
+from talaria.core.session_context import context_variables
+from talaria.runtime.approvals import StoredApprover
+from talaria.runtime.completions import CompletionFollowUp
+from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.questions import Questions
+from talaria.runtime.runner import RunnerOptions, SessionRunner
+from talaria.runtime.turn_events import TurnEvents
+from talaria.sessions.branches import list_ancestors
+from talaria.sessions.preferences import Preferences
+from talaria.sessions.prompt_prefix import Prefix, read_prefix
+from talaria.sessions.summaries import StoredHistory
+from talaria.settings.folder_trust import FolderTrust
+from talaria.settings.model import Settings
+from talaria.settings.profiles import find_home
+from talaria.tools.mcp.session_servers import SessionServers
+from talaria.tools.sandbox.bubblewrap import sandbox_available
+from talaria.tools.workspace import LocalWorkspace
+
+if TYPE_CHECKING:  # the application opens sessions
+    from talaria.app.application import TalariaApplication
+
+
+async def open_session(
+    application: "TalariaApplication", request: OpenRequest, stack: AsyncExitStack, jobs: TaskGroup
+) -> OpenSession:
+    """Open a session whose tasks belong to ``jobs``; leaving ``stack`` closes it, except for a kept workspace."""
+    store = application.store
+    found = _StoredSession(request.begins) if request.begins else await store.read(lambda tx: _read_stored(tx, request))
+    settings = apply_preferences(application.settings, found.preferences, request.model)
+    models = await _choose_models(application, settings)
+    session = found.session or await _create_session(store, request, models.chosen.model)
+    signature = make_signature(application, settings, models.chosen, found.preferences, request, session.owner)
+    request = _complete_request(application, request, session)
+    workplace = _enter_workspace(application, request, session, stack, found.workspace)
+    events = TurnEvents()
+    questions = _make_questions(application, request, events)
+    viewer = resolve_viewer(request, session)
+    delegator = LazyDelegator(application, request, viewer, models.name, questions, events.publish, jobs)
+    tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
+    tool_context = structs.replace(tool_context, past=found.past, delegator=delegator)
+    tools, tool_notes = await _collect_tools(application, tool_context, request, jobs, workplace.servers)
+    delegator.tools = tuple(tool.name for tool in tools)
+    toolbox, personality = Toolbox(tools), found.preferences.personality
+    prefix = make_prefix(tool_context, request, toolbox, personality, found.prefix)
+    agent = _make_agent(application, tool_context, prefix, toolbox, models)
+    workspace = workplace.workspace
+    environment = _build_environment(application, tool_context, session, request, events, questions, workspace)
+    options = await _build_options(
+        application, tool_context, session, request, environment, models.auxiliary, workspace
+    )
+    options = structs.replace(options, before_first_turn=make_prefix_writer(tool_context, prefix, personality))
+    runner = SessionRunner(store, session.id, agent, environment, jobs, auxiliary=models.auxiliary, options=options)
+    stack.push_async_callback(runner.close)
+    return OpenSession(
+        conversation=runner,
+        events=events,
+        questions=questions,
+        title=session.title,
+        model=models.chosen.model,
+        provider=models.chosen.provider,
+        why=explain_model(models.chosen, found.preferences, request),
+        signature=signature,
+        info=models.info,
+        workspace=workspace,
+        keep_workspace=workplace.keep,
+        end_background_work=partial(end_background, application, session.id),
+        delegator=delegator,
+        is_same_person=options.is_same_person,
+        notes=(*models.notes, *tool_notes, *_sandbox_note(settings), *_trust_note(application, request)),
+    )
+
+
+class _StoredSession(Struct, frozen=True):
+    """Stored data of the session to resume; empty for a new one."""
+
+    session: Session | None = None
+    preferences: Preferences = Preferences()
+    past: tuple[SessionId, ...] = ()
+    workspace: str = ""
+    prefix: Prefix | None = None
+
+
+def _read_stored(tx: Transaction, request: OpenRequest) -> _StoredSession:
+    session, preferences = find_session(tx, request)
+    if session is None:
+        return _StoredSession()
+    workspace = tx.state.get(f"workspace:{session.id}")
+    return _StoredSession(
+        session,
+        preferences,
+        list_ancestors(tx, session),
+        workspace.value if workspace else "",
+        read_prefix(tx, session.id),
+    )
+
+
+class _SessionModels(Struct, frozen=True):
+    """The models of a session; ``vision`` is an auxiliary model that accepts images."""
+
+    chosen: ChosenModel
+    calls: ModelCalls
+    info: ModelInfo
+    auxiliary: Auxiliary
+    vision: tuple[Provider, str] | None
+    notes: list[str]
+
+    @property
+    def name(self) -> str:
+        """Provider and model, in the form of the setting."""
+        return f"{self.chosen.provider}:{self.chosen.model}"
+
+
+async def _choose_models(application: "TalariaApplication", settings: Settings) -> _SessionModels:
+    models = application.models
+    chosen = await models.chosen(settings.model)
+    chain, helpers = models.chain(chosen), models.auxiliary(chosen)
+    notes = []
+    if chosen.limits:
+        notes = await application.store.write(lambda tx: _note_once(tx, f"said:{chosen.provider}", chosen.limits))
+    return _SessionModels(
+        chosen,
+        ModelCalls(chain, heard=models.health.heard),
+        chain[0].info or ModelInfo(name=chain[0].model, known=False),
+        Auxiliary(ModelCalls(helpers, heard=models.health.heard)),
+        _find_vision_model(helpers),
+        notes,
+    )
+
+
+def _find_vision_model(helpers: tuple[ModelChoice, ...]) -> tuple[Provider, str] | None:
+    """Return the first auxiliary model that accepts images."""
+    vision_choices = (choice for choice in helpers if choice.info is not None and choice.info.images)
+    return next(((choice.provider, choice.model) for choice in vision_choices), None)
+
+
+def _note_once(tx: Transaction, key: str, sentence: str) -> list[str]:
+    """Return the sentence, but only the first time for this key in this store."""
+    if tx.state.get(key):
+        return []
+    tx.state.put(key, sentence)
+    return [sentence]
+
+
+async def _create_session(store: Store, request: OpenRequest, model: str) -> Session:
+    new = NewSession(source=request.source, model=model, owner=request.owner, audience=request.audience)
+    return await store.write(lambda tx: tx.sessions.create(new))
+
+
+def _complete_request(application: "TalariaApplication", request: OpenRequest, session: Session) -> OpenRequest:
+    """Return the request with the folder and the context of its session.
+
+    A session on a surface that does not stay open cannot be woken later.
+    """
+    context = structs.replace(
+        request.context,
+        source=request.source,
+        session_id=session.id,
+        async_delivery=request.lasting and request.context.async_delivery,
+    )
+    return structs.replace(request, folder=make_working_folder(application.profile, request, session), context=context)
+
+
+def _make_questions(application: "TalariaApplication", request: OpenRequest, events: TurnEvents) -> Questions:
+    """Return the questions of the session: its own, or those of the delegating session."""
+    if request.delegated_scope is not None and request.delegated_scope.questions is not None:
+        return request.delegated_scope.questions
+    return Questions(
+        events.publish, patience=lambda: application.settings.approval.timeout_seconds if request.attended else 0
+    )
+
+
+def _enter_workspace(
+    application: "TalariaApplication", request: OpenRequest, session: Session, stack: AsyncExitStack, stored: str
+) -> OpenWorkspace:
+    """Return the session's workspace: the one open in this process, or as ``stored``."""
+    workspace = LocalWorkspace(request.folder, application.given)
+    if stored:
+        workspace.restore(stored)
+    if session.owner and not workspace.folder.is_relative_to(request.folder):
+        workspace.move_to(request.folder)
+    workplace = application.workspaces.enter(session.id, workspace, request.context)
+    stack.callback(application.workspaces.leave, session.id)
+    return workplace
+
+
+def _build_tool_context(
+    application: "TalariaApplication",
+    request: OpenRequest,
+    session: Session,
+    settings: Settings,
+    models: _SessionModels,
+    workplace: OpenWorkspace,
+    stack: AsyncExitStack,
+) -> ToolContext:
+    from talaria.app.platforms import enabled_platforms  # noqa: PLC0415 (loaded with the first session)
+
+    return ToolContext(
+        settings=settings,
+        profile=application.profile,
+        store=application.store,
+        session_id=session.id,
+        surface=request.source,
+        folder=request.folder,
+        began_in=None if session.owner else workplace.workspace.began_in,
+        closing=stack,
+        model=models.info,
+        vision_model=models.vision,
+        processes=workplace.processes,
+        background=application.processes,
+        guest=bool(session.owner),
+        networks=tuple(enabled_platforms(application.settings, application.secrets)),
+        viewer=resolve_viewer(request, session),
+        file_limit=request.file_limit,
+        delegated_scope=request.delegated_scope,
+    )
+
+
+async def _collect_tools(
+    application: "TalariaApplication",
+    tool_context: ToolContext,
+    request: OpenRequest,
+    jobs: TaskGroup,
+    servers: SessionServers,
+) -> tuple[Sequence[Tool], Sequence[str]]:
+    """Return the tools of the agent, and a sentence for each configured MCP server that is unavailable."""
+    if request.tools is not None:
+        return request.tools, ()
+    application.processes.attend(jobs, tool_context.closing)
+    own = make_tools(tool_context)
+    if not tool_context.model.tools or not application.settings.mcp or not needs_mcp_servers(tool_context):
+        return own, ()
+    from talaria.app.session.mcp_servers import connect_servers  # noqa: PLC0415 (loaded when MCP servers are configured)
+
+    logs = application.profile.logs_folder
+    others, notes = await connect_servers(
+        application.settings.mcp, application.secrets, logs, servers, jobs, context_variables(request.context)
+    )
+    wanted = [
+        one for one in others if one.name not in application.settings.tools.disabled and may_use(tool_context, one.name)
+    ]
+    return [*own, *wanted], notes
+
+
+def _make_agent(
+    application: "TalariaApplication",
+    tool_context: ToolContext,
+    prefix: Prefix,
+    toolbox: Toolbox,
+    models: _SessionModels,
+) -> AgentLoop:
+    model = tool_context.settings.model
+    manner = ModelOptions(
+        instructions=prefix.instructions,
+        effort=model.effort,
+        max_output_tokens=model.max_output_tokens or None,
+        temperature=model.temperature,
+    )
+    history = StoredHistory(tool_context.store, tool_context.session_id)
+    window = ContextWindow(tool_context.model, history, models.auxiliary, application.window_memory)
+    return AgentLoop(models.calls, tool_context.model, toolbox, manner, window)
+
+
+def _make_approver(
+    application: "TalariaApplication",
+    tool_context: ToolContext,
+    request: OpenRequest,
+    questions: Questions,
+    workspace: LocalWorkspace,
+) -> StoredApprover:
+    """Return the approver of tool calls, with the settings in force at each call.
+
+    Grants belong to the session in which a person is asked. Tools passed in the request are granted.
+    """
+    scratch: set[str] = set()
+    own_tools = [Grant(tool.name, tool.name, kind="irreversible") for tool in request.tools or ()]
+    scope = tool_context.delegated_scope
+
+    def policy() -> ApprovalPolicy:
+        approval = application.settings.approval
+        return ApprovalPolicy(
+            home=Path(application.environment.get("HOME", str(tool_context.folder))),
+            mode=approval.mode,
+            allowed=(*map(parse_allow_entry, approval.allowed), *own_tools),
+            protected=(
+                application.profile.folder,
+                application.profile.guests_folder,
+                find_home(application.environment) / "profiles",
+            ),
+            scratch=scratch,
+            readable=(*tool_context.output_folders, *([tool_context.folder] if tool_context.guest else [])),
+        )
+
+    return StoredApprover(
+        tool_context.store,
+        scope.root if scope is not None else tool_context.session_id,
+        build_approval_policy(tool_context, policy, lambda: application.settings),
+        questions,
+        workspace,
+    )
+
+
+def _build_environment(
+    application: "TalariaApplication",
+    tool_context: ToolContext,
+    session: Session,
+    request: OpenRequest,
+    events: TurnEvents,
+    questions: Questions,
+    workspace: LocalWorkspace,
+) -> TurnEnvironment:
+    return TurnEnvironment(
+        publish=events.publish,
+        person=questions,
+        approver=_make_approver(application, tool_context, request, questions, workspace),
+        workspace=workspace,
+        limits=lambda: build_limits(application.settings, request.delegated_scope),
+        budget=build_budget(lambda: application.settings, tool_context.store, session, request),
+        viewer=tool_context.viewer,
+        mask=application.mask,
+    )
+
+
+async def _build_options(
+    application: "TalariaApplication",
+    tool_context: ToolContext,
+    session: Session,
+    request: OpenRequest,
+    environment: TurnEnvironment,
+    auxiliary: Auxiliary,
+    workspace: LocalWorkspace,
+) -> RunnerOptions:
+    """Return the runner's options, with all turn listeners and follow-ups."""
+    completions = (CompletionFollowUp(request.context.session_key),) if request.lasting else ()
+    return RunnerOptions(
+        unpack=request.unpack,
+        listeners=(_WorkspaceListener(workspace), *request.listeners),
+        follow_ups=(
+            CloseDelegatedCalls(application.end_workspace),
+            *await _open_exports(application.settings, tool_context, session),
+            *request.follow_ups,
+            *completions,
+            build_goal_follower(tool_context, environment, auxiliary, lasting=request.lasting),
+        ),
+        context=request.context,
+        lease=timedelta(seconds=application.settings.gateway.lease_seconds),
+        waits_for_store=request.waits_for_store,
+        is_same_person=partial(is_same_person, lambda: application.settings),
+        titled=request.titled and not session.title,
+    )
+
+
+class _WorkspaceListener:
+    """Turn listener that stores the folder and variables of the workspace; implements `TurnListener`."""
+
+    def __init__(self, workspace: LocalWorkspace) -> None:
+        self._workspace = workspace
+
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+        tx.state.put(f"workspace:{ending.session_id}", self._workspace.snapshot())
+
+
+async def _open_exports(settings: Settings, tool_context: ToolContext, session: Session) -> list[TurnFollowUp]:
+    """Return the follow-up that exports finished turns, if a collector is configured."""
+    if not settings.telemetry.endpoint:
+        return []
+    from talaria.observability.otlp_exporter import TurnExportFollowUp, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
+
+    exporter = await tool_context.closing.enter_async_context(
+        run_exporter(settings.telemetry.endpoint, settings.telemetry.headers)
+    )
+    return [TurnExportFollowUp(tool_context.store, session, exporter)]
+
+
+def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list[str]:
+    """Return a notice if a project has untrusted files, which are ignored; a terminal chat asks instead."""
+    notice = "" if request.lasting else FolderTrust(application.profile.folder).notice(request.folder)
+    return [notice] if notice else []
+
+
+def _sandbox_note(settings: Settings) -> list[str]:
+    """Return a warning if the settings require a sandbox and none is available."""
+    missing = sandbox_available() if settings.sandbox.enabled is True else None
+    return [f"Commands can't run: sandbox.enabled is on, and there is no sandbox here: {missing}"] if missing else []

@@ -1,0 +1,115 @@
+"""Goals of a session: default allowance, follower, and execution of the verify command."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+from talaria.agent.auxiliary import Auxiliary
+from talaria.agent.environment import TurnEnvironment
+from talaria.app.session.toolsets import ToolContext, build_sandbox
+from talaria.contracts.tool import Effect, ProposedAction
+from talaria.core.errors import ToolFailed
+from talaria.core.session_context import SessionContext, child_environment, current_context
+from talaria.goals.follower import GoalFollower
+from talaria.goals.goal import Allowance
+from talaria.goals.judge import Judge
+from talaria.goals.texts import Evidence
+from talaria.settings.model import GoalSettings
+from talaria.tools.output import readable
+from talaria.tools.sandbox.bubblewrap import Sandbox
+from talaria.tools.terminal.processes import Child, Processes
+from talaria.tools.terminal.shell import shell_argv
+from talaria.tools.terminal.tool import Terminal
+
+_MICRODOLLARS = 1_000_000
+_KILL_GRACE = timedelta(seconds=1)
+_MAX_OUTPUT = 16_000
+
+
+def build_goal_allowance(goals: GoalSettings) -> Allowance:
+    """Return the default limits of a goal."""
+    return Allowance(
+        turns=goals.max_turns,
+        tokens=goals.max_tokens,
+        microdollars=round(goals.max_dollars * _MICRODOLLARS),
+        seconds=goals.max_minutes * 60,
+    )
+
+
+def build_goal_follower(
+    tool_context: ToolContext, environment: TurnEnvironment, auxiliary: Auxiliary, *, lasting: bool
+) -> GoalFollower:
+    """Return the follow-up that continues the goal of a session."""
+    judge = Judge(
+        tool_context.session_id,
+        tool_context.store,
+        partial(auxiliary.answer, budget=environment.budget),
+        seconds=tool_context.settings.goals.judge_seconds,
+        verify=VerificationRunner(tool_context, environment).run,
+    )
+    return GoalFollower(
+        tool_context.session_id, store=tool_context.store, judge=judge, emit=environment.publish, lasting=lasting
+    )
+
+
+class VerificationRunner:
+    """Runner of verify commands in the folder, environment and sandbox of the agent's own commands.
+
+    Implements `CommandRunner`.
+    """
+
+    def __init__(self, tool_context: ToolContext, environment: TurnEnvironment) -> None:
+        self._tool_context = tool_context
+        self._environment = environment
+        self._seconds = tool_context.settings.goals.verify_seconds
+        self._processes = Processes()
+        tool_context.closing.callback(self._processes.close)
+
+    async def run(self, command: str, *, vouched: bool) -> Evidence:
+        """Run a command and return how it ended; its processes end with it, also on cancellation.
+
+        Unless ``vouched``, the command needs an approval.
+        """
+        if not vouched:
+            action = ProposedAction("command", command)
+            verdict, reason = await self._environment.approver.decide(Terminal.name, Effect.IRREVERSIBLE, action)
+            if verdict == "deny":
+                return Evidence(None, f"It was not allowed to run: {reason}")
+        heard = bytearray()
+
+        def hear(piece: bytes) -> None:
+            heard.extend(piece)
+            del heard[:-_MAX_OUTPUT]
+
+        try:
+            sandbox = await asyncio.to_thread(build_sandbox, self._tool_context)
+            child = await self._start(command, sandbox, hear)
+        except (OSError, ValueError, ToolFailed) as error:
+            return Evidence(None, f"It could not be started: {error}")
+        code, note = await self._wait_for_exit(child)
+        printed = self._environment.mask(readable(bytes(heard)))
+        limits = "".join(f"\n[{one}]" for one in sandbox.remarks(printed, code)) if sandbox else ""
+        return Evidence(code, printed + note + limits)
+
+    async def _start(self, command: str, sandbox: Sandbox | None, hear: Callable[[bytes], None]) -> Child:
+        context = current_context() or SessionContext()
+        folder, environment = (
+            self._environment.workspace.folder,
+            child_environment(self._environment.workspace.environment, context),
+        )
+        argv = sandbox.wrap(shell_argv(command), folder) if sandbox else shell_argv(command)
+        return await self._processes.start(argv, folder=folder, environment=environment, heard=hear)
+
+    async def _wait_for_exit(self, child: Child) -> tuple[int | None, str]:
+        """Return the exit code, or ``None`` and a note after a timeout."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                code = await child.wait()
+            await child.hear_out()
+        except TimeoutError:
+            await child.end(_KILL_GRACE)
+            return None, f"\n[stopped after {self._seconds} s]"
+        finally:
+            self._processes.finish(child)
+        return code, ""

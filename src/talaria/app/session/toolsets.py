@@ -1,0 +1,367 @@
+"""The tools of a session by toolset, as the settings enable them."""
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AsyncExitStack
+from functools import cache, partial
+from pathlib import Path
+from typing import cast
+
+import msgspec
+from msgspec import Struct, structs
+
+from talaria.agent.toolbox import LazyTool, describe_tool
+from talaria.app.session.sandbox import sandbox_for
+from talaria.contracts.background_processes import BackgroundWork
+from talaria.contracts.delegation import Delegator
+from talaria.contracts.jobs import CRON, JobService
+from talaria.contracts.message_sender import MessageSender
+from talaria.contracts.models import ModelInfo
+from talaria.contracts.provider import Provider
+from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import Viewer
+from talaria.contracts.tool import Tool, ToolsetState, ToolState
+from talaria.core.ids import SessionId
+from talaria.core.senders import KEYLESS_OWNER
+from talaria.runtime.open_session import DelegatedScope
+from talaria.settings.environment import process_environment
+from talaria.settings.folder_trust import FolderTrust
+from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile, join_path
+from talaria.settings.sections.chats import GUEST_TOOLS
+from talaria.tools.clarify import Clarify
+from talaria.tools.code.tool import ExecuteCode
+from talaria.tools.cron.tool import Cron
+from talaria.tools.delegate.tool import DelegateTask
+from talaria.tools.files.edit import EditFile
+from talaria.tools.files.list import ListFiles
+from talaria.tools.files.read import ReadFile
+from talaria.tools.files.search import SearchFiles
+from talaria.tools.files.write import WriteFile
+from talaria.tools.memory.tool import Memory
+from talaria.tools.output import FullOutputs
+from talaria.tools.process.tool import Process
+from talaria.tools.recall.embeddings import Meaning
+from talaria.tools.recall.tool import SessionSearch
+from talaria.tools.sandbox.bubblewrap import Sandbox
+from talaria.tools.send.file import SendFile
+from talaria.tools.send.message import SendMessage
+from talaria.tools.skills.tool import Skills
+from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.tool import Terminal
+from talaria.tools.todo import Todo
+from talaria.tools.vision import Vision
+from talaria.tools.web.client import WebClient
+from talaria.tools.web.fetch import WebFetch
+from talaria.tools.web.search import WebSearch
+from talaria.tools.web.search_engines import DuckDuckGo, SearXng
+
+MCP_TOOLSET = "mcp"  # the toolset of all tools from MCP servers
+
+
+class ToolFactory(Struct, frozen=True):
+    """A built-in tool: the class that describes it, and how a session constructs it.
+
+    ``is_available`` decides from the context whether a session has the tool at all.
+    """
+
+    kind: type[Tool]
+    construct: "Callable[[ToolContext], Tool]"
+    is_available: "Callable[[ToolContext], bool]" = lambda _: True
+
+
+class Toolset(Struct, frozen=True):
+    """A group of tools that is enabled and disabled by one name."""
+
+    factories: tuple[ToolFactory, ...]
+
+    @property
+    def kinds(self) -> tuple[type[Tool], ...]:
+        """The classes of all its tools, available or not."""
+        return tuple(factory.kind for factory in self.factories)
+
+
+class ToolContext(Struct, frozen=True, kw_only=True):
+    """Dependencies of the tools of one session.
+
+    ``closing`` takes the callbacks that release what a tool holds. ``past`` are the ancestors of this session.
+    ``processes``, if given, outlive the tools, and ``background`` work outlives the program. ``guest`` is set if the
+    session does not belong to the agent's owner; ``viewer`` holds its owner and audience. ``began_in`` is the folder in
+    which the session began, if that may differ from ``folder``. ``networks`` are the configured chat networks;
+    ``file_limit`` is the largest file in bytes that this chat accepts, ``None`` outside of chats. ``delegator`` runs
+    delegated tasks; ``delegated_scope`` is set if the session itself is one.
+    """
+
+    settings: Settings
+    profile: Profile
+    store: Store
+    session_id: SessionId
+    surface: str = ""
+    folder: Path
+    began_in: Path | None = None
+    closing: AsyncExitStack
+    vision_model: tuple[Provider, str] | None = None
+    model: ModelInfo
+    past: tuple[SessionId, ...] = ()
+    processes: Processes | None = None
+    background: BackgroundWork | None = None
+    guest: bool = False
+    networks: tuple[str, ...] = ()
+    file_limit: int | None = None
+    viewer: Viewer = Viewer()
+    delegator: Delegator | None = None
+    delegated_scope: DelegatedScope | None = None
+
+    @property
+    def skill_folders(self) -> tuple[Path, ...]:
+        """The folders of skills: the profile's first, then the project's."""
+        return skill_folders(self.profile, self.folder)
+
+    @property
+    def outputs(self) -> FullOutputs:
+        """Storage for outputs that are too long for the model."""
+        return FullOutputs(self.profile.outputs_folder)
+
+    @property
+    def output_folders(self) -> tuple[Path, ...]:
+        """The folders of outputs and received files that the transcript mentions."""
+        sessions = (self.session_id, *self.past)
+        return (*map(self.outputs.place, sessions), *(self.profile.media_folder / one for one in sessions))
+
+    @property
+    def memory_folder(self) -> Path:
+        """The folder of the memory tool."""
+        return self.profile.memory_folder
+
+
+def skill_folders(profile: Profile, project: Path) -> tuple[Path, ...]:
+    """Return the folders of skills: the profile's first, then those of a trusted project."""
+    if not FolderTrust(profile.folder).is_trusted(project):
+        return (profile.skills_folder,)
+    return profile.skills_folder, join_path(project, ".talaria/skills")
+
+
+def make_tools(tool_context: ToolContext) -> list[Tool]:
+    """Return the tools that the settings enable; none for a model without tool calls.
+
+    Nothing is constructed here: each tool is constructed on its first call. What it holds is released when
+    ``tool_context.closing`` unwinds to this point, after the runner, which is registered later, has been closed.
+    """
+    if not tool_context.model.tools:
+        return []
+    closing = AsyncExitStack()
+    tool_context.closing.push_async_exit(closing)
+    tool_context = structs.replace(tool_context, closing=closing)
+    return [
+        LazyTool(factory.kind, partial(factory.construct, tool_context))
+        for name in list_enabled_toolsets(tool_context.settings, tool_context.surface)
+        for factory in TOOLSETS[name].factories
+        if _has_tool(tool_context, factory)
+    ]
+
+
+def _has_tool(tool_context: ToolContext, factory: ToolFactory) -> bool:
+    name = cast("Tool", factory.kind).name
+    return (
+        factory.is_available(tool_context)
+        and name not in tool_context.settings.tools.disabled
+        and may_use(tool_context, name)
+    )
+
+
+def may_use(tool_context: ToolContext, name: str) -> bool:
+    """Return whether the owner and the scope of a session permit a tool."""
+    if tool_context.delegated_scope is not None and name not in tool_context.delegated_scope.tools:
+        return False
+    if tool_context.viewer.owner == KEYLESS_OWNER and not _is_listed(GUEST_TOOLS, name):  # always
+        return False
+    return not tool_context.guest or is_guest_tool(tool_context.settings, name)
+
+
+def is_guest_tool(settings: Settings, name: str) -> bool:
+    """Return whether people other than the owner may use a tool."""
+    return _is_listed(settings.access.guest_tools, name)
+
+
+def _is_listed(allowed: Collection[str], name: str) -> bool:
+    """Return whether a list names a tool or its toolset."""
+    return name in allowed or any(group in allowed for group in _map_groups().get(name, (MCP_TOOLSET,)))
+
+
+@cache
+def _map_groups() -> Mapping[str, tuple[str, ...]]:
+    """Return the toolsets of each built-in tool."""
+    found: dict[str, tuple[str, ...]] = {}
+    for group, toolset in TOOLSETS.items():
+        for kind in toolset.kinds:
+            name = cast("Tool", kind).name
+            found[name] = (*found.get(name, ()), group)
+    return found
+
+
+def list_enabled_toolsets(settings: Settings, surface: str) -> tuple[str, ...]:
+    """Return the enabled toolsets of a surface: its own list, else the common one."""
+    own = settings.surfaces.get(surface)
+    return own.toolsets if own is not None and own.toolsets else settings.tools.toolsets
+
+
+def list_toolsets(settings: Settings) -> tuple[ToolsetState, ...]:
+    """Return every toolset with its tools and whether they are enabled; constructs none."""
+    on = settings.tools.toolsets
+    return tuple(
+        ToolsetState(name, name in on, tuple(_make_state(kind, name, settings) for kind in toolset.kinds))
+        for name, toolset in TOOLSETS.items()
+    )
+
+
+def _make_state(kind: type[Tool], toolset: str, settings: Settings) -> ToolState:
+    tool = cast("Tool", kind)
+    on = toolset in settings.tools.toolsets and tool.name not in settings.tools.disabled
+    return ToolState(tool.name, tool.description, tool.effect.value, on, len(msgspec.json.encode(describe_tool(tool))))
+
+
+def _construct_terminal(tool_context: ToolContext) -> Tool:
+    processes = tool_context.processes
+    if processes is None:
+        processes = Processes()
+        tool_context.closing.callback(processes.close)
+    return Terminal(
+        processes, tool_context.outputs, sandbox=build_sandbox(tool_context), background=tool_context.background
+    )
+
+
+def _construct_process(tool_context: ToolContext) -> Tool:
+    assert tool_context.background is not None
+    return Process(tool_context.background)
+
+
+def _construct_web_fetch(tool_context: ToolContext) -> Tool:
+    return WebFetch(_open_web_client(tool_context))
+
+
+def _construct_web_search(tool_context: ToolContext) -> Tool:
+    url = tool_context.settings.tools.search_engine
+    engine = SearXng(url) if url else DuckDuckGo()
+    tool_context.closing.push_async_callback(engine.close)
+    return WebSearch(engine)
+
+
+def _construct_session_search(tool_context: ToolContext) -> Tool:
+    return SessionSearch(tool_context.store, Meaning() if Meaning.is_installed() else None)
+
+
+def _construct_code(tool_context: ToolContext) -> Tool:
+    return ExecuteCode(lambda call: call.call_tool, sandbox=build_sandbox(tool_context))
+
+
+def _construct_vision(tool_context: ToolContext) -> Tool:
+    assert tool_context.vision_model is not None
+    return Vision(*tool_context.vision_model, _open_web_client(tool_context))
+
+
+def _needs_vision(tool_context: ToolContext) -> bool:
+    """Return whether the model does not accept images and an auxiliary model does."""
+    return not tool_context.model.images and tool_context.vision_model is not None
+
+
+def _construct_send_message(tool_context: ToolContext) -> Tool:
+    return SendMessage(_make_sender(tool_context), guest=tool_context.guest)
+
+
+def _has_networks(tool_context: ToolContext) -> bool:
+    return bool(tool_context.networks)
+
+
+def _construct_send_file(tool_context: ToolContext) -> Tool:
+    assert tool_context.file_limit is not None
+    folder = tool_context.profile.media_folder / tool_context.session_id / "sent"
+    return SendFile(_make_sender(tool_context), folder, tool_context.file_limit)
+
+
+def _is_chat(tool_context: ToolContext) -> bool:
+    return bool(tool_context.networks) and tool_context.file_limit is not None
+
+
+def _construct_delegate_task(tool_context: ToolContext) -> Tool:
+    assert tool_context.delegator is not None
+    return DelegateTask(tool_context.delegator)
+
+
+def _may_delegate(tool_context: ToolContext) -> bool:
+    """Return whether the session may delegate tasks: up to the depth that the settings allow."""
+    depth = tool_context.delegated_scope.depth if tool_context.delegated_scope is not None else 0
+    return tool_context.delegator is not None and depth < tool_context.settings.delegation.depth
+
+
+def _construct_cron(tool_context: ToolContext) -> Tool:
+    """Construct the tool for jobs; a session that a job started cannot create further jobs."""
+
+    def open_jobs() -> JobService:
+        from talaria.app.jobs import open_job_service  # noqa: PLC0415 (loaded when jobs are used)
+
+        return open_job_service(tool_context.store, tool_context.settings, tool_context.networks, process_environment())
+
+    return Cron(open_jobs, makes=tool_context.surface != CRON)
+
+
+def _open_web_client(tool_context: ToolContext) -> WebClient:
+    client = WebClient()
+    tool_context.closing.push_async_callback(client.close)
+    return client
+
+
+def _make_sender(tool_context: ToolContext) -> MessageSender:
+    from talaria.runtime.cross_posts import ChatMessageSender  # noqa: PLC0415 (loaded with the first message)
+
+    return ChatMessageSender(tool_context.store, tool_context.networks)
+
+
+def build_sandbox(tool_context: ToolContext) -> Sandbox | None:
+    """Return the sandbox for programs of a session; ``None`` if they run with the user's access."""
+    writable = dict.fromkeys((tool_context.folder, tool_context.began_in or tool_context.folder))
+    return sandbox_for(
+        tool_context.settings,
+        tool_context.profile,
+        surface=tool_context.surface,
+        writable=writable,
+        readable=tool_context.output_folders,
+    )
+
+
+TOOLSETS: Mapping[str, Toolset] = {
+    "terminal": Toolset(
+        (
+            ToolFactory(Terminal, _construct_terminal),
+            ToolFactory(Process, _construct_process, lambda context: context.background is not None),
+        )
+    ),
+    "files": Toolset(
+        (
+            ToolFactory(ReadFile, lambda _: ReadFile()),
+            ToolFactory(WriteFile, lambda _: WriteFile()),
+            ToolFactory(EditFile, lambda _: EditFile()),
+            ToolFactory(SearchFiles, lambda _: SearchFiles()),
+            ToolFactory(ListFiles, lambda _: ListFiles()),
+        )
+    ),
+    "web": Toolset((ToolFactory(WebFetch, _construct_web_fetch), ToolFactory(WebSearch, _construct_web_search))),
+    "memory": Toolset(
+        (
+            ToolFactory(Memory, lambda context: Memory(context.memory_folder)),
+            ToolFactory(SessionSearch, _construct_session_search),
+        )
+    ),
+    "skills": Toolset((ToolFactory(Skills, lambda context: Skills(context.skill_folders)),)),
+    "planning": Toolset(
+        (ToolFactory(Todo, lambda context: Todo(context.store)), ToolFactory(Clarify, lambda _: Clarify()))
+    ),
+    "code": Toolset((ToolFactory(ExecuteCode, _construct_code),)),
+    "vision": Toolset((ToolFactory(Vision, _construct_vision, _needs_vision),)),
+    "send": Toolset(
+        (
+            ToolFactory(SendMessage, _construct_send_message, _has_networks),
+            ToolFactory(SendFile, _construct_send_file, _is_chat),
+        )
+    ),
+    "cron": Toolset((ToolFactory(Cron, _construct_cron),)),
+    "delegation": Toolset((ToolFactory(DelegateTask, _construct_delegate_task, _may_delegate),)),
+}

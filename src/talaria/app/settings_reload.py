@@ -1,0 +1,39 @@
+"""Settings reload: applies changes of the profile's files while the process is running."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from talaria.app.application import TalariaApplication
+from talaria.app.log_setup import set_level
+from talaria.settings.errors import SettingsInvalid
+from talaria.settings.watch import SettingsWatch
+
+_PAUSE = 2.0  # seconds between two checks of the files
+
+log = logging.getLogger(__name__)
+
+
+async def follow_settings(
+    application: TalariaApplication, report: Callable[[str], object], pause: float = _PAUSE
+) -> None:
+    """Apply every changed live setting, until cancelled; ``report`` gets faults and settings that need a restart.
+
+    Live settings are read from the application at each call or turn, so replacing them there is enough.
+    """
+    try:
+        watch = SettingsWatch(application.profile, application.environment)
+    except SettingsInvalid as error:
+        log.warning("settings changes are not watched: %s", error)
+        return
+    application.settings_admin.replace(watch.loaded.settings)  # they may have changed since the process read them
+    while True:
+        await asyncio.sleep(pause)
+        change = watch.poll()
+        if change is None:
+            continue
+        application.settings_admin.replace(change.settings)
+        set_level(change.settings.log.level)
+        for key in (*change.live, *change.restart):
+            log.info("settings: %s", key.sentence)
+        report("; ".join([*map(str, change.faults), *(key.sentence for key in change.restart)]))

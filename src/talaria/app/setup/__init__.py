@@ -1,0 +1,1 @@
+"""Probes of the interactive setup: discovery, and checks of keys and tokens."""

@@ -1,0 +1,1 @@
+"""Terminal chat: interactive, plain and one-shot."""

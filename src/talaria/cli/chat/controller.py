@@ -1,0 +1,268 @@
+"""Terminal chat controller: runs messages, commands and shell lines, and routes questions to the user."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from talaria.cli.chat.approval import answer_in_terminal
+from talaria.cli.chat.attachments import build_message_parts
+from talaria.cli.chat.options import SOURCE
+from talaria.cli.output.text import escape_control
+from talaria.commands.application import Application
+from talaria.commands.arguments import escape_markdown
+from talaria.commands.command import Command, CommandContext, Display, Surface, TerminalSurface
+from talaria.commands.custom import load_custom_commands
+from talaria.commands.dispatch import find_commands, is_command, run_command, select_usable_commands
+from talaria.commands.registry import REGISTRY
+from talaria.contracts.tool import Workspace
+from talaria.core.errors import Refused, TalariaError
+from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
+from talaria.core.ids import SessionId
+from talaria.core.messages import Image, Text
+from talaria.core.senders import OWNER
+from talaria.core.umask import person_umask
+from talaria.handoff.service import cancel_handoff
+from talaria.runtime.active_session import ActiveSession, deliver_completions
+from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.settings.folder_trust import FolderTrust, UnreadableFolder, compute_digest, project_files
+
+_WELCOME_KEY = "welcomed"
+_DISPLAY_KEY = f"display:{SOURCE}"
+_FILES_SHOWN = 12
+_MOVED_NOTICE = (
+    "This conversation was moved elsewhere. The rest of the answer appears there; this terminal "
+    "closes when the turn ends."
+)
+
+
+class ChatScreen(Surface, TerminalSurface, Protocol):
+    """Terminal screen of the chat."""
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether the running turn is no longer shown here."""
+
+    async def ask(self, question: str) -> str:
+        """Return the answer that the user types."""
+
+    async def approve(self, asked: ApprovalAsked) -> str:
+        """Show the exact action and return the user's decision."""
+
+    async def wait_for_attention(self) -> None:
+        """Wait until the user is not typing anything else, where this can be detected."""
+
+    async def run_in_foreground(self, use: Callable[[], Awaitable[None]]) -> None:
+        """Release the terminal to another program while ``use`` runs."""
+
+
+class ChatController:
+    """Controller for one user at one terminal, with one session at a time. ``publish`` shows events."""
+
+    def __init__(
+        self,
+        application: Application,
+        jobs: asyncio.TaskGroup,
+        chat_screen: ChatScreen,
+        publish: Callable[[TurnEvent], None],
+        busy: Callable[[], str],
+    ) -> None:
+        self._application = application
+        self._jobs = jobs
+        self._chat_screen = chat_screen
+        self._publish = publish
+        self._busy = busy
+        self._commands: tuple[Command, ...] = ()
+        self._trust = FolderTrust(application.identity.folder)
+        self.active_session = ActiveSession(
+            application, OpenRequest(source=SOURCE, folder=Path.cwd()), self._on_event, jobs
+        )
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """Commands available here."""
+        return self._commands
+
+    async def open(self, request: OpenRequest) -> tuple[OpenSession, list[str]]:
+        """Open the requested session and return it with notices for the user."""
+        self.active_session.request = msgspec.structs.replace(request, moved=self._on_moved)
+        chat = await self.active_session.open()
+        self.active_session.start_background_task(
+            self._application.supervise_background(self._jobs, self._get_session_id)
+        )
+        self.active_session.start_background_task(deliver_completions(self.active_session))
+        problems = self._load_commands()
+        return chat, [*self._application.notes, *chat.notes, *problems]
+
+    def _load_commands(self) -> tuple[str, ...]:
+        custom, problems = load_custom_commands(self._application.command_folders)
+        self._commands = select_usable_commands((*REGISTRY, *custom), terminal=True)
+        return problems
+
+    async def ask_for_trust(self, confirm: Callable[[str], Awaitable[bool]]) -> None:
+        """Ask whether to trust the commands and skills of the project folder; until then they are ignored."""
+        folder = Path.cwd()
+        if self._trust.is_trusted(folder):
+            return
+        try:
+            while not self._trust.is_trusted(folder):  # ask again if they change while the user reads
+                digest = compute_digest(folder)
+                self._chat_screen.show(_files_text(folder))
+                if not await confirm("Trust the commands and skills in this folder?"):
+                    self._chat_screen.show("They are ignored. Run `talaria trust` in this folder to use them.")
+                    return
+                self._trust.trust(folder, digest)
+                if not self._trust.is_trusted(folder):
+                    self._chat_screen.show("These files have just changed. Please check them again.")
+        except UnreadableFolder as error:
+            self._chat_screen.show(f"{escape_markdown(str(error))} This folder's commands and skills are ignored.")
+            return
+        self._load_commands()
+        self._chat_screen.show("Trusted. Its commands work now; its skills work from the next conversation.")
+
+    async def act(self, text: str, pictures: Sequence[Image] = ()) -> None:
+        """Run a command or shell line, or send a message; errors are shown, not raised."""
+        try:
+            if is_command(text):
+                await run_command(text, self.context())
+            elif text.startswith("!"):
+                await self._run_shell_line(text[1:].strip(), self.active_session.chat.workspace)
+            else:
+                await self._send(text, pictures)
+        except TalariaError as error:
+            self._chat_screen.show(error.for_owner)
+
+    def stop(self) -> bool:
+        """Stop the running turn and custom shell commands; ``False`` if nothing was running.
+
+        Without them, cancels the handoff that the user waits for.
+        """
+        if not self.active_session.is_open:
+            return False
+        lines = self._application.shell.stop(self.active_session.chat.workspace)
+        return self.active_session.chat.conversation.stop() or lines or self._cancel_handoff()
+
+    def _cancel_handoff(self) -> bool:
+        """Withdraw the handoff that the user waits for; ``False`` if there is none."""
+        if self.active_session.departure.session_id is None or self._chat_screen.is_muted:
+            return False
+        self.active_session.start_background_task(self._withdraw())
+        return True
+
+    async def _withdraw(self) -> None:
+        try:
+            await cancel_handoff(self.active_session.store, self.active_session.session_id, "you cancelled it")
+        except TalariaError as error:
+            self._chat_screen.show(str(error))
+
+    def is_urgent(self, text: str) -> bool:
+        """Return whether a line is a command that may run before queued lines."""
+        found = find_commands(text.partition(" ")[0], self._commands) if is_command(text) else []
+        return len(found) == 1 and found[0].during_turn == "runs"
+
+    async def offers(self, name: str, words: str) -> Sequence[tuple[str, str]]:
+        """Return the completions of a command."""
+        found = find_commands(name, self._commands)
+        return await found[0].offers(msgspec.structs.replace(self.context(), words=words)) if len(found) == 1 else ()
+
+    def _get_session_id(self) -> SessionId | None:
+        return self.active_session.session_id if self.active_session.is_open else None
+
+    def context(self) -> CommandContext:
+        """Return the context for a command."""
+        return CommandContext(
+            words="",
+            active_session=self.active_session,
+            place=self._chat_screen,
+            application=self._application,
+            commands=self._commands,
+            screen=self._chat_screen,
+        )
+
+    def _on_event(self, event: TurnEvent) -> None:
+        if self._chat_screen.is_muted:
+            return
+        self._publish(event)
+        if isinstance(event, ApprovalAsked | QuestionAsked):
+            self._jobs.create_task(answer_in_terminal(event, self.active_session.chat.questions, self._chat_screen))
+
+    def _on_moved(self) -> None:
+        """Exit after the running turn: the session has moved to another surface."""
+        if self.active_session.departure.session_id is None and not self._chat_screen.is_muted:
+            self._chat_screen.mute()
+            self._chat_screen.show(_MOVED_NOTICE)
+            self.active_session.start_background_task(self._leave_when_idle())
+
+    async def _leave_when_idle(self) -> None:
+        with suppress(TalariaError):
+            await self.active_session.chat.conversation.settled()
+        self._chat_screen.leave()
+
+    async def _send(self, text: str, pictures: Sequence[Image]) -> None:
+        parts = (
+            build_message_parts(text, self.active_session.chat.workspace.folder) if text else [Text("Look at this.")]
+        )
+        busy = self._busy()
+        if self.active_session.busy and busy == "interrupt":
+            self.active_session.chat.conversation.stop()
+        await self.active_session.put(*parts, *pictures, sender=OWNER, steering=busy == "steer")
+        self._jobs.create_task(self._report_failure(self.active_session.chat))
+
+    async def _report_failure(self, chat: OpenSession) -> None:
+        """Show the error that kept a turn from running, if any."""
+        try:
+            await chat.conversation.settled()
+        except TalariaError as error:
+            self._chat_screen.show(error.for_owner)
+
+    async def _run_shell_line(self, line: str, workspace: Workspace) -> None:
+        """Run a line in the user's shell, in the session's folder and with full use of the terminal."""
+        if not line:
+            raise Refused("Type a command after the exclamation mark, for example `!git status`.")
+        shell = workspace.environment.get("SHELL") or "/bin/sh"
+
+        async def run() -> None:
+            process = await asyncio.create_subprocess_exec(
+                shell, "-c", line, cwd=workspace.folder, env=workspace.environment, umask=person_umask()
+            )
+            code = await process.wait()
+            if code:
+                self._chat_screen.show(f"`{line}` ended with exit code {code}.")
+
+        try:
+            await self._chat_screen.run_in_foreground(run)
+        except OSError as error:
+            raise Refused(f"Can't run the command: {error}.") from error
+
+
+def _files_text(folder: Path) -> str:
+    """Return the notice that lists the project's commands and skills, with their names escaped."""
+    files = project_files(folder)
+    names = [f"- {escape_markdown(escape_control(str(file.relative_to(folder))))}" for file in files[:_FILES_SHOWN]]
+    more = [f"- and {len(files) - _FILES_SHOWN:,} more"] if len(files) > _FILES_SHOWN else []
+    intro = (
+        "This folder has its own commands and skills, which can run programs. They are ignored until you trust them:"
+    )
+    return "\n".join([intro, "", *names, *more])
+
+
+async def read_display(application: Application) -> Display:
+    """Return the stored display options of this terminal."""
+    entry = await application.store.read(lambda tx: tx.state.get(_DISPLAY_KEY))
+    return msgspec.json.decode(entry.value, type=Display) if entry else Display()
+
+
+async def save_display(application: Application, display: Display) -> None:
+    """Store the display options for the next start."""
+    await application.store.write(lambda tx: tx.state.put(_DISPLAY_KEY, msgspec.json.encode(display).decode()))
+
+
+async def claim_first_run(application: Application) -> bool:
+    """Return whether this is the first run, and record that it has happened."""
+    entry = await application.store.read(lambda tx: tx.state.get(_WELCOME_KEY))
+    if entry is None:
+        await application.store.write(lambda tx: tx.state.put(_WELCOME_KEY, "yes"))
+    return entry is None

@@ -1,0 +1,1 @@
+"""Interactive terminal chat, built on prompt_toolkit."""

@@ -1,0 +1,93 @@
+"""`talaria chat`: chat with the agent, or ask one question."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from talaria.cli.parser import add_completion
+from talaria.cli.services import Services
+from talaria.core.errors import Refused
+
+_MEGABYTE = 1_000_000
+_MAX_BYTES = 32 * _MEGABYTE  # more than the context of any model
+_EPILOG = """\
+  talaria "What is new?"
+  talaria chat -c And in short?
+  git diff | talaria -q "Review this"
+  talaria "Explain @notes.md"
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the options."""
+    parser.epilog = _EPILOG
+    parser.add_argument("question", metavar="QUESTION", nargs="*", help="the question; quotes are optional")
+    parser.add_argument("-q", "--query", metavar="TEXT", help="ask this, print the answer and exit")
+    add_completion(
+        parser.add_argument("-r", "--resume", metavar="SESSION", default="", help="continue this conversation"),
+        "sessions",
+    )
+    parser.add_argument(
+        "-c", "--continue", dest="latest", action="store_true", help="continue the terminal's latest conversation"
+    )
+    parser.add_argument("-m", "--model", metavar="MODEL", default="", help="use this model: MODEL or PROVIDER:MODEL")
+    add_completion(
+        parser.add_argument(
+            "-i",
+            "--image",
+            metavar="FILE",
+            type=Path,
+            action="append",
+            default=[],
+            help="send this image with the question",
+        ),
+        "files",
+    )
+    parser.add_argument("--json", action="store_true", help="print events, one JSON object per line")
+    parser.add_argument(
+        "--plain", action="store_true", help="plain lines of text, for screen readers and simple terminals"
+    )
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Run the chat or a one-shot question and return the exit code."""
+    typed = _join_question(arguments)
+    piped = "" if sys.stdin.isatty() else _read_input()
+    if typed or piped:
+        from talaria.cli.chat.one_shot import ask_once  # noqa: PLC0415 (loaded for a question: needs asyncio)
+
+        return ask_once(arguments, services, typed, piped)
+    if not sys.stdin.isatty():
+        raise Refused('No question was given. Ask one, for example `talaria "What is new?"`, or pipe it in.')
+    if _is_plain(arguments, services):
+        from talaria.cli.chat.plain import open_plain_chat  # noqa: PLC0415 (loaded for a plain chat: needs asyncio)
+
+        return open_plain_chat(arguments, services)
+    from talaria.cli.chat.tui.start import open_live_chat  # noqa: PLC0415 (loaded for a live chat: needs an editor)
+
+    return open_live_chat(arguments, services)
+
+
+def _join_question(arguments: argparse.Namespace) -> str:
+    """Return the question from the command line, with invalid UTF-8 replaced."""
+    typed = "\n\n".join(part for part in (arguments.query or "", " ".join(arguments.question)) if part)
+    return typed.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _read_input() -> str:
+    """Return piped input, with invalid UTF-8 replaced."""
+    raw = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    if len(raw) > _MAX_BYTES:
+        raise Refused(
+            f"The input is larger than {_MAX_BYTES // _MEGABYTE} MB. Save it to a file and give "
+            "the path instead: the agent reads the parts it needs."
+        )
+    return raw.decode(errors="replace").strip()
+
+
+def _is_plain(arguments: argparse.Namespace, services: Services) -> bool:
+    """Return whether to use the plain chat: on request, or because the terminal supports nothing else."""
+    if arguments.json:
+        raise Refused("`--json` needs a question: give it as an argument, with -q, or pipe it in.")
+    dumb = services.environment.get("TERM", "dumb") in {"", "dumb"}
+    return arguments.plain or dumb or not sys.stdout.isatty() or services.settings().cli.plain

@@ -1,0 +1,1 @@
+"""`talaria completion`: completion scripts for shells."""

@@ -1,0 +1,1 @@
+"""`talaria doctor`: checks and repairs."""

@@ -1,0 +1,153 @@
+"""Checks of the agent: model, tools and sandbox."""
+
+import shutil
+from collections.abc import Iterator
+
+from talaria.cli.commands.doctor.finding import Finding, fault, ok, warning
+from talaria.cli.services import Services
+from talaria.contracts.models import ChosenModel
+from talaria.core.errors import (
+    BadKey,
+    ModelUnknown,
+    NoCredit,
+    ProviderError,
+    ProviderUnreachable,
+    TalariaError,
+)
+from talaria.settings.errors import SettingsInvalid, nearest
+from talaria.settings.load import load
+from talaria.settings.model import Settings
+
+_SKIPPED = "Not checked, because the settings have faults."
+_REPAIR_FIRST = "Fix the settings first."
+_INSTALL = "install it with your package manager, for example `sudo apt install {package}`."
+
+
+def check_model(services: Services) -> Iterator[Finding]:
+    """Report the configured model and why it was chosen, and query its provider whether it answers."""
+    try:
+        model_service = services.models()
+        chosen = model_service.chosen()
+    except SettingsInvalid:
+        yield warning(_SKIPPED, _REPAIR_FIRST)
+        return
+    except ProviderError as error:
+        yield _report_unusable(error)
+        return
+    except TalariaError as error:
+        yield warning(error.for_owner)
+        return
+    name = f"{chosen.provider}:{chosen.model}"
+    try:
+        model_service.check(chosen)
+    except ProviderError as error:
+        yield _report_unusable(error, f"{name} isn't answering. ")
+    else:
+        yield _report_limited(chosen) if chosen.limits else ok(f"{name} answers. {chosen.why}")
+    yield from _check_catalogue(chosen)
+
+
+def check_model_offline(services: Services) -> Iterator[Finding]:
+    """Report the configured model and why it was chosen, without network access."""
+    try:
+        settings = services.settings()
+        configured = settings.model
+        if configured.provider and not configured.name and configured.provider in settings.providers:
+            yield ok(f"`model.name` isn't set, so the first model of {configured.provider} is used.")
+            return
+        chosen = services.models().chosen()
+    except SettingsInvalid:
+        yield warning(_SKIPPED, _REPAIR_FIRST)
+    except TalariaError as error:
+        yield warning(error.for_owner)
+    else:
+        name = f"{chosen.provider}:{chosen.model}"
+        yield _report_limited(chosen) if chosen.limits else ok(f"{name} is configured (not contacted). {chosen.why}")
+        yield from _check_catalogue(chosen)
+
+
+def check_tools(services: Services) -> Iterator[Finding]:
+    """Report the number of enabled tools, unknown names in the settings, and missing helper programs."""
+    try:
+        settings, toolsets = services.settings(), services.toolsets()
+    except SettingsInvalid:
+        yield warning(_SKIPPED, _REPAIR_FIRST)
+        return
+    tools = [tool for toolset in toolsets for tool in toolset.tools]
+    total = sum(tool.bytes for tool in tools if tool.enabled)
+    yield ok(
+        f"{sum(tool.enabled for tool in tools)} of {len(tools)} tools are on and add {total:,} bytes to each request."
+    )
+    yield from _check_disabled_names(settings, [tool.name for tool in tools])
+    yield from _check_mcp_servers(settings)
+    if shutil.which("rg", path=services.environment.get("PATH")) is None:
+        yield warning(
+            "ripgrep (rg) isn't installed, so searching many files is slow.",
+            _capitalize(_INSTALL.format(package="ripgrep")),
+        )
+
+
+def check_sandbox(services: Services) -> Iterator[Finding]:
+    """Report whether the agent's commands run in a sandbox, could, or cannot."""
+    enabled = load(services.profile, services.environment).settings.sandbox.enabled
+    problem = services.sandbox_problem()
+    install = _INSTALL.format(package="bubblewrap")
+    if enabled == "auto" and problem:
+        yield warning(
+            f"Commands from chats, the API and scheduled jobs run without a sandbox: {problem}", _capitalize(install)
+        )
+    elif enabled == "auto":
+        yield ok(
+            "Commands from chats, the API and scheduled jobs run in a bubblewrap sandbox; in the "
+            "terminal they have the same access as you. `talaria config set sandbox.enabled "
+            "true` sandboxes those, too."
+        )
+    elif enabled and problem:
+        yield warning(
+            f"`sandbox.enabled` is on, but no sandbox is available, so commands don't run: {problem}",
+            _capitalize(install),
+        )
+    elif enabled:
+        yield ok("The agent's commands run in a bubblewrap sandbox.")
+    elif problem:
+        yield ok(f"Off, and not available here: {problem} To use a sandbox, {install}")
+    else:
+        yield ok("Off: commands have the same access as you. `talaria config set sandbox.enabled true` turns it on.")
+
+
+def _report_unusable(error: ProviderError, about: str = "") -> Finding:
+    """Return a fault for a permanent problem, a warning for one that may pass."""
+    is_permanent = isinstance(error, BadKey | NoCredit | ModelUnknown | ProviderUnreachable)
+    return (fault if is_permanent else warning)(f"{about}{error.for_owner}")
+
+
+def _report_limited(chosen: ChosenModel) -> Finding:
+    return warning(f"{chosen.provider}:{chosen.model} is in use. {chosen.why}", chosen.limits)
+
+
+def _check_catalogue(chosen: ChosenModel) -> Iterator[Finding]:
+    if not chosen.info.known:
+        yield ok(f"{chosen.model} isn't in the catalogue, so its limits are cautious guesses.")
+
+
+def _check_disabled_names(settings: Settings, known: list[str]) -> Iterator[Finding]:
+    for name in settings.tools.disabled:
+        if name not in known and not name.startswith("mcp_"):
+            close = nearest(name, known)
+            hint = f"The nearest is `{close}`." if close else "`talaria tools` lists them all."
+            yield warning(f"`tools.disabled` names `{name}`, which isn't a tool.", hint)
+
+
+def _check_mcp_servers(settings: Settings) -> Iterator[Finding]:
+    for name, server in settings.mcp.items():
+        if server.enabled and bool(server.command) == bool(server.url):
+            yield warning(
+                f"The MCP server {name} needs a command or an address, but not both.",
+                f"Set `mcp.{name}.command` or `mcp.{name}.url` with `talaria config set`.",
+            )
+        elif server.enabled and server.command and shutil.which(server.command) is None:
+            yield warning(f"The command of the MCP server {name} wasn't found: {server.command}.")
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]

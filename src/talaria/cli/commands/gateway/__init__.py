@@ -1,0 +1,1 @@
+"""`talaria gateway`: chat gateway and its service."""

@@ -1,0 +1,279 @@
+"""`talaria gateway`: run the chat gateway and check its status."""
+
+import argparse
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from talaria.cli.commands.gateway.processes import find_processes
+from talaria.cli.commands.gateway.service_units import (
+    ServiceFile,
+    ServiceProgram,
+    build_service_file,
+    install,
+    uninstall,
+)
+from talaria.cli.services import Services
+from talaria.core.aio import StopSignal, first_error
+from talaria.core.errors import Refused, StoreUnavailable
+from talaria.core.formatting import format_age, pluralize
+from talaria.core.ids import is_gone
+from talaria.core.umask import person_umask, restore_umask
+from talaria.observability.shutdown_report import read_last_report
+from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus
+from talaria.settings.access_report import list_open_access
+
+_TIMEOUT_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+_DEFAULT_LINES = 40
+_SIGNALS = {
+    signal.SIGTERM: "SIGTERM (`talaria gateway stop`, the service manager, or kill)",
+    signal.SIGINT: "SIGINT (Ctrl-C)",
+    signal.SIGHUP: "SIGHUP (its terminal was closed)",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the actions."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    run_ = actions.add_parser("run", help="run in the foreground until Ctrl-C")
+    run_.add_argument("--worker", action="store_true", help="join a gateway that is already running, here or elsewhere")
+    actions.add_parser("start", help="start in the background")
+    actions.add_parser("stop", help="stop the gateway; running turns may finish first")
+    actions.add_parser("restart", help="restart the gateway; unfinished turns resume")
+    status = actions.add_parser("status", help="show processes, networks and queues; exits with 1 if none is running")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    install_ = actions.add_parser(
+        "install", help="install as a service that starts at login and restarts after a failure"
+    )
+    install_.add_argument(
+        "--print", action="store_true", dest="only_print", help="print the service file without writing it"
+    )
+    actions.add_parser("uninstall", help="stop and remove the service")
+    manifest = actions.add_parser("slack-manifest", help="print the manifest for a Slack app, to paste into Slack")
+    manifest.add_argument("--assistant", action="store_true", help="for an app in Slack's assistant panel")
+    logs = actions.add_parser("logs", help="print the end of the log")
+    logs.add_argument(
+        "-n",
+        "--lines",
+        type=int,
+        default=_DEFAULT_LINES,
+        metavar="N",
+        help=f"number of lines (default {_DEFAULT_LINES})",
+    )
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Do what was asked and return the exit code."""
+    return _ACTIONS[arguments.action](arguments, services)
+
+
+def _run(arguments: argparse.Namespace, services: Services) -> int:
+    stop = StopSignal()
+    try:
+        asyncio.run(_serve(services, stop, beside=arguments.worker))
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    if stop.restarts:
+        sys.stdout.flush()
+        restore_umask()
+        os.execve(sys.executable, sys.orig_argv, dict(services.environment))  # noqa: S606 (as it was started)
+    return 0
+
+
+async def _serve(services: Services, stop: StopSignal, *, beside: bool) -> None:
+    loop = asyncio.get_running_loop()
+    for number, reason in _SIGNALS.items():
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            loop.add_signal_handler(number, stop.request_stop, reason)
+    await services.store_maintenance().wait_until_usable(stop, services.terminal.note)
+    if stop.is_set():
+        return
+    async with AsyncExitStack() as stack:
+        application = services.load_application()(stack)
+        for note in application.notes:
+            services.terminal.note(note)
+        _report_last_shutdown(services, services.terminal.note)
+        await application.serve_gateway(stop, beside=beside, report=services.terminal.note)
+
+
+def _start(_arguments: argparse.Namespace, services: Services) -> int:
+    if _list_workers(services):
+        raise Refused("A gateway is already running. `talaria gateway status` shows it.")
+    services.profile.prepare()
+    _report_last_shutdown(services, services.terminal.note)
+    log = services.profile.logs_folder / "gateway.out"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            _build_command(services),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            env=services.environment,
+            umask=person_umask(),
+        )
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while not any(one.pid == process.pid for one in _list_workers(services)):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise Refused(f"The gateway didn't start. Its log ends with:\n{_tail(log, 5)}")
+        time.sleep(_POLL_SECONDS)
+    services.terminal.line(f"The gateway is running as process {process.pid}.")
+    return 0
+
+
+def _stop(_arguments: argparse.Namespace, services: Services) -> int:
+    local_workers = [one for one in _list_workers(services) if one.host == os.uname().nodename]
+    if not local_workers:
+        raise Refused("No gateway of this profile is running on this machine.")
+    for one in local_workers:
+        os.kill(one.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while not all(is_gone(one.worker) for one in local_workers):
+        if time.monotonic() > deadline:
+            raise Refused(
+                "The gateway hasn't stopped yet; running turns may take longer. Try again, or kill its process."
+            )
+        time.sleep(_POLL_SECONDS)
+    services.terminal.line("The gateway has stopped.")
+    return 0
+
+
+def _restart(arguments: argparse.Namespace, services: Services) -> int:
+    if _list_workers(services):
+        _stop(arguments, services)
+    return _start(arguments, services)
+
+
+def _status(arguments: argparse.Namespace, services: Services) -> int:
+    workers, problem = find_processes(services)
+    if problem and not workers:
+        raise StoreUnavailable(problem)
+    if arguments.json:
+        services.terminal.json(workers)
+        return 0 if workers else 1
+    if not workers:
+        services.terminal.line("No gateway is running. Start one with `talaria gateway start`.")
+        _report_last_shutdown(services, services.terminal.line)
+        return 1
+    for one in workers:
+        services.terminal.line(
+            f"Process {one.pid} on {one.host}, started {format_age(one.started, datetime.now(UTC))},"
+            f" version {one.version}"
+        )
+        services.terminal.line(
+            f"{pluralize(one.rooms, 'conversation')} open, {pluralize(one.turns, 'turn')} running,"
+            f" {pluralize(one.waiting, 'message')} waiting for a turn,"
+            f" {one.undelivered} {'reply' if one.undelivered == 1 else 'replies'} waiting for delivery"
+        )
+        if one.address:
+            services.terminal.line(f"More for programs: {one.address}/health, /ready, /metrics and /status")
+        for sentence in (one.error, *map(_describe_model, one.models)):
+            if sentence:
+                services.terminal.line(services.terminal.styled(sentence, "yellow"))
+        services.terminal.table(
+            ("Network", "State", "Since", "Received", "Trouble"), [_format_network(net) for net in one.networks]
+        )
+    for sentence in (*([problem] if problem else []), *list_open_access(services.settings())):
+        services.terminal.line(services.terminal.styled(sentence, "yellow"))
+    _report_last_shutdown(services, services.terminal.line)
+    return 0
+
+
+def _logs(arguments: argparse.Namespace, services: Services) -> int:
+    services.terminal.document(_tail(services.profile.logs_folder / "talaria.log", arguments.lines) + "\n")
+    return 0
+
+
+def _slack_manifest(arguments: argparse.Namespace, services: Services) -> int:
+    services.terminal.json(services.networks().slack_manifest(assistant=arguments.assistant))
+    return 0
+
+
+def _install(arguments: argparse.Namespace, services: Services) -> int:
+    service = _build_service(services)
+    if arguments.only_print:
+        services.terminal.document(service.text)
+        return 0
+    if any(one.host == os.uname().nodename for one in _list_workers(services)):
+        raise Refused("A gateway is running. Stop it with `talaria gateway stop`, then install the service.")
+    services.terminal.line(install(service, services.environment))
+    return 0
+
+
+def _uninstall(_arguments: argparse.Namespace, services: Services) -> int:
+    services.terminal.line(uninstall(_build_service(services), services.environment))
+    return 0
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], int]] = {
+    "run": _run,
+    "start": _start,
+    "stop": _stop,
+    "restart": _restart,
+    "status": _status,
+    "install": _install,
+    "uninstall": _uninstall,
+    "slack-manifest": _slack_manifest,
+    "logs": _logs,
+}
+
+
+def _list_workers(services: Services) -> list[WorkerStatus]:
+    workers, problem = find_processes(services)
+    if problem and not workers:
+        raise StoreUnavailable(problem)
+    return workers
+
+
+def _describe_model(model: ModelStatus) -> str:
+    since = format_age(model.since, datetime.now(UTC)) if model.since else "just now"
+    return f"The model {model.name} isn't answering (first noticed {since}): {model.error}"
+
+
+def _report_last_shutdown(services: Services, tell: Callable[[str], None]) -> None:
+    last = read_last_report(services.profile.logs_folder)
+    if last is not None:
+        tell(last.describe(datetime.now(UTC)))
+
+
+def _build_service(services: Services) -> ServiceFile:
+    """Return the service of this profile; of the environment it keeps where things are, and never a secret."""
+    variables = {key: services.environment[key] for key in ("PATH",) if key in services.environment}
+    program = ServiceProgram(
+        profile=services.profile.name,
+        command=_build_command(services),
+        environment={**variables, "TALARIA_HOME": str(services.profiles.home)},
+        drain_seconds=services.settings().gateway.drain_seconds,
+    )
+    return build_service_file(program, services.environment, system=sys.platform)
+
+
+def _build_command(services: Services) -> tuple[str, ...]:
+    return sys.executable, "-m", "talaria", "-p", services.profile.name, "gateway", "run"
+
+
+def _format_network(network: NetworkStatus) -> tuple[object, ...]:
+    return (
+        network.name,
+        network.state,
+        format_age(network.since, datetime.now(UTC)) if network.since else "",
+        network.received,
+        network.error,
+    )
+
+
+def _tail(file: Path, count: int) -> str:
+    nothing = "The log is empty."
+    try:
+        return "\n".join(file.read_text(errors="replace").splitlines()[-count:]) or nothing
+    except FileNotFoundError:
+        return nothing

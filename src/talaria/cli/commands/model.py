@@ -1,0 +1,93 @@
+"""`talaria model`: show and test the configured model, choose another, install the built-in one."""
+
+import argparse
+
+from msgspec import structs
+
+from talaria.cli.commands.models import format_price, list_abilities
+from talaria.cli.reload_note import note_gateway_reload
+from talaria.cli.services import ModelService, Services
+from talaria.contracts.models import ChosenModel
+from talaria.core.errors import ProviderError
+from talaria.settings.schema import variable
+
+INSTALL_EMBEDDED = "install-embedded"
+
+_EPILOG = f"""\
+Without a name, it shows the configured model and checks that it answers.
+`talaria models` lists the available models. To let Talaria choose again, run
+`talaria config unset model.provider`.
+
+  talaria model anthropic:claude-opus-5-5
+  talaria model ollama
+  talaria model {INSTALL_EMBEDDED}    the built-in model that needs no key (130 MB)
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take the name of a model."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help=f"MODEL, PROVIDER:MODEL, PROVIDER, or {INSTALL_EMBEDDED}"
+    )
+    parser.add_argument("--offline", action="store_true", help="don't contact the provider")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Show, choose or install a model and return the exit code."""
+    if arguments.name == INSTALL_EMBEDDED:
+        services.terminal.line(services.models().install_embedded())
+        return 0
+    model_service = services.models()
+    chosen = model_service.find(arguments.name) if arguments.name else model_service.chosen()
+    if arguments.name:
+        _write(chosen, services)
+    should_check = not (arguments.name or arguments.offline or chosen.limits)  # `find` has asked already
+    problem = _find_problem(chosen, model_service) if should_check else ""
+    if arguments.json:
+        answers = not problem if should_check else None
+        services.terminal.json({**structs.asdict(chosen), "answers": answers, "problem": problem or None})
+        return 0
+    _print(chosen, services)
+    if problem:
+        services.terminal.line(services.terminal.styled(f"It isn't answering. {problem}", "yellow"))
+    elif should_check:
+        services.terminal.line("It answers.")
+    return 0
+
+
+def _find_problem(chosen: ChosenModel, model_service: ModelService) -> str:
+    try:
+        model_service.check(chosen)
+    except ProviderError as error:
+        return error.for_owner
+    return ""
+
+
+def _write(chosen: ChosenModel, services: Services) -> None:
+    from talaria.settings.edit import set_value  # noqa: PLC0415 (loaded for a change: needs tomlkit)
+
+    for key, value in (("provider", chosen.provider), ("name", chosen.model)):
+        set_value(services.profile, f"model.{key}", value)
+        override = variable(("model", key))
+        if override in services.environment:
+            services.terminal.note(f"The environment variable {override} is set and overrides the file.")
+    services.terminal.note(f"Saved in {services.profile.config_file}.")
+    note_gateway_reload(services, live=True)
+
+
+def _print(chosen: ChosenModel, services: Services) -> None:
+    info, terminal = chosen.info, services.terminal
+    terminal.line(terminal.styled(f"{chosen.provider}:{chosen.model}", "bold"))
+    terminal.line(chosen.why)
+    facts = [f"{info.context_limit:,} tokens of context", list_abilities(info) or "chat only"]
+    if info.input_price or info.output_price:
+        facts.append(
+            f"{format_price(info.input_price)} in and {format_price(info.output_price)} out per million tokens"
+        )
+    if not info.known:
+        facts.append("not in the catalogue, so these are cautious guesses")
+    terminal.line("; ".join(facts) + ".")
+    if chosen.limits:
+        terminal.line(chosen.limits)

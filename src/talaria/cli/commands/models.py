@@ -1,0 +1,88 @@
+"""`talaria models`: list usable models, or all known ones."""
+
+import argparse
+from typing import Any
+
+from msgspec import Struct
+
+from talaria.cli.services import Services
+from talaria.contracts.models import ChosenModel, ModelInfo, UsableModel
+from talaria.core.errors import TalariaError
+
+
+class ModelRow(Struct, frozen=True):
+    """Model as displayed; without a provider it cannot be used now."""
+
+    provider: str
+    info: ModelInfo
+    local: bool = False
+    in_use: bool = False
+
+    def public(self) -> dict[str, Any]:
+        """All fields for JSON; prices are in microdollars per million tokens."""
+        fields = {name: getattr(self.info, name) for name in ModelInfo.__struct_fields__}
+        state = {"usable": bool(self.provider), "local": self.local, "in_use": self.in_use}
+        return {"provider": self.provider or None, **fields, **state}
+
+    def cells(self) -> tuple[object, ...]:
+        """Columns of the table."""
+        info = self.info
+        free = self.local or not info.known
+        prices = ("", "") if free else (format_price(info.input_price), format_price(info.output_price))
+        mark = "*" if self.in_use else ""
+        return mark, self.provider or "-", info.name, f"{info.context_limit:,}", *prices, list_abilities(info)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the options."""
+    parser.epilog = (
+        "Prices are in dollars per million input and output tokens. Only models in the\n"
+        "catalogue are shown; --all shows every model."
+    )
+    parser.add_argument("--all", action="store_true", help="every model, including those of unconfigured providers")
+    parser.add_argument("--local", action="store_true", help="only models on this machine")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Print the models, and the errors of providers that could not be queried."""
+    model_service = services.models()
+    in_use, reason = _find_model_in_use(services)
+    listing = model_service.listing(local_only=arguments.local)
+    rows = [_build_row(one, in_use) for one in listing.models]
+    shown = rows if arguments.all else [row for row in rows if row.local or row.in_use or row.info.known]
+    if arguments.all and not arguments.local:
+        here = {row.info.name for row in rows}
+        shown = [*rows, *(ModelRow("", info) for info in model_service.catalogue() if info.name not in here)]
+    if arguments.json:
+        services.terminal.json([row.public() for row in shown])
+    elif shown:
+        headers = ("", "PROVIDER", "MODEL", "CONTEXT", "IN", "OUT", "ABILITIES")
+        services.terminal.table(headers, [row.cells() for row in shown])
+    hidden = len(rows) - len(shown)
+    more = [f"{hidden} more aren't in the catalogue; --all shows them."] if hidden > 0 else []
+    for sentence in (*listing.problems, *more, *reason):
+        services.terminal.note(sentence)
+    return 0
+
+
+def format_price(microdollars: int) -> str:
+    """Return the price of a million tokens, in dollars."""
+    return f"${microdollars / 1_000_000:g}"
+
+
+def list_abilities(info: ModelInfo) -> str:
+    """Return what a model supports in addition to text."""
+    return ", ".join(name for name in ("tools", "images", "reasoning") if getattr(info, name))
+
+
+def _build_row(one: UsableModel, in_use: ChosenModel | None) -> ModelRow:
+    is_used = in_use is not None and (one.provider, one.model) == (in_use.provider, in_use.model)
+    return ModelRow(one.provider, one.info, one.local, is_used)
+
+
+def _find_model_in_use(services: Services) -> tuple[ChosenModel | None, list[str]]:
+    try:
+        return services.models().chosen(), []
+    except TalariaError as error:
+        return None, [str(error)]

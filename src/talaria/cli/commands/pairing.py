@@ -1,0 +1,132 @@
+"""`talaria pairing`: approve people who wrote to the agent, and revoke access."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+
+from talaria.cli.services import Services
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.stores.pairing import PairedPerson
+from talaria.core.errors import NotFound, Refused
+from talaria.core.formatting import find_zone, format_age, format_time
+
+_EPILOG = """\
+A stranger who writes to the agent in a private chat gets a code to give to you.
+It is valid for an hour. Five wrong codes lock the network for an hour.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the actions."""
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    parser.set_defaults(action="list")
+    waiting = actions.add_parser("list", help="list pending pairing requests")
+    approve = actions.add_parser("approve", help="approve a pairing code")
+    revoke = actions.add_parser("revoke", help="revoke a person's access")
+    people = actions.add_parser("people", help="list approved people")
+    for action in (approve, revoke):
+        action.add_argument("platform", metavar="PLATFORM", help="the chat network, for example telegram")
+    approve.add_argument("code", metavar="CODE", help="the code that the person received")
+    revoke.add_argument("user_id", metavar="USER", help="their id there, as `people` shows it")
+    people.add_argument("platform", metavar="PLATFORM", nargs="?", help="only this network")
+    for action in (waiting, approve, revoke, people):
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Do what was asked and return the exit code."""
+    _ACTIONS[arguments.action](arguments, services)
+    return 0
+
+
+def _list(arguments: argparse.Namespace, services: Services) -> None:
+    with services.open_database() as database:
+        waiting = database.read(lambda tx: tx.pairing.waiting())
+    now = SystemClock().now()
+    rows = [(*_list_cells(one), format_age(one.since, now) if one.since else "") for one in waiting]
+    _show(arguments, services, waiting, "ASKED", rows)
+    if not waiting and services.terminal.interactive and not arguments.json:
+        services.terminal.note("No pending requests. Strangers who write to the agent in a private chat get a code.")
+
+
+def _people(arguments: argparse.Namespace, services: Services) -> None:
+    with services.open_database() as database:
+        people = database.read(lambda tx: tx.pairing.people(arguments.platform))
+    zone = find_zone(services.settings().cli.time_zone)
+    rows = [(*_list_cells(one), format_time(one.since, zone) if one.since else "") for one in people]
+    _show(arguments, services, people, "SINCE", rows)
+    if not people and services.terminal.interactive and not arguments.json:
+        services.terminal.note("Nobody has been approved with a code. `access.allowed` may list more people.")
+
+
+def _approve(arguments: argparse.Namespace, services: Services) -> None:
+    from talaria.access.pairing import approve_code  # noqa: PLC0415 (loaded for an action: needs hashlib)
+
+    platform = arguments.platform.strip().lower()
+    with services.open_database() as database:
+        waiting = {one.platform for one in database.read(lambda tx: tx.pairing.waiting())}
+        if platform not in waiting:
+            others = f" Requests are pending on {', '.join(sorted(waiting))}." if waiting else ""
+            raise NotFound(f"There is no valid pairing code on {platform}.{others}")
+        person = database.write(lambda tx: approve_code(tx, platform, arguments.code))
+    if person is None:
+        raise Refused(f"`{arguments.code}` isn't a valid code on {platform}, or it has expired.")
+    if arguments.json:
+        services.terminal.json(_as_data(person))
+        return
+    services.terminal.line(f"{_format_person(person)} can now talk to the agent on {platform}.")
+    if not services.settings().access.owners:
+        services.terminal.note(
+            f"If that's you, make yourself an owner: `talaria config set access.owners {platform}:{person.user_id}`"
+        )
+
+
+def _revoke(arguments: argparse.Namespace, services: Services) -> None:
+    platform, user_id = arguments.platform.strip().lower(), arguments.user_id.strip()
+    with services.open_database() as database:
+        people = database.read(lambda tx: tx.pairing.people(platform))
+        person = next((one for one in people if one.user_id == user_id), None)
+        if person is None or not database.write(lambda tx: tx.pairing.revoke(platform, user_id)):
+            raise NotFound(
+                f"Nobody with the id `{user_id}` is approved on {platform}. `talaria pairing people` lists who is."
+            )
+    if arguments.json:
+        services.terminal.json(_as_data(person))
+        return
+    services.terminal.line(f"{_format_person(person)} can no longer talk to the agent on {platform}.")
+    named = {*services.settings().access.allowed, *services.settings().access.owners}
+    if f"{platform}:{user_id}" in named:
+        services.terminal.note(f"But the settings still name {platform}:{user_id} in the section `access`.")
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], None]] = {
+    "list": _list,
+    "approve": _approve,
+    "revoke": _revoke,
+    "people": _people,
+}
+
+
+def _show(
+    arguments: argparse.Namespace,
+    services: Services,
+    people: Sequence[PairedPerson],
+    when: str,
+    rows: Sequence[tuple[str, ...]],
+) -> None:
+    if arguments.json:
+        services.terminal.json([_as_data(one) for one in people])
+    elif rows:
+        services.terminal.table(("PLATFORM", "USER", "NAME", when), rows)
+
+
+def _list_cells(person: PairedPerson) -> tuple[str, str, str]:
+    return person.platform, person.user_id, person.name
+
+
+def _format_person(person: PairedPerson) -> str:
+    return f"{person.name} ({person.user_id})" if person.name else person.user_id
+
+
+def _as_data(person: PairedPerson) -> dict[str, object]:
+    return {"platform": person.platform, "user_id": person.user_id, "name": person.name, "since": person.since}

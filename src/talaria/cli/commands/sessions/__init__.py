@@ -1,0 +1,1 @@
+"""`talaria sessions`: stored sessions."""

@@ -1,0 +1,94 @@
+"""`talaria sessions show`: print a session and its transcript."""
+
+import argparse
+from collections.abc import Iterator
+from datetime import tzinfo
+from typing import Any
+
+from talaria.cli.output.terminal import Terminal
+from talaria.cli.output.text import cell, cut
+from talaria.cli.services import Services
+from talaria.cli.session_lookup import find_session
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import Session
+from talaria.core.formatting import find_zone, format_age, format_money, format_time, pluralize
+from talaria.core.messages import Message, Text, Usage
+from talaria.sessions.transcript_export import summarize_part
+
+
+def as_data(session: Session) -> dict[str, Any]:
+    """Return all fields, including zero counters."""
+    fields: dict[str, Any] = {name: getattr(session, name) for name in Session.__struct_fields__}
+    return {**fields, "usage": {name: getattr(session.usage, name) for name in Usage.__struct_fields__}}
+
+
+_COLORS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "yellow"}
+
+
+def show_session(arguments: argparse.Namespace, services: Services) -> None:
+    """Print the details of a session and the end of its transcript, or all of it."""
+
+    def read(store: Transaction) -> tuple[Session, list[StoredMessage]]:
+        session = find_session(store, arguments.session)
+        if arguments.all:
+            return session, store.messages.load(session.id)
+        return session, store.messages.last(session.id, arguments.last)
+
+    with services.open_database() as database:
+        session, messages = database.read(read)
+    if arguments.json:
+        services.terminal.json({"session": as_data(session), "messages": messages})
+        return
+    zone = find_zone(services.settings().cli.time_zone)
+    _print_details(session, services.terminal, zone)
+    _print_transcript(session, messages, services.terminal, zone)
+
+
+def _print_details(session: Session, terminal: Terminal, zone: tzinfo | None) -> None:
+    terminal.line(terminal.styled(cell(session.title) or "(no title)", "bold"))
+    for name, value in _details(session, zone):
+        if value:
+            terminal.line(f"{terminal.styled(f'{name:<10}', 'dim')} {cell(value)}")
+
+
+def _details(session: Session, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
+    now, used = SystemClock().now(), session.usage
+    tokens = f"{pluralize(used.input_tokens, 'token')} in, {used.output_tokens} out" if used.calls else ""
+    yield "id", session.id
+    yield "source", session.source
+    yield "owner", session.owner
+    yield "model", session.model
+    yield "begun", format_time(session.created_at, zone)
+    yield "last used", f"{format_time(session.updated_at, zone)} ({format_age(session.updated_at, now)})"
+    yield "archived", format_time(session.archived_at, zone) if session.archived_at else ""
+    yield "branch of", f"{session.parent_id}, message {session.parent_seq}" if session.parent_id else ""
+    yield "messages", str(session.message_count)
+    yield "used", ", ".join(filter(None, [tokens, format_money(used.cost_microdollars)]))
+
+
+def _print_transcript(session: Session, messages: list[StoredMessage], terminal: Terminal, zone: tzinfo | None) -> None:
+    earlier = messages[0].seq - 1 if messages else 0
+    if earlier:
+        terminal.line()
+        terminal.line(terminal.styled(f"… {pluralize(earlier, 'earlier message')}; --all shows everything", "dim"))
+    for stored in messages:
+        terminal.line()
+        terminal.line(_format_heading(session, stored.message, terminal, zone))
+        for line in _format_lines(stored.message, terminal):
+            terminal.line(line)
+
+
+def _format_heading(session: Session, message: Message, terminal: Terminal, zone: tzinfo | None) -> str:
+    model = message.model if message.model != session.model else ""
+    details = " · ".join(filter(None, [cell(message.author), cell(model), format_time(message.at, zone)]))
+    return f"{terminal.styled(message.role, _COLORS[message.role], 'bold')} {terminal.styled(f'· {details}', 'dim')}"
+
+
+def _format_lines(message: Message, terminal: Terminal) -> Iterator[str]:
+    for part in message.parts:
+        if not isinstance(part, Text):
+            yield terminal.styled(cut(cell(summarize_part(part)), terminal.width), "dim")
+        elif part.text.strip():
+            yield part.text.rstrip()

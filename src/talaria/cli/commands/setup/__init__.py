@@ -1,0 +1,1 @@
+"""`talaria setup`: interactive and scripted setup."""

@@ -1,0 +1,105 @@
+"""`talaria setup`: interactive setup, or setup by options for scripts."""
+
+import argparse
+
+from talaria.cli.commands.setup.wizard_state import SECTIONS
+from talaria.cli.parser import USAGE_ERROR, add_completion
+from talaria.cli.services import Services
+from talaria.core.errors import Refused
+from talaria.settings.sections.checks import is_web_address
+
+NETWORKS = ("telegram", "discord", "slack", "matrix")
+
+_EPILOG = """\
+Without options, it asks section by section and saves each answer immediately, so
+you can leave at any question and continue there later. Keys and tokens are
+checked before they are saved.
+
+SOURCE is the name of an environment variable, a file, or - for standard input.
+With --non-interactive, everything is checked first; if a check fails, nothing is
+saved and the exit code is 1.
+
+  talaria setup model
+  talaria setup --non-interactive --provider openai --key-from OPENAI_API_KEY
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the section argument and the options for scripts."""
+    parser.epilog = _EPILOG
+    parser.add_argument("section", nargs="?", choices=SECTIONS, help="only this section")
+    parser.add_argument("--non-interactive", action="store_true", help="don't ask; use the options below")
+    parser.add_argument("--no-check", action="store_true", help="save keys and tokens without checking them")
+    parser.add_argument(
+        "--network-url",
+        action="append",
+        default=[],
+        metavar="NETWORK=URL",
+        help="check tokens at this address, for example your own Bot API server",
+    )
+    script = parser.add_argument_group("with --non-interactive")
+    script.add_argument("--provider", metavar="NAME", help="model provider; a new name needs --base-url")
+    script.add_argument("--model", metavar="NAME", help="model, as the provider calls it")
+    script.add_argument(
+        "--base-url", metavar="URL", help="the provider's address, for example http://127.0.0.1:9000/v1"
+    )
+    add_completion(script.add_argument("--key-from", metavar="SOURCE", help="the provider's key"), "files")
+    for option, what in (
+        ("telegram", "the token of a Telegram bot"),
+        ("discord", "the token of a Discord bot"),
+        ("slack", "the bot token of a Slack app"),
+        ("slack-app", "the app-level token of a Slack app"),
+        ("matrix", "the access token of a Matrix account"),
+    ):
+        add_completion(script.add_argument(f"--{option}-token-from", metavar="SOURCE", help=what), "files")
+    script.add_argument("--matrix-homeserver", metavar="URL", help="address of the Matrix account's server")
+    script.add_argument("--toolsets", metavar="NAMES", help="toolsets that are on, separated by commas")
+    script.add_argument("--search-engine", metavar="URL", help="a SearXNG server for web searches; empty: DuckDuckGo")
+    script.add_argument("--sandbox", choices=("auto", "on", "off"), help="when commands run in a sandbox")
+    script.add_argument("--approval", choices=("ask", "allow-list", "off"), help="when to ask for approval")
+    script.add_argument("--json", action="store_true", help="print the checks and saved settings as JSON")
+
+
+def run(arguments: argparse.Namespace, services: Services) -> int:
+    """Run the interactive setup, or apply the options."""
+    problem = _find_misuse(arguments, services)
+    if problem:
+        services.terminal.note(f"talaria setup: {problem}\nSee `talaria help setup`.")
+        return USAGE_ERROR
+    arguments.network_url = dict(map(_network_url, arguments.network_url))
+    if arguments.non_interactive:
+        from talaria.cli.commands.setup.non_interactive import run_non_interactive  # noqa: PLC0415 (loaded for scripts)
+
+        return run_non_interactive(arguments, services)
+    from talaria.cli.commands.setup.wizard import run_wizard  # noqa: PLC0415 (loaded for the interactive setup)
+
+    return run_wizard(services, arguments.section, checks=not arguments.no_check, network_urls=arguments.network_url)
+
+
+def _find_misuse(arguments: argparse.Namespace, services: Services) -> str:
+    script_options = [name for name in _SCRIPT_OPTIONS if getattr(arguments, name) not in {None, False}]
+    if arguments.non_interactive:
+        return (
+            ("sections are for interactive setup; leave SECTION out with --non-interactive.")
+            if arguments.section
+            else ""
+        )
+    if script_options:
+        return f"--{script_options[0].replace('_', '-')} needs --non-interactive."
+    if not services.terminal.interactive:
+        return "it asks questions, but there is no terminal to answer them; use --non-interactive with options instead."
+    return ""
+
+
+_SCRIPT_OPTIONS = (
+    *("provider", "model", "base_url", "key_from", "matrix_homeserver"),
+    *(f"{name}_token_from" for name in ("telegram", "discord", "slack", "slack_app", "matrix")),
+    *("toolsets", "search_engine", "sandbox", "approval", "json"),
+)
+
+
+def _network_url(text: str) -> tuple[str, str]:
+    network, _, url = text.partition("=")
+    if network not in NETWORKS or not url or not is_web_address(url):
+        raise Refused(f"--network-url must be NETWORK=URL, with NETWORK one of {', '.join(NETWORKS)}.")
+    return network, url

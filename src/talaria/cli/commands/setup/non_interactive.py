@@ -1,0 +1,234 @@
+"""Setup for scripts: check everything first, then write all of it or nothing."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from talaria.cli.commands.setup.chat_section import HOMESERVER, TOKENS
+from talaria.cli.commands.setup.config_writer import ConfigWriter, build_provider_key, check_setting
+from talaria.cli.commands.setup.model_section import EMBEDDED, build_key_name, is_provider_name
+from talaria.cli.commands.setup.probes import ProbeResult, ProviderOffer, TrialAccount
+from talaria.cli.commands.setup.wizard_state import WizardProgress
+from talaria.cli.services import Services
+from talaria.core.errors import Refused
+from talaria.settings.errors import nearest
+from talaria.settings.sections.checks import is_web_address
+
+_STANDARD_INPUT = "-"
+
+
+class SetupCheck(Struct, frozen=True):
+    """Result of one check."""
+
+    what: str
+    outcome: str
+    sentence: str
+
+
+class SetupPlan(Struct):
+    """Changes to write once every check has passed; a setting without a text is reset."""
+
+    settings: dict[str, str | None] = {}
+    secrets: dict[str, str] = {}
+    sections: list[str] = []
+    checks: list[SetupCheck] = []
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether no check has failed."""
+        return all(check.outcome == "right" for check in self.checks)
+
+
+def run_non_interactive(arguments: argparse.Namespace, services: Services) -> int:
+    """Check the options, write the changes, print a report and return the exit code."""
+    writer = ConfigWriter(services)
+    planner = SetupPlanner(arguments, services, writer)
+    plan = planner.plan()
+    for key, text in plan.settings.items():
+        if text is not None:
+            check_setting(key, text)
+    if plan.has_passed:
+        _write(plan, writer, WizardProgress(services.profile))
+    _report(plan, writer, services, as_json=arguments.json)
+    return 0 if plan.has_passed else 1
+
+
+class SetupPlanner:
+    """Planner that checks the options with providers and networks, unless checks are off."""
+
+    def __init__(self, arguments: argparse.Namespace, services: Services, writer: ConfigWriter) -> None:
+        self._arguments = arguments
+        self._probes = services.setup_probes()
+        self._settings = writer.settings()
+        self._secrets = writer.secrets()
+        self._sources = SecretSources(services.environment)
+
+    def plan(self) -> SetupPlan:
+        """Return the changes to write, with the results of the checks."""
+        plan = SetupPlan()
+        if self._arguments.provider or self._arguments.model:
+            self._plan_model(plan)
+        elif self._arguments.key_from or self._arguments.base_url:
+            raise Refused("--key-from and --base-url need a provider: add --provider NAME.")
+        self._plan_tokens(plan)
+        self._plan_tools(plan)
+        if not plan.sections:
+            raise Refused("Nothing to set up. `talaria help setup` lists the options.")
+        return plan
+
+    def _plan_model(self, plan: SetupPlan) -> None:
+        name = self._arguments.provider or self._settings.model.provider
+        if not name:
+            raise Refused("--model needs a provider: add --provider NAME.")
+        plan.sections.append("model")
+        plan.settings["model.provider"] = name
+        if self._arguments.model or name != self._settings.model.provider:
+            plan.settings["model.name"] = self._arguments.model or None
+        if name == EMBEDDED:
+            plan.settings["embedded.enabled"] = "true"
+            self._check_embedded(plan)
+            return
+        offer = self._offer(name)
+        key = self._sources.read(self._arguments.key_from, "--key-from") if self._arguments.key_from else ""
+        if self._arguments.base_url:
+            plan.settings[build_provider_key(name, "base_url")] = self._arguments.base_url
+        if key:
+            plan.secrets[offer.key_name] = key
+            plan.settings |= self._key_setting(offer)
+        known = key or (self._secrets.get(offer.key_name) if offer.key_name else "") or ""
+        if not self._arguments.no_check:
+            account = TrialAccount(name, self._arguments.base_url or "", offer.key_name if known else "", known)
+            self._add_check(plan, name, self._with_model(self._probes.try_account(account), offer.title))
+
+    def _offer(self, name: str) -> ProviderOffer:
+        offers = {offer.name: offer for offer in self._probes.providers()}
+        if name in offers:
+            offer = offers[name]
+            return offer if offer.key_name else msgspec.structs.replace(offer, key_name=build_key_name(name))
+        if not self._arguments.base_url:
+            close = nearest(name, [*offers, EMBEDDED])
+            hint = f"the nearest is `{close}`" if close else "one of your own needs --base-url"
+            raise Refused(f"`{name}` isn't a known provider; {hint}.")
+        if not is_provider_name(name):
+            raise Refused(f"`{name}` can't be the name of a provider: use lower-case letters and digits.")
+        return ProviderOffer(name, name, self._arguments.base_url, build_key_name(name))
+
+    def _key_setting(self, offer: ProviderOffer) -> dict[str, str | None]:
+        """Return the setting that names a provider's key, if it is not already known."""
+        known = {one.key_name for one in self._probes.providers() if one.name == offer.name}
+        return {} if offer.key_name in known else {build_provider_key(offer.name, "key"): offer.key_name}
+
+    def _check_embedded(self, plan: SetupPlan) -> None:
+        if not self._arguments.no_check and self._probes.discover().embedded == "missing":
+            sentence = "The built-in model isn't installed. `talaria model install-embedded` installs it."
+            self._add_check(plan, EMBEDDED, ProbeResult("unreachable", sentence))
+
+    def _with_model(self, result: ProbeResult, title: str) -> ProbeResult:
+        wanted = self._arguments.model
+        if not result.right or not wanted or any(one == wanted or one.endswith(f"/{wanted}") for one in result.models):
+            return result
+        close = nearest(wanted, result.models)
+        return ProbeResult("odd", f"{title} has no model `{wanted}`{f'; the nearest is `{close}`' if close else ''}.")
+
+    def _plan_tokens(self, plan: SetupPlan) -> None:
+        if self._arguments.matrix_homeserver:
+            if not is_web_address(self._arguments.matrix_homeserver):
+                raise Refused("The value of --matrix-homeserver must start with http:// or https://.")
+            plan.secrets[HOMESERVER] = self._arguments.matrix_homeserver
+        elif self._arguments.matrix_token_from and not self._secrets.get(HOMESERVER):
+            raise Refused("A Matrix token belongs to a server: add --matrix-homeserver URL.")
+        for token in TOKENS:
+            source = getattr(self._arguments, f"{token.asked}_token_from")
+            if not source:
+                continue
+            value = self._sources.read(source, f"--{token.asked.replace('_', '-')}-token-from")
+            plan.secrets[token.secret] = value
+            if not self._arguments.no_check:
+                base = self._arguments.network_url.get(token.network, "")
+                if token.network == "matrix":
+                    base = base or plan.secrets.get(HOMESERVER) or self._secrets.get(HOMESERVER) or ""
+                self._add_check(plan, token.asked, self._probes.try_token(token.asked, value, base))
+        if any(token.secret in plan.secrets for token in TOKENS) or HOMESERVER in plan.secrets:
+            plan.sections.append("chat")
+
+    def _plan_tools(self, plan: SetupPlan) -> None:
+        given = {
+            "tools.toolsets": self._arguments.toolsets,
+            "tools.search_engine": self._arguments.search_engine,
+            "sandbox.enabled": self._arguments.sandbox,
+            "approval.mode": self._arguments.approval,
+        }
+        chosen = {key: text for key, text in given.items() if text is not None}
+        if chosen:
+            plan.settings |= chosen
+            plan.sections.append("tools")
+
+    def _add_check(self, plan: SetupPlan, what: str, result: ProbeResult) -> None:
+        plan.checks.append(SetupCheck(what, result.outcome, result.sentence))
+
+
+class SecretSources:
+    """Sources of secrets: a variable, a file, or standard input, once."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._read_input = False
+
+    def read(self, source: str, option: str) -> str:
+        """Return the secret; errors never quote ``source``, which may be a key given by mistake."""
+        value = self._find(source, option).strip()
+        if not value:
+            raise Refused(f"The value that {option} refers to is empty.")
+        return value
+
+    def _find(self, source: str, option: str) -> str:
+        if source == _STANDARD_INPUT:
+            if self._read_input:
+                raise Refused("Only one key or token can be read from standard input.")
+            self._read_input = True
+            return sys.stdin.read()
+        if source in self._environment:
+            return self._environment[source]
+        try:
+            return Path(source).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise Refused(
+                f"{option} names neither an environment variable that is set nor a readable file; "
+                "- means standard input."
+            ) from error
+
+
+def _write(plan: SetupPlan, writer: ConfigWriter, progress: WizardProgress) -> None:
+    for name, value in plan.secrets.items():
+        writer.keep_secret(name, value)
+    for key, text in plan.settings.items():
+        if text is None:
+            writer.reset_setting(key)
+        else:
+            writer.put(key, text)
+    for section in plan.sections:
+        progress.finish(section)
+
+
+def _report(plan: SetupPlan, writer: ConfigWriter, services: Services, *, as_json: bool) -> None:
+    if as_json:
+        services.terminal.json(_as_data(plan, writer))
+        return
+    for check in plan.checks:
+        services.terminal.line(f"{check.what}: {check.sentence}")
+    for key, shown in writer.written.items():
+        services.terminal.line(f"{key} = {shown}")
+    for note in writer.notes:
+        services.terminal.note(note)
+    if not plan.has_passed:
+        services.terminal.note("Nothing was saved; --no-check saves without checking.")
+
+
+def _as_data(plan: SetupPlan, writer: ConfigWriter) -> dict[str, Any]:
+    written = [{"key": key, "value": shown} for key, shown in writer.written.items()]
+    return {"ok": plan.has_passed, "checks": plan.checks, "written": written, "notes": writer.notes}

@@ -1,0 +1,92 @@
+"""Probes of the setup: existing configuration, and tests of keys and tokens before writing."""
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:  # named in types alone
+    from talaria.contracts.models import ChosenModel
+
+NetworkName = Literal["telegram", "discord", "slack", "slack_app", "matrix"]
+Outcome = Literal["right", "refused", "unreachable", "late", "odd"]
+EmbeddedState = Literal["installed", "missing", "off"]
+
+
+class ProbeResult(Struct, frozen=True):
+    """Result of testing a key or token: ``outcome`` for scripts, ``sentence`` for people.
+
+    A provider that answered returns its ``models``, best known first; ``good`` is a recommended one.
+    """
+
+    outcome: Outcome
+    sentence: str
+    models: tuple[str, ...] = ()
+    good: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Whether the key or token can be used."""
+        return self.outcome == "right"
+
+
+class ProviderOffer(Struct, frozen=True):
+    """Provider to choose; ``key_name`` is empty if it needs no key, ``own`` is true if added by hand."""
+
+    name: str
+    title: str
+    base_url: str
+    key_name: str = ""
+    local: bool = False
+    own: bool = False
+
+
+class TrialAccount(Struct, frozen=True):
+    """Provider to test, as it would be written; empty fields keep their known values."""
+
+    provider: str
+    base_url: str = ""
+    key_name: str = ""
+    key: str = ""
+
+
+class FoundKey(Struct, frozen=True):
+    """Key that is set: its name and origin, without its value."""
+
+    name: str
+    provider: str
+    place: str
+
+
+class FoundServer(Struct, frozen=True):
+    """Model server that answers on this machine."""
+
+    provider: str
+    title: str
+    base_url: str
+    models: tuple[str, ...]
+
+
+class Discovery(Struct, frozen=True):
+    """What works without setup; if no model does, ``trouble`` has the reason."""
+
+    keys: tuple[FoundKey, ...]
+    servers: tuple[FoundServer, ...]
+    embedded: EmbeddedState
+    chosen: "ChosenModel | None"
+    trouble: str = ""
+
+
+class SetupProbes(Protocol):
+    """Probes for the setup; the settings are read again for each call."""
+
+    def discover(self) -> Discovery:
+        """Find keys, local servers and the embedded model, within a third of a second."""
+
+    def providers(self) -> tuple[ProviderOffer, ...]:
+        """Known and custom providers, without the embedded model."""
+
+    def try_account(self, account: TrialAccount) -> ProbeResult:
+        """Query a provider for its models with this key; writes nothing."""
+
+    def try_token(self, network: NetworkName, token: str, base_url: str = "") -> ProbeResult:
+        """Query a chat network, or the server at ``base_url``, for the account of a token."""

@@ -1,0 +1,1 @@
+"""`talaria trace`: timelines of turns."""

@@ -1,1 +1,0 @@
-"""What `talaria cron` does, a module for each kind of action."""

@@ -1,0 +1,59 @@
+"""First-run screen: keys and local servers found, and the configured model."""
+
+from talaria.cli.commands.setup.probes import Discovery
+from talaria.cli.services import Services
+from talaria.core.errors import TalariaError
+
+GUIDE = "`talaria setup` connects models, chat networks and tools."
+
+_BUILT_IN = {
+    "installed": "The built-in model is installed (simple chat only, no tools).",
+    "missing": "The built-in model isn't installed; `talaria model install-embedded` installs it (130 MB).",
+    "off": "The built-in model is turned off.",
+}
+_USING_BUILT_IN = "Using the built-in model, because no API key or local server was found."
+
+
+def describe_first_run(services: Services) -> list[str]:
+    """Return up to five lines about what was found, within a third of a second; never raises.
+
+    This blocks: in an event loop, call it in a thread.
+    """
+    try:
+        return [*describe_discovery(services.setup_probes().discover()), GUIDE]
+    except (TalariaError, OSError) as error:
+        return [f"I couldn't look for models: {str(error).partition(chr(10))[0]}", GUIDE]
+
+
+def describe_discovery(found: Discovery) -> list[str]:
+    """Return lines about keys, servers and the configured model, which is not queried."""
+    lines = [line for line in (_describe_keys(found), _describe_servers(found)) if line]
+    if found.chosen is None:
+        trouble = _first_sentence(found.trouble) if found.trouble else "No model is configured yet."
+        return [*lines, *([] if lines else [_BUILT_IN[found.embedded]]), trouble]
+    if found.chosen.limits:
+        return [*lines, _USING_BUILT_IN]
+    return [*lines, f"Using {found.chosen.provider}:{found.chosen.model}. {found.chosen.why}"]
+
+
+def _describe_keys(found: Discovery) -> str:
+    if not found.keys:
+        return ""
+    names = ", ".join(f"{key.name} (in {key.place})" for key in found.keys)
+    return f"Key{'s' if len(found.keys) > 1 else ''} found: {names}."
+
+
+def _describe_servers(found: Discovery) -> str:
+    running = [
+        f"{one.title} is running at {one.base_url} with {_count_models(len(one.models))}" for one in found.servers
+    ]
+    return f"{'; '.join(running)}." if running else ""
+
+
+def _count_models(number: int) -> str:
+    return "1 model" if number == 1 else f"{number} models"
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of an explanation."""
+    return f"{text.partition('. ')[0].rstrip('.')}."

@@ -1,0 +1,1 @@
+"""Markdown rendering for the terminal."""

@@ -1,0 +1,1 @@
+"""Terminal output and argument formats shared by subcommands."""

@@ -1,1 +1,0 @@
-"""The steps of `talaria setup`: what is asked, tried out and written."""

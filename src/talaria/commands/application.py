@@ -1,0 +1,193 @@
+"""Interface through which commands and surfaces use the application; `app` implements it."""
+
+from asyncio import TaskGroup
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from talaria.contracts.background_processes import BackgroundWork
+from talaria.contracts.hooks import Hooks
+from talaria.contracts.jobs import JobService
+from talaria.contracts.models import ChosenModel, ModelListing
+from talaria.contracts.platform import KnownPlatforms
+from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.sessions import Session, Viewer
+from talaria.contracts.tool import ToolsetState
+from talaria.contracts.user_shell import UserShell
+from talaria.core.aio import StopSignal
+from talaria.core.ids import SessionId
+from talaria.goals.goal import Allowance
+from talaria.runtime.active_session import SessionOpener
+
+
+class ModelCatalog(Protocol):
+    """Models that can be used."""
+
+    async def find(self, query: str) -> ChosenModel:
+        """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``; raises if there is none."""
+
+    def is_provider(self, name: str) -> bool:
+        """Return whether models of this provider can be named as ``name:MODEL``."""
+
+    async def listing(self, *, local_only: bool = False) -> ModelListing:
+        """Query all usable providers for their models."""
+
+    async def get_cached_listing(self) -> ModelListing:
+        """Return the result of a recent `listing`."""
+
+
+class Setting(Struct, frozen=True):
+    """Setting with its value; secrets in the value are masked."""
+
+    key: str
+    value: str
+    about: str
+    is_default: bool
+
+
+class SettingsAdmin(Protocol):
+    """Settings of the profile."""
+
+    def list(self) -> Sequence[Setting]:
+        """Return all settings."""
+
+    def change(self, key: str, value: str) -> str:
+        """Write a value and return a sentence about its effect; raises if the value is invalid."""
+
+    def reset(self, key: str) -> str:
+        """Reset a setting and return a sentence about the effect; raises if it is not set."""
+
+    def switch_tools(self, names: Sequence[str], *, on: bool) -> tuple[Sequence[str], Sequence[str]]:
+        """Switch tools or toolsets; return the names that changed and notices about them."""
+
+
+class Skill(Struct, frozen=True):
+    """Skill of the agent, with its description."""
+
+    name: str
+    about: str
+
+
+class AgentKnowledge(Protocol):
+    """Tools, skills, memory and personalities of the agent."""
+
+    def toolsets(self) -> Sequence[ToolsetState]:
+        """Return all tools, grouped by toolset."""
+
+    def skills(self) -> Sequence[Skill]:
+        """Return all skills."""
+
+    def skill(self, name: str) -> str:
+        """Return the text of a skill; raises `NotFound`."""
+
+    def memory(self, viewer: Viewer) -> str:
+        """Return the memory that a viewer may see, as text."""
+
+    def forget(self, text: str, viewer: Viewer) -> str:
+        """Remove and return the memory entry that contains a text; raises unless exactly one does."""
+
+    def personalities(self) -> Mapping[str, str]:
+        """Return the first line of each personality by name."""
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Version, profile and files of the running program."""
+
+    version: str
+    profile: str
+    folder: Path
+    store: str
+    log_file: Path
+
+
+class BackgroundServices(Protocol):
+    """Services that run without a user: scheduled jobs, gateway and HTTP API."""
+
+    @property
+    def schedules(self) -> JobService:
+        """Scheduled jobs."""
+
+    async def run_due_jobs(self, only: str = "") -> int:
+        """Run due jobs, or with ``only`` the pending runs of one job; return the number of runs."""
+
+    async def serve_gateway(
+        self, stop: StopSignal, *, beside: bool, report: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Serve the configured chat networks until ``stop``; ``beside`` allows other gateway processes."""
+
+    async def serve_api(
+        self,
+        stop: StopSignal,
+        *,
+        host: str,
+        port: int | None,
+        on_listening: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        """Serve the HTTP API until ``stop``; ``on_listening`` gets its address.
+
+        Host and port default to the settings. ``tell`` is called with notices.
+        """
+
+
+class Application(SessionOpener, BackgroundServices, Protocol):
+    """Application interface for commands and surfaces."""
+
+    @property
+    def identity(self) -> Identity:
+        """Version, profile and files of the program."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Notices from startup for the user."""
+
+    @property
+    def models(self) -> ModelCatalog:
+        """Models that can be used."""
+
+    @property
+    def settings_admin(self) -> SettingsAdmin:
+        """Settings of the profile."""
+
+    @property
+    def hooks(self) -> Hooks:
+        """Hooks that are notified of events."""
+
+    @property
+    def platforms(self) -> KnownPlatforms:
+        """Known networks, and whether each is configured."""
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """Time zone for displayed times; ``None`` means the system's."""
+
+    def caps(self, session: Session) -> Sequence[Cap]:
+        """Return the spending caps that apply to a session."""
+
+    @property
+    def knowledge(self) -> AgentKnowledge:
+        """Tools, skills, memory and personalities of the agent."""
+
+    @property
+    def command_folders(self) -> tuple[Path, ...]:
+        """Folders with custom commands."""
+
+    @property
+    def shell(self) -> UserShell:
+        """Shell that runs custom commands."""
+
+    @property
+    def goal_budgets(self) -> Allowance:
+        """Default budgets of a goal."""
+
+    @property
+    def processes(self) -> BackgroundWork:
+        """Background processes."""
+
+    def supervise_background(
+        self, jobs: TaskGroup, here: Callable[[], SessionId | None] | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Return a coroutine that supervises background work until cancelled; ``here`` limits it to one session."""

@@ -1,0 +1,197 @@
+"""Slash commands `/branch`, `/retry` and `/undo`: continue the conversation in a branch."""
+
+from msgspec import Struct, structs
+
+from talaria.commands.arguments import escape_markdown, parse_count, truncate
+from talaria.commands.command import Command, CommandContext
+from talaria.commands.session_lookup import format_resume_command, get_display_name
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.stores.sessions import Session, SessionChanges
+from talaria.core.errors import Refused, TalariaError
+from talaria.core.formatting import pluralize
+from talaria.core.ids import SessionId, new_id
+from talaria.core.messages import Image, Text, Usage
+from talaria.core.senders import OWNER, UNKNOWN
+from talaria.goals.goal_store import KIND, StoredGoal, read_goal, withdraw_steps, write_goal
+from talaria.sessions.branches import copy_spending, create_branch, is_empty_branch, list_exchanges
+from talaria.sessions.titles import free_title
+
+_UNDO_SUFFIX = "before undo"
+
+
+class UndoResult(Struct, frozen=True):
+    """Result of an undo: the new branch, the removed messages and the session that still has them."""
+
+    here: Session
+    removed: tuple[StoredMessage, ...]
+    saved_in: SessionId
+
+
+def part(tx: Transaction, origin: Session, last_seq: int, title: str) -> Session:
+    """Create a branch, with a copy of the goal if it was set in the shared messages.
+
+    The copied goal resumes after the next turn of the branch.
+    """
+    new_session = create_branch(tx, origin.id, last_seq, title)
+    goal = read_goal(tx, origin.id).state
+    unshared = tx.messages.load(origin.id, after=last_seq, limit=1)
+    if goal is not None and not (unshared and unshared[0].message.at <= goal.set_at):
+        copied_goal = structs.replace(
+            goal, id=new_id(), usage=_subtract_usage(goal.usage, origin.usage), pending=None, parked=None
+        )
+        write_goal(tx, new_session.id, StoredGoal(None, 0), copied_goal)
+        copy_spending(tx, goal.account, copied_goal.account)
+    return new_session
+
+
+async def undo_exchanges(context: CommandContext, count: int) -> UndoResult:
+    """Switch to a branch without the last ``count`` exchanges; raises `Refused` if there are fewer."""
+    active_session, before = context.active_session, context.active_session.session_id
+    undone = await active_session.store.write(lambda tx: _undo_exchanges(tx, before, count))
+    try:
+        await switch_to_branch(context, undone.here)
+    except TalariaError:
+        await active_session.store.write(lambda tx: tx.sessions.update(before, SessionChanges(title=undone.here.title)))
+        raise
+    await active_session.store.write(lambda tx: _retire_original(tx, before, undone.here))
+    return undone
+
+
+async def switch_to_branch(context: CommandContext, new_session: Session) -> None:
+    """Switch to a new branch; if it cannot be opened, delete it and re-raise."""
+    try:
+        await context.active_session.move_to(new_session.id)
+    except TalariaError:
+        await context.active_session.store.write(lambda tx: tx.sessions.delete(new_session.id))
+        raise
+
+
+def _undo_exchanges(tx: Transaction, session_id: SessionId, count: int) -> UndoResult:
+    session = tx.sessions.get(session_id)
+    messages = tx.messages.load(session_id)
+    starts = list_exchanges(messages)
+    if session is None or not starts:
+        raise Refused("There is nothing to undo: nothing has been said here yet.")
+    if count > len(starts):
+        raise Refused(f"There are only {pluralize(len(starts), 'exchange')} to undo here.")
+    last_seq = starts[-count].seq - 1
+    new_session = part(tx, session, last_seq, session.title)
+    saved_in = session
+    if is_empty_branch(session) and session.parent_id is not None and (parent := tx.sessions.get(session.parent_id)):
+        saved_in = parent
+    elif session.title:
+        title = free_title(tx, session.title, _UNDO_SUFFIX, owner=session.owner)
+        tx.sessions.update(session_id, SessionChanges(title=title))
+    return UndoResult(new_session, tuple(one for one in messages if one.seq > last_seq), saved_in.id)
+
+
+def _retire_original(tx: Transaction, session_id: SessionId, new_session: Session) -> None:
+    """Pause the goal of the original, so that it does not run twice; delete an empty branch."""
+    session = tx.sessions.get(session_id)
+    if session is not None and is_empty_branch(session) and not tx.inbox.unsettled(session_id):
+        tx.sessions.delete(session_id)
+        return
+    stored_goal = read_goal(tx, session_id)
+    if stored_goal.state is not None and stored_goal.state.status == "active":
+        withdraw_steps(tx, session_id)
+        write_goal(
+            tx,
+            session_id,
+            stored_goal,
+            stored_goal.state.paused(f"what followed was undone; see {new_session.id}"),
+        )
+
+
+def _subtract_usage(usage: Usage, less: Usage) -> Usage:
+    """Return the difference of two usages; the usage of a branch starts at zero."""
+    pairs = zip(structs.astuple(usage), structs.astuple(less), strict=True)
+    return Usage(*(one - other for one, other in pairs))
+
+
+async def run_branch(context: CommandContext) -> None:
+    """Create a branch that shares all messages so far, and switch to it."""
+    active_session, here = context.active_session, context.active_session.session_id
+    new_session = await active_session.store.write(lambda tx: _create_branch(tx, here, context.words))
+    await switch_to_branch(context, new_session)
+    name, back = await active_session.store.read(
+        lambda tx: (get_display_name(tx, new_session), _get_resume_command(tx, here))
+    )
+    context.place.show(f"You're now in the branch *{escape_markdown(name)}*. {back} returns to the original.")
+
+
+def _create_branch(tx: Transaction, session_id: SessionId, title: str) -> Session:
+    session = tx.sessions.get(session_id)
+    if session is None or not session.message_count:
+        raise Refused("There is nothing to branch from: nothing has been said here yet.")
+    branch_title = title or (free_title(tx, session.title, "branch", owner=session.owner) if session.title else "")
+    return part(tx, session, session.message_count, branch_title)
+
+
+def _get_resume_command(tx: Transaction, session_id: SessionId) -> str:
+    session = tx.sessions.get(session_id)
+    return format_resume_command(tx, session) if session else f"`/resume {session_id}`"
+
+
+BRANCH = Command(
+    name="branch",
+    category="Session",
+    help="Continue in a branch; this conversation stays as it is.",
+    hint="[title]",
+    during_turn="refused",
+    run=run_branch,
+)
+
+
+async def run_retry(context: CommandContext) -> None:
+    """Undo the last exchange and send its text and images again.
+
+    In a chat the text may be another person's, so the new turn runs there without anyone's rights.
+    """
+    undone = await undo_exchanges(context, 1)
+    sender = OWNER if context.place.address is None else UNKNOWN
+    await context.active_session.put(*undone.removed[0].message.parts, sender=sender)
+    context.place.show(f"Asking again. `/resume {undone.saved_in}` has the earlier answer.")
+
+
+RETRY = Command(
+    name="retry",
+    category="Session",
+    help="Ask for a new answer to your last message.",
+    during_turn="refused",
+    run=run_retry,
+)
+
+
+_LONGEST_QUOTE = 80
+
+
+_MAX_EXCHANGES = 1_000
+
+
+async def run_undo(context: CommandContext) -> None:
+    """Undo the last exchanges; they stay in the original session."""
+    count = parse_count(context, default=1, maximum=_MAX_EXCHANGES)
+    undone = await undo_exchanges(context, count)
+    first = undone.removed[0].message
+    words = "\n".join(part.text for part in first.parts if isinstance(part, Text))
+    if context.screen is not None and first.author != KIND:
+        context.screen.set_input_text(words)
+        for picture in first.parts:
+            if isinstance(picture, Image):
+                context.screen.attach(picture)
+    summary = pluralize(count, "exchange") if count > 1 else f"“{escape_markdown(truncate(words, _LONGEST_QUOTE))}”"
+    context.place.show(
+        f"Undone: {summary}. Files were not changed back. `/resume {undone.saved_in}` returns to the conversation "
+        "as it was."
+    )
+
+
+UNDO = Command(
+    name="undo",
+    category="Session",
+    help="Undo the last exchange, or several.",
+    hint="[count]",
+    during_turn="refused",
+    run=run_undo,
+)

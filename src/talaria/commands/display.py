@@ -1,0 +1,113 @@
+"""Slash commands `/footer`, `/theme` and `/verbose`: display options."""
+
+from collections.abc import Sequence
+from typing import cast
+
+from msgspec import structs
+
+from talaria.commands.arguments import require_terminal
+from talaria.commands.command import Command, CommandContext, Progress
+from talaria.core.errors import NotFound
+
+FOOTER_STATES = {"on": "with model, context, folder and cost", "off": "replies only"}
+
+
+async def run_footer(context: CommandContext) -> None:
+    """Switch the footer on or off; without an argument, toggle it."""
+    state = context.words.lower() or ("off" if context.place.display.footer else "on")
+    if state not in FOOTER_STATES:
+        raise NotFound(f"Use `on` or `off`, not `{state}`.")
+    context.place.change_display(structs.replace(context.place.display, footer=state == "on"))
+    context.place.show(f"The status line below replies is {state} here.")
+
+
+async def offer_footer_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return on and off."""
+    return list(FOOTER_STATES.items())
+
+
+FOOTER = Command(
+    name="footer",
+    category="Display",
+    help="Show a status line below each reply: model, context, folder and cost.",
+    hint="[on|off]",
+    who="owner",
+    run=run_footer,
+    offers=offer_footer_choices,
+)
+
+
+AUTO_THEME = "auto"
+
+
+THEME_HELP = {
+    AUTO_THEME: "match the terminal",
+    "dark": "for a dark background",
+    "light": "for a light background",
+    "mono": "without colours",
+}
+
+
+async def run_theme(context: CommandContext) -> None:
+    """Choose and save a theme, or show the current one."""
+    screen = require_terminal(context)
+    if not context.words:
+        context.place.show(
+            f"The theme is `{screen.theme}`. Available themes: {', '.join(f'`{name}`' for name in THEME_HELP)}."
+        )
+        return
+    if context.words != AUTO_THEME:
+        screen.change_theme(context.words)
+    context.application.settings_admin.change("cli.theme", context.words)
+    when = "From the next start, the theme is" if context.words == AUTO_THEME else "The theme is now"
+    context.place.show(f"{when} `{context.words}`.")
+
+
+async def offer_theme_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return the themes."""
+    return list(THEME_HELP.items())
+
+
+THEME = Command(
+    name="theme",
+    category="Display",
+    help="Choose the terminal's colours.",
+    hint="[auto|dark|light|mono]",
+    where="terminal",
+    run=run_theme,
+    offers=offer_theme_choices,
+)
+
+
+PROGRESS_LEVELS = {
+    "off": "no tool calls",
+    "new": "the first call of each tool",
+    "all": "every tool call",
+    "verbose": "every tool call, with arguments and output",
+}
+
+
+async def run_verbose(context: CommandContext) -> None:
+    """Set the level of detail; without an argument, the next of off, new, all, verbose."""
+    names = list(PROGRESS_LEVELS)
+    level = context.words.lower() or names[(names.index(context.place.display.progress) + 1) % len(names)]
+    if level not in PROGRESS_LEVELS:
+        raise NotFound(f"Unknown level `{level}`. Choose one of {', '.join(PROGRESS_LEVELS)}.")
+    context.place.change_display(structs.replace(context.place.display, progress=cast("Progress", level)))
+    context.place.show(f"Now showing {PROGRESS_LEVELS[level]} (`{level}`).")
+
+
+async def offer_verbose_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
+    """Return the levels."""
+    return list(PROGRESS_LEVELS.items())
+
+
+VERBOSE = Command(
+    name="verbose",
+    category="Display",
+    help="Set how much tool activity is shown here; without an argument, cycle through the levels.",
+    hint="[off|new|all|verbose]",
+    who="owner",
+    run=run_verbose,
+    offers=offer_verbose_choices,
+)

@@ -1,0 +1,171 @@
+"""Asyncio building blocks: run two coroutines together, shield a write, a supervised task group, a stop signal."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
+from types import TracebackType
+from typing import Any, TypeVar
+
+from talaria.core.errors import TalariaError
+
+T = TypeVar("T")
+
+
+async def run_with(work: Coroutine[Any, Any, T], companion: Coroutine[Any, Any, None]) -> T:
+    """Return the result of ``work`` while ``companion`` runs in parallel; the companion ends with it.
+
+    If the companion fails, the work is cancelled and the companion's error is raised, not wrapped in a group.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            companion_task = group.create_task(companion)
+            result = await work
+            companion_task.cancel()
+    except BaseExceptionGroup as errors:
+        raise first_error(errors) from errors
+    return result
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that made a task group fail first."""
+    error = errors.exceptions[0]
+    return first_error(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+class StopSignal(asyncio.Event):
+    """A request to end the process; ``why`` is the first reason given.
+
+    ``restarts`` asks for a restart afterwards. A second request sets ``hurry``.
+    """
+
+    why = ""
+    restarts = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hurry = asyncio.Event()
+
+    def request_restart(self, why: str) -> None:
+        """Request the end of the process, and a restart afterwards."""
+        self.restarts = True
+        self.request_stop(why)
+
+    def request_stop(self, why: str) -> None:
+        """Request the end of the process."""
+        if self.is_set():
+            self.hurry.set()
+        self.why = self.why or why
+        self.set()
+
+
+_TICKS = 5
+
+
+class LoopTimer:
+    """A one-shot timer that counts ``seconds`` in which the event loop was running.
+
+    After a suspended process or a blocked loop, timers are due before results that arrived in the meantime are seen. A
+    tick that is late by more than its own length is therefore not counted.
+    """
+
+    def __init__(self, seconds: float, call: Callable[[], object]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._tick = seconds / _TICKS
+        self._left = _TICKS
+        self._call = call
+        self._wait()
+
+    def cancel(self) -> None:
+        """Cancel the callback."""
+        self._handle.cancel()
+
+    def _wait(self) -> None:
+        self._due = self._loop.time() + self._tick
+        self._handle = self._loop.call_at(self._due, self._count)
+
+    def _count(self) -> None:
+        self._left -= self._loop.time() - self._due <= self._tick
+        if self._left:
+            self._wait()
+        else:
+            self._call()
+
+
+async def sleep_while_running(seconds: float) -> None:
+    """Return after ``seconds`` in which the event loop ran."""
+    done = asyncio.Event()
+    timer = LoopTimer(seconds, done.set)
+    try:
+        await done.wait()
+    finally:
+        timer.cancel()
+
+
+async def shield_until_done(work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[None]] | None = None) -> T:
+    """Return the result of ``work``; if cancelled, wait for it, run ``undo`` on the result, then raise the
+    cancellation.
+    """
+    working = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        if working.exception() is None and undo is not None:
+            await undo(working.result())
+        raise
+
+
+_PATIENCE = 10.0
+
+
+log = logging.getLogger(__name__)
+
+
+class SupervisedTaskGroup(asyncio.TaskGroup):
+    """A task group in which a failing task ends alone and returns ``None``.
+
+    Leaving the block ends the remaining tasks; those still running after ``patience`` seconds are cancelled.
+    """
+
+    def __init__(self, patience: float = _PATIENCE) -> None:
+        super().__init__()
+        self._patience = patience
+        self._started: set[asyncio.Task[Any]] = set()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ending = asyncio.get_running_loop().call_later(self._patience, self._cancel_remaining)
+        try:
+            await super().__aexit__(kind, error, trace)
+        finally:
+            ending.cancel()
+
+    def create_task(  # type: ignore[override] # generators are nobody's work any more
+        self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[T]:
+        """Start a task that ends with the group at the latest."""
+        task = super().create_task(
+            _log_failure(coro), name=name or getattr(coro, "__qualname__", None), context=context
+        )
+        self._started.add(task)
+        task.add_done_callback(self._started.discard)
+        task.add_done_callback(lambda _: coro.close())  # never started if the task was cancelled before that
+        return task
+
+    def _cancel_remaining(self) -> None:
+        for task in tuple(self._started):
+            log.warning("%s did not finish in time and was cancelled", task.get_name())
+            task.cancel()
+
+
+async def _log_failure(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await work
+    except TalariaError as error:
+        log.warning("background task failed: %s", error)
+        return None  # type: ignore[return-value]
+    except Exception:  # other conversations must continue, whatever the error is
+        log.exception("unexpected error in a background task")
+        return None  # type: ignore[return-value]

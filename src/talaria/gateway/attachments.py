@@ -1,0 +1,205 @@
+"""Attachments: files of a message are fetched before its turn, and voice notes are transcribed."""
+
+import asyncio
+import logging
+import mimetypes
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.contracts.platform import Attachment, Platform
+from talaria.contracts.voice import Transcriber
+from talaria.core.errors import PlatformError, ProviderError, Rejected, StoreError, TalariaError
+from talaria.core.image_types import image_type
+from talaria.core.messages import File, Image, Message, Part, Text
+from talaria.gateway.stickers import StickerDescriber
+from talaria.runtime.inbox import PendingAttachments, attachment_label, to_transcript_message, without_files
+
+_NOT_CONFIGURED = (
+    "(What is said in this voice note is not written down: nothing is set up for that. The owner of this agent can do"
+    " so with the setting voice.transcribe.)"
+)
+
+
+log = logging.getLogger(__name__)
+
+
+class VoiceNoteTranscriber:
+    """Transcriber of voice notes; ``find`` returns the configured transcriber or raises if the settings are invalid.
+
+    ``seconds`` returns the time limit for one note.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], Transcriber | None],
+        seconds: Callable[[], float],
+        mask: Callable[[str], str] = str,
+    ) -> None:
+        self._find = find
+        self._seconds = seconds
+        self._mask = mask
+
+    async def transcribe_note(self, file: Path, media_type: str) -> Text:
+        """Return the transcript of a voice note, or a text with the reason why there is none."""
+        try:
+            transcriber = self._find()
+            if transcriber is None:
+                return Text(_NOT_CONFIGURED)
+            async with asyncio.timeout(self._seconds()):
+                text = await transcriber.transcribe(file, media_type)
+        except TimeoutError:
+            return _describe_failure(f"it took longer than {self._seconds():g} s")
+        except ProviderError as error:
+            return _describe_failure(self._mask(error.public))
+        except TalariaError as error:
+            return _describe_failure(self._mask(str(error)))
+        return Text(f"[voice note] {text}" if text else "[voice note without words]")
+
+
+def _describe_failure(why: str) -> Text:
+    log.warning("a voice note was not written down: %s", why)
+    return Text(f"(What is said in this voice note could not be written down: {why.rstrip('.')}.)")
+
+
+_MAX_PARALLEL = 4
+
+
+_MAX_FILES = 20
+
+
+_PICTURE_LIMIT = 5_000_000  # bytes; accepted by the common providers
+
+
+_DEFAULT_TYPE = "application/octet-stream"
+
+
+class FetchLimits(Struct, frozen=True):
+    """Limits for one file: time in seconds, size in bytes."""
+
+    seconds: float
+    size: int
+
+
+class AttachmentFetcher:
+    """Fetcher of attachments from the networks of one gateway, each into its own folder below ``media``.
+
+    Voice notes and stickers are turned into text. ``mask`` removes secrets from error texts.
+    """
+
+    def __init__(
+        self,
+        platforms: Mapping[str, Platform],
+        media: Path,
+        limits: Callable[[], FetchLimits],
+        transcriber_for_notes: VoiceNoteTranscriber,
+        stickers: StickerDescriber,
+        mask: Callable[[str], str] = str,
+    ) -> None:
+        self._platforms = platforms
+        self._media = media
+        self._limits = limits
+        self._transcriber = transcriber_for_notes
+        self._stickers = stickers
+        self._mask = mask
+
+    async def unpack(self, pending: PendingAttachments) -> Message:
+        """Return the message with its files; a file that cannot be fetched is replaced by the reason."""
+        message = pending.message
+        platform = self._platforms.get(message.route.address.platform) if message.route else None
+        if platform is None:
+            return without_files(message, "came along, and its network is not open here")
+        gate = asyncio.Semaphore(_MAX_PARALLEL)
+        session_folder = self._media / pending.session_id
+
+        async def one(number: int, attachment: Attachment) -> tuple[Part, ...]:
+            async with gate:
+                return await self._fetch_parts(platform, attachment, session_folder / f"{pending.item}-{number}")
+
+        fetched, rest = message.attachments[:_MAX_FILES], message.attachments[_MAX_FILES:]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(*numbered)) for numbered in enumerate(fetched, start=1)]
+        notes = [Text(f"(There were {len(rest)} more files, which were not fetched.)")] if rest else []
+        return to_transcript_message(message, *(part for task in tasks for part in task.result()), *notes)
+
+    async def _fetch_parts(self, platform: Platform, attachment: Attachment, folder: Path) -> tuple[Part, ...]:
+        """Return the parts of a file, or a text with the reason why it was not fetched.
+
+        Store errors are raised.
+        """
+        try:
+            return await self._convert(platform, attachment, folder)
+        except StoreError:
+            raise
+        except PlatformError as error:
+            log.warning("%s: a file was not fetched: %s", platform.name, error)
+            why = self._mask(str(error)).rstrip(".")
+        except OSError as error:
+            log.warning("%s: a file was not kept: %s", platform.name, error)
+            why = f"it could not be kept here ({error.strerror})"
+        except Exception:  # a bug in an adapter costs one file, not the turn
+            log.exception("%s: a file was not fetched", platform.name)
+            why = "something went wrong here"
+        return (Text(f"({attachment_label(attachment)} came along, and could not be fetched: {why}.)"),)
+
+    async def _convert(self, platform: Platform, attachment: Attachment, folder: Path) -> tuple[Part, ...]:
+        if attachment.kind == "sticker":
+            known = await self._stickers.known(platform.name, attachment)
+            if known is not None:
+                return (known,)
+        file = await self._fetch(platform, attachment, folder)
+        if attachment.kind == "sticker":
+            return (await self._stickers.described(platform.name, attachment, file),)
+        part = await asyncio.to_thread(_make_part, file, attachment)
+        if attachment.kind == "voice":
+            return await self._transcriber.transcribe_note(file, part.media_type), part
+        return (part,)
+
+    async def _fetch(self, platform: Platform, attachment: Attachment, folder: Path) -> Path:
+        limits = self._limits()
+        if attachment.size > limits.size:
+            raise Rejected(_describe_size(attachment.size, limits.size))
+        await asyncio.to_thread(_empty_folder, folder)
+        try:
+            async with asyncio.timeout(limits.seconds):
+                file = await platform.fetch(attachment, folder)
+        except TimeoutError as error:
+            raise Rejected(f"it did not come within {limits.seconds:g} s") from error
+        return await asyncio.to_thread(_check_file, file, folder, limits.size)
+
+
+def _empty_folder(folder: Path) -> None:
+    """Create an empty folder, removing incomplete files of an earlier attempt."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+def _check_file(file: Path, folder: Path, limit: int) -> Path:
+    """Return the resolved path; raises `Rejected` if the file is outside its folder or too large."""
+    found = file.resolve()
+    if not found.is_relative_to(folder.resolve()) or not found.is_file():
+        raise Rejected("it was not put where files belong")
+    size = found.stat().st_size
+    if size > limit:
+        shutil.rmtree(folder)
+        raise Rejected(_describe_size(size, limit))
+    return found
+
+
+def _describe_size(size: int, limit: int) -> str:
+    return f"it has {size / 1e6:.1f} MB, and {limit / 1e6:.1f} MB is the most"
+
+
+def _make_part(file: Path, attachment: Attachment) -> Image | File:
+    """Return an image part if models accept the file, else a file part.
+
+    The content decides, not the type that the network reports.
+    """
+    with file.open("rb") as opened:
+        picture = image_type(opened.read(16))
+    if picture and attachment.kind != "document" and file.stat().st_size <= _PICTURE_LIMIT:
+        return Image(str(file), picture)
+    name = attachment.name or file.name
+    return File(str(file), name, attachment.media_type or mimetypes.guess_type(name)[0] or _DEFAULT_TYPE)

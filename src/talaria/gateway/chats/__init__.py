@@ -1,0 +1,1 @@
+"""Live chats of a worker: open sessions, commands, questions and views of running turns."""

@@ -1,0 +1,346 @@
+"""Chat on a network, with the session that is open in it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct, field, structs
+
+from talaria.access.policy import Access
+from talaria.commands.application import Application
+from talaria.commands.command import Author, Command, CommandContext, Display, GatewayControl
+from talaria.commands.dispatch import run_command
+from talaria.contracts.platform import Content, PlatformCapabilities
+from talaria.contracts.provider import Effort
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.outbox import OutboxFilter
+from talaria.contracts.turn_listener import TurnResult
+from talaria.core.addresses import Address
+from talaria.core.errors import PlatformError
+from talaria.core.events import (
+    Noticed,
+    StoreBlocked,
+    TurnAnswered,
+    TurnBegan,
+    TurnEnd,
+    TurnEvent,
+    TurnFailed,
+)
+from talaria.core.ids import SessionId, new_id
+from talaria.gateway.chats.outage_notices import OutageNotices
+from talaria.gateway.chats.prompts import ChoicePrompts, show_decision
+from talaria.gateway.chats.turn_view import TurnView, TurnViewOptions
+from talaria.gateway.outbound.preview import PreviewOptions
+from talaria.gateway.outbound.rate_limit import call_with_timeout
+from talaria.gateway.outbound.replies import ReplyQueuer, add_footer, runtime
+from talaria.runtime.active_session import ActiveSession
+from talaria.runtime.leases import STORE_UNREACHABLE, retry_write
+from talaria.runtime.open_session import OpenRequest
+from talaria.runtime.outbox import queue_notice
+from talaria.runtime.runner import SessionRunner
+from talaria.runtime.turn_log import model_steps
+from talaria.sessions.preferences import SessionVersion
+from talaria.settings.live import LiveSettings
+from talaria.settings.sections.chats import ChatNetworkSettings
+
+_COMMAND_SECONDS = 30.0
+_CANCEL_HANDOFF = ["/move", "cancel"]
+IMMEDIATE_COMMANDS = frozenset({"/stop", "/status", "/queue", "/steer", "/approve", "/deny"})
+
+log = logging.getLogger(__name__)
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Display).decode
+
+
+# Id of the sender whose command runs in this task; its questions are for them.
+_command_sender: ContextVar[str] = ContextVar("visitor", default="")
+
+
+class NetworkContext(Struct, frozen=True, kw_only=True):
+    """State shared by the chats of one network: settings, capabilities, delivery, previews and outage notices."""
+
+    application: Application
+    abilities: PlatformCapabilities
+    wake_delivery: Callable[[], None]
+    stage: PreviewOptions
+    settings: LiveSettings
+    service: GatewayControl | None = None
+    outage: OutageNotices = field(default_factory=OutageNotices)
+
+    @property
+    def options(self) -> ChatNetworkSettings:
+        """The network's section of the current settings."""
+        return self.settings.current.platforms.get(self.stage.platform.name, ChatNetworkSettings())
+
+    def is_owner(self, user_id: str) -> bool | None:
+        """Return whether a user of the network owns this agent; ``None`` if the settings name no owner."""
+        return Access(self.settings.current).is_owner(self.stage.platform.name, user_id)
+
+
+class AgentVersion(Struct, frozen=True):
+    """Version of everything that determines a chat's agent; equal versions need equal agents.
+
+    ``settings`` is the generation of the settings; the chat's ids choose its prompt there.
+    """
+
+    settings: int
+    chat_id: str
+    thread_id: str
+    session: SessionVersion
+
+
+class Chat:
+    """Live chat with its open session; a surface for commands and an entry of the agent cache.
+
+    ``at_work`` is true while this process runs a turn here. While another process does, ``elsewhere`` signals new
+    messages to it. ``let_go`` releases this chat from the registry.
+    """
+
+    def __init__(
+        self, key: str, address: Address, request: OpenRequest, network: NetworkContext, jobs: asyncio.TaskGroup
+    ) -> None:
+        self.key = key
+        self.name = address.platform
+        self.address: Address = address
+        self._chosen_display: Display | None = None
+        self.active_at: datetime | None = None
+        self._signature = ""
+        self.agent_version: AgentVersion | None = None
+        self._switch_lock = asyncio.Lock()
+        self._last_command: asyncio.Task[None] | None = None
+        self.at_work = False
+        self.elsewhere: Callable[[str], Awaitable[None]] | None = None
+        self.let_go: Callable[[], object] = lambda: None
+        self._network = network
+        self._jobs = jobs
+        self.asking = ChoicePrompts(self.post, buttons=network.abilities.buttons, closed=self._close_question)
+        view_options = TurnViewOptions(
+            address=address,
+            stage=network.stage,
+            asking=self.asking,
+            display=lambda: self.display,
+            reactions=lambda: network.options.reactions,
+            is_owner=network.is_owner,
+        )
+        self.view = TurnView(view_options, jobs)
+        replies = ReplyQueuer(network.wake_delivery, self._add_footer)
+        request = structs.replace(
+            request,
+            follow_ups=(replies, *request.follow_ups),
+            waits_for_store=True,
+            moved=self._leave_turn,
+        )
+        self.active_session = ActiveSession(
+            network.application, request, self._on_event, jobs, key=key, address=address
+        )
+        self.active_session.resume = self._resume
+
+    @property
+    def display(self) -> Display:
+        """What is shown in addition to replies: as chosen in this chat, else by the network's settings."""
+        if self._chosen_display is not None:
+            return self._chosen_display
+        options = self._network.options
+        return Display(
+            progress=options.progress, reasoning=options.reasoning, footer=options.footer, streaming=options.streaming
+        )
+
+    @property
+    def signature(self) -> str:
+        """The signature of the agent; the last one while the session is being switched."""
+        if self.active_session.is_open:
+            self._signature = self.active_session.chat.signature
+        return self._signature
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether work is running, a goal is waiting for its time, or the session is being switched."""
+        return not self.active_session.is_open or self.active_session.chat.conversation.has_running_work
+
+    async def open(self, agent_version: AgentVersion | None = None) -> None:
+        """Open the session of this chat.
+
+        ``agent_version`` was read before the call, so the agent is at least as new.
+        """
+        self._chosen_display = await self.active_session.store.read(self._read_display)
+        await self.active_session.open()
+        self.agent_version = agent_version
+        self.active_at = datetime.now(UTC)
+
+    def confirm_agent(self, agent_version: AgentVersion | None, effort: Effort) -> None:
+        """Set the effort of an agent with the right signature, and record the version this was checked for."""
+        self.active_session.chat.conversation.set_effort(effort)
+        if agent_version is not None and self.active_session.session_id == agent_version.session.session_id:
+            self.agent_version = agent_version
+
+    async def switch_session(self, session_id: SessionId) -> None:
+        """Open this session, unless the open one has been bound to the chat in the meantime."""
+        async with self._switch_lock:
+            await self.active_session.settled()
+            if self.active_session.session_id != session_id and not await self.active_session.store.read(
+                self._is_bound_here
+            ):
+                await self.active_session.move_to(session_id)
+        self.active_at = datetime.now(UTC)
+
+    def _is_bound_here(self, tx: Transaction) -> bool:
+        """Return whether the chat is bound to the session that is open in it."""
+        bound = tx.bindings.get(self.key)
+        return bound is not None and bound.session_id == self.active_session.session_id
+
+    async def release_clients(self) -> None:
+        """Release the agent, but keep the folder, processes and MCP servers of its session."""
+        self.view.end()
+        await self.active_session.release()
+
+    async def close(self) -> None:
+        """Close the session permanently, and end its background work."""
+        if self.active_session.is_open:
+            self.active_session.chat.end_background_work()
+        self.view.end()
+        await self.active_session.close()
+
+    def use(self, text: str, author: Author, commands: tuple[Command, ...], *, by: str) -> None:
+        """Start a command after the earlier ones, or at once if it is urgent."""
+        urgent = text.partition(" ")[0] in IMMEDIATE_COMMANDS or text.split() == _CANCEL_HANDOFF
+        before = None if urgent else self._last_command
+        self._last_command = self._jobs.create_task(self._run_command(text, author, commands, by=by, before=before))
+
+    async def used(self) -> None:
+        """Wait until the last command is done or asks a question, so that later messages follow it.
+
+        Waits at most 30 seconds.
+        """
+        await self._wait_for_command(self._last_command)
+
+    async def _wait_for_command(self, command: asyncio.Task[None] | None) -> None:
+        if command is not None and not command.done() and not self.asking.waiting:
+            asked = asyncio.ensure_future(self.asking.asked.wait())
+            await asyncio.wait({command, asked}, timeout=_COMMAND_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
+
+    def _resume(self, conversation: SessionRunner) -> None:
+        """Process the pending messages of a session after the commands that were sent before it was opened."""
+
+        async def resume_after_commands() -> None:
+            await self.used()
+            if self.active_session.is_open and self.active_session.chat.conversation is conversation:
+                conversation.wake()
+
+        self._jobs.create_task(resume_after_commands())
+
+    async def _run_command(
+        self,
+        text: str,
+        author: Author,
+        commands: tuple[Command, ...],
+        *,
+        by: str,
+        before: asyncio.Task[None] | None,
+    ) -> None:
+        """Run a command; its questions are for the sender of the command."""
+        await self._wait_for_command(before)
+        _command_sender.set(by)
+        context = CommandContext(
+            words="",
+            active_session=self.active_session,
+            place=self,
+            application=self._network.application,
+            commands=commands,
+            author=author,
+            service=self._network.service,
+        )
+        await run_command(text, context)
+
+    def show(self, text: str) -> None:
+        """Post a Markdown text in this chat."""
+        self._jobs.create_task(self.post(Content(text=text)))
+
+    async def post(self, content: Content, key: str = "") -> None:
+        """Queue a message for this chat, once per key."""
+        session_id, key = self.active_session.session_id, key or new_id()
+        store = self.active_session.store
+        await retry_write(lambda: store.write(lambda tx: queue_notice(tx, session_id, self.address, content, key)))
+        self._network.wake_delivery()
+
+    def _close_question(self, key: str, content: Content, decision: str) -> None:
+        self._jobs.create_task(show_decision(self._network.stage, self.address, key, content, decision))
+
+    def change_display(self, display: Display) -> None:
+        """Change what is shown in this chat from now on, and store the choice."""
+        self._chosen_display = display
+        key, value = self._display_key, _encode(display).decode()
+
+        async def store_display() -> None:
+            await self.active_session.store.write(lambda tx: tx.state.put(key, value))
+
+        self._jobs.create_task(store_display())
+
+    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
+        """Ask the sender of the command to choose, and return the index; ``None`` without an answer."""
+        return await self.asking.choose(_command_sender.get(), question, choices)
+
+    def _on_event(self, event: TurnEvent) -> None:
+        self.active_at = datetime.now(UTC)
+        if isinstance(event, TurnBegan):
+            self.at_work = True
+        elif isinstance(event, TurnEnd):
+            self.at_work = False
+            if not isinstance(event, TurnFailed):  # its end is in the store
+                self._network.outage.end()
+        elif isinstance(event, StoreBlocked):
+            self._notify_outage()
+        elif isinstance(event, Noticed) and event.lasting:
+            self.show(event.text)
+        self.view.on_event(event, self.active_session.session_id, self.active_session.chat.questions)
+
+    def _leave_turn(self) -> None:
+        """Stop showing the running turn and release this chat, because its session has moved."""
+        self.view.leave()
+        self.let_go()
+
+    def _notify_outage(self) -> None:
+        """Notify this chat, once per outage, that a turn is waiting for the store."""
+        if self._network.outage.claim(self.address):
+            self._jobs.create_task(self._send_outage_notice())
+
+    async def _send_outage_notice(self) -> None:
+        """Send the notice directly, because the outbox cannot be written."""
+        stage = self._network.stage
+        try:
+            await call_with_timeout(
+                stage.platform.send(self.address, Content(text=STORE_UNREACHABLE), new_id()), stage.call
+            )
+        except PlatformError as error:
+            log.warning("%s: nobody was told that a turn waits: %s", self.name, error)
+
+    async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
+        """Answer an open question by a reaction to its message."""
+        keys = self.asking.waiting
+        filters = [OutboxFilter(key=key, sent=True) for key in keys]
+        found = await self.active_session.store.read(
+            lambda tx: [item for one in filters for item in tx.outbox.find(one)]
+        )
+        for item in found:
+            if item.reference == message_id:
+                self.asking.mark(item.key, emoji, by, owner=owner)
+
+    @property
+    def _display_key(self) -> str:
+        return f"display:{self.key}"
+
+    def _read_display(self, tx: Transaction) -> Display | None:
+        entry = tx.state.get(self._display_key)
+        return _decode(entry.value) if entry else None
+
+    def _add_footer(self, tx: Transaction, ending: TurnResult, text: str) -> str:
+        """Return a reply with the footer below it, if that is switched on."""
+        if not self.display.footer or not isinstance(ending.end, TurnAnswered):
+            return text
+        chat = self.active_session.chat
+        steps = model_steps(tx, ending.turn_id)
+        return add_footer(text, runtime(steps, chat.model, chat.info, chat.workspace.folder))

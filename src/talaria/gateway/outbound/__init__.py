@@ -1,0 +1,1 @@
+"""Outbound messages: delivery, rate limits, previews, splitting and voice replies."""

@@ -1,0 +1,265 @@
+"""Writer for one outbox message: posts its pieces, reusing the messages that a preview has posted."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from talaria.contracts.platform import Content, MessageRef, Platform
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.outbox import OutboxItem
+from talaria.core.addresses import Address
+from talaria.core.errors import PlatformError, Rejected, Unreachable
+from talaria.core.ids import WorkerId, is_gone
+from talaria.gateway.outbound.long_reply import REPLY_LIMIT, shorten
+from talaria.gateway.outbound.rate_limit import DeliveryPolicy, T, Throttle, call_with_timeout
+from talaria.gateway.outbound.splitting import split_content
+from talaria.runtime.outbox import read_content
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PostedMessages(Struct, frozen=True, omit_defaults=True):
+    """Ids of the messages posted for a reply so far; an empty id may or may not have been posted.
+
+    ``let_go`` counts earlier messages of the reply, which are final. The first ``done`` of ``messages`` have their
+    final text. ``live`` is the worker that may still be editing them. ``maybe`` is the number of further messages that
+    a worker may have posted under the next keys before it died.
+    """
+
+    address: Address
+    messages: tuple[str, ...] = ()
+    let_go: int = 0
+    done: int = 0
+    live: WorkerId = WorkerId("")
+    maybe: int = 0
+
+    def at(self, place: int) -> str | None:
+        """Return the message id at a position; empty if one may exist there, ``None`` if none does."""
+        if place < len(self.messages):
+            return self.messages[place]
+        return "" if place < len(self.messages) + self.maybe else None
+
+    def key(self, reply: str, place: int) -> str:
+        """Return the idempotency key of the message at a position of a reply."""
+        return f"{reply}:{self.let_go + place + 1}"
+
+    def for_address(self, address: Address) -> "PostedMessages":
+        """Return the posted messages if they are at this address, else an empty record with unused keys.
+
+        The address differs if the session has moved.
+        """
+        if address == self.address:
+            return self
+        posted = self.let_go + len(self.messages) + self.maybe
+        return structs.replace(PostedMessages(address), let_go=posted)
+
+
+_decoder = msgspec.json.Decoder(PostedMessages)
+
+
+def read_posted(tx: Transaction, reply: str) -> PostedMessages | None:
+    """Return the posted messages of a reply, if there are any; ``reply`` is its key in the outbox."""
+    entry = tx.state.get(f"preview:{reply}")
+    return _decoder.decode(entry.value) if entry else None
+
+
+def write_posted(tx: Transaction, reply: str, shown: PostedMessages) -> None:
+    """Record the posted messages of a reply."""
+    tx.state.put(f"preview:{reply}", _encode(shown).decode())
+
+
+def delete_posted(tx: Transaction, reply: str) -> None:
+    """Delete the record of a reply that has been delivered."""
+    tx.state.delete(f"preview:{reply}")
+
+
+BLANK_TEXT = "⋯"  # text of a surplus message, whose preview was longer than the final reply
+
+
+_POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.03, 0.5
+
+
+_THREAD_THRESHOLD = 8_000  # characters; longer texts are split in a thread
+
+
+log = logging.getLogger(__name__)
+
+
+class RateLimited(Exception):
+    """Signal that the rate limit of a chat allows no call for ``delay``; the rest is sent later."""
+
+    def __init__(self, delay: timedelta) -> None:
+        super().__init__(f"the chat may be called in {delay}")
+        self.delay = delay
+
+
+class DeliveryContext(Struct, frozen=True, kw_only=True):
+    """State shared by the deliveries of one network.
+
+    ``reply_limit`` returns the number of characters after which a message is cut, ``files`` is the folder for the whole
+    texts. ``waits`` is called when an item starts waiting for its chat, so that others can be sent.
+    """
+
+    store: Store
+    platform: Platform
+    throttle: Throttle
+    pace: DeliveryPolicy
+    reply_limit: Callable[[], int] = lambda: REPLY_LIMIT
+    files: Path | None = None
+    waits: Callable[[], None] = lambda: None
+
+
+class MessageWriter:
+    """Writer of one outbox item. Raises what a `Platform` raises; pieces already posted are not posted again.
+
+    `request_stop` makes it stop after the current piece. ``repeated`` is true if a piece may have been posted
+    twice, because a worker died while posting it and the network has no idempotency keys. ``is_waiting`` is true while
+    it waits for the preview to end or for the rate limit of its chat. ``is_written`` is true once all pieces are
+    posted.
+    """
+
+    def __init__(self, context: DeliveryContext, item: OutboxItem, shown: PostedMessages | None) -> None:
+        self._context = context
+        self._store = context.store
+        self._platform = context.platform
+        self._policy = pace = context.pace
+        self._item = item
+        self._posted = (shown or PostedMessages(item.address)).for_address(item.address)
+        self._doubtful = item.doubtful
+        self._deadline = asyncio.get_running_loop().time() + (pace.claim - 2 * pace.call).total_seconds()
+        self._stop_requested = False
+        self.is_waiting = False
+        self.is_written = False
+        self.repeated = False
+
+    def request_stop(self) -> None:
+        """Stop after the current piece."""
+        self._stop_requested = True
+
+    async def place(self) -> str:
+        """Post the missing pieces; return the id of the message with buttons, else of the first one."""
+        await self._wait_for_preview()
+        pieces = await self._split()
+        for place in range(self._posted.done, len(pieces)):
+            message_id = await self._write_piece(place, pieces[place])
+            self._posted = _with_message(self._posted, place, message_id)
+            if place + 1 < len(pieces):
+                await self._record()
+                self._check_deadline()
+        await self._blank_surplus(len(pieces))
+        self.is_written = True
+        first = next((place for place, piece in enumerate(pieces) if piece.buttons), 0)
+        return self._posted.messages[first] if self._posted.messages else ""
+
+    async def _split(self) -> list[Content]:
+        """Return the pieces; long texts are split in a thread."""
+        payload, abilities, limit = self._item.payload, self._platform.abilities, self._context.reply_limit()
+        folder = self._context.files if abilities.file_limit else None
+        file = folder / self._item.session_id / "replies" / f"{_make_file_name(self._item.key)}.md" if folder else None
+
+        def split() -> list[Content]:
+            return split_content(shorten(read_content(payload), limit, file), abilities)
+
+        return split() if len(payload) < _THREAD_THRESHOLD else await asyncio.to_thread(split)
+
+    async def _write_piece(self, place: int, piece: Content) -> str:
+        """Write a piece into its message, posting it if needed, and return the message id."""
+        key = self._posted.key(self._item.key, place)
+        known = self._posted.at(place)
+        if known and not piece.files:
+            return await self._edit_or_send(known, key, piece)
+        message_id = await self._send(piece, key)
+        abilities = self._platform.abilities
+        if known == "" and abilities.idempotent and abilities.edits:
+            # With this key, the network may have returned a message that a preview posted with another text.
+            await self._edit(message_id, piece)
+        self.repeated |= not abilities.idempotent and (known == "" or self._doubtful)
+        self._doubtful = False
+        return message_id
+
+    async def _edit_or_send(self, message_id: str, key: str, piece: Content) -> str:
+        """Edit a message; if that is rejected, send the text as a new message."""
+        try:
+            await self._edit(message_id, piece)
+        except Rejected as error:
+            log.warning(
+                "%s: message %s was not edited, so it is sent again: %s", self._platform.name, message_id, error
+            )
+            return await self._send(piece, f"{key}:anew")
+        return message_id
+
+    def _check_deadline(self) -> None:
+        """Raise `Unreachable` after a stop request or before the claim expires; the rest is sent later."""
+        if self._stop_requested or asyncio.get_running_loop().time() > self._deadline:
+            raise Unreachable("the rest of it waits for the next attempt")
+
+    async def _blank_surplus(self, count: int) -> None:
+        """Blank the surplus messages of a preview that was longer than the final reply."""
+        surplus = [message_id for message_id in self._posted.messages[count:] if message_id]
+        if surplus:
+            await self._record()
+        for message_id in surplus:
+            try:
+                await self._edit(message_id, Content(text=BLANK_TEXT))
+            except PlatformError as error:
+                log.warning("%s: message %s was not blanked: %s", self._platform.name, message_id, error)
+
+    async def _send(self, piece: Content, key: str) -> str:
+        return (await self._call_platform(lambda: self._platform.send(self._item.address, piece, key))).message_id
+
+    async def _edit(self, message_id: str, piece: Content) -> None:
+        await self._call_platform(lambda: self._platform.edit(MessageRef(self._item.address, message_id), piece))
+
+    async def _call_platform(self, call: Callable[[], Awaitable[T]]) -> T:
+        await self._wait_for_rate()
+        return await call_with_timeout(call(), self._policy.call.total_seconds())
+
+    async def _wait_for_rate(self) -> None:
+        """Wait until the rate limits allow a call; raises `RateLimited` if that would take long."""
+        throttle, to = self._context.throttle, self._item.address
+        while not throttle.take(to):
+            delay = throttle.delay(to)
+            if self._stop_requested or delay > self._policy.hold.total_seconds():
+                raise RateLimited(timedelta(seconds=delay))
+            self._start_waiting()
+            await asyncio.sleep(min(delay, _MAX_POLL_INTERVAL))
+        self.is_waiting = False
+
+    def _start_waiting(self) -> None:
+        if not self.is_waiting:
+            self.is_waiting = True
+            self._context.waits()
+
+    async def _record(self) -> None:
+        shown = self._posted
+        await self._store.write(lambda tx: write_posted(tx, self._item.key, shown))
+
+    async def _wait_for_preview(self) -> None:
+        """Wait until the preview has ended, so that none of its edits follows the final text."""
+        pause = _POLL_INTERVAL
+        try:
+            async with asyncio.timeout(self._policy.quiet.total_seconds()):
+                while self._posted.live and not is_gone(self._posted.live):
+                    self._start_waiting()
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _MAX_POLL_INTERVAL)
+                    found = await self._store.read(lambda tx: read_posted(tx, self._item.key))
+                    self._posted = (found or self._posted).for_address(self._item.address)
+        except TimeoutError:
+            log.warning("%s: a preview of %s has not ended", self._platform.name, self._item.key)
+        self.is_waiting = False
+        self._posted = structs.replace(self._posted, live=WorkerId(""))
+
+
+def _with_message(shown: PostedMessages, place: int, message_id: str) -> PostedMessages:
+    messages = (*shown.messages[:place], message_id, *shown.messages[place + 1 :])
+    return structs.replace(shown, messages=messages, done=place + 1)
+
+
+def _make_file_name(key: str) -> str:
+    return "".join(character if character.isalnum() else "-" for character in key)

@@ -1,0 +1,194 @@
+"""Voice replies: recordings made after the written reply, which never waits for them."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.contracts.platform import Content, Platform
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.key_value import KeyValueEntry
+from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.voice import Recording, Speaker
+from talaria.core.addresses import Address
+from talaria.core.errors import StoreError, TalariaError
+from talaria.core.events import TurnAnswered
+from talaria.core.ids import SessionId, TurnId
+from talaria.core.messages import File
+from talaria.runtime.leases import release_lease, take
+from talaria.runtime.outbox import queue_notice
+
+_PREFIX = "speak:"
+_MAX_AGE = timedelta(minutes=15)
+_POLL_INTERVAL = timedelta(seconds=1)
+_MAX_CHARACTERS = 4_000  # characters; about five minutes of speech, and accepted by providers in one request
+_FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+_MARKS = re.compile(r"[*_`#>|~]+|^[^\S\n]*[-+]\s+|https?://\S+", re.MULTILINE)
+
+log = logging.getLogger(__name__)
+
+
+class VoiceReplyOptions(Struct, frozen=True):
+    """Options of voice replies: which replies are spoken, and the time limit in seconds."""
+
+    speak: str
+    seconds: float
+
+
+class PendingVoiceReply(Struct, frozen=True, kw_only=True):
+    """Stored reply that is to be spoken."""
+
+    session_id: SessionId
+    turn_id: TurnId
+    address: Address
+    text: str
+    at: datetime
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(PendingVoiceReply).decode
+
+
+class VoiceReplies:
+    """Turn listener for all sessions of one gateway; the first follow-up speaks all pending replies.
+
+    ``find`` returns the configured speaker, ``media`` is the folder for recordings, and ``wake`` wakes the delivery of
+    a network.
+    """
+
+    resumable: ClassVar = False
+
+    def __init__(
+        self,
+        store: Store,
+        platforms: Mapping[str, Platform],
+        media: Path,
+        find: Callable[[], Speaker | None],
+        options: Callable[[], VoiceReplyOptions],
+        wake: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._platforms = platforms
+        self._media = media
+        self._find_speaker = find
+        self._options = options
+        self._wake = wake
+        self._clock: Clock = SystemClock()
+        self._speaking: set[str] = set()
+        self._queued_at: dict[str, datetime] = {}
+        self._polled_at: datetime | None = None
+
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+        """Store a reply that is to be spoken, in the transaction that ends the turn."""
+        route, speak = ending.route, self._options().speak
+        if route is None or not isinstance(ending.end, TurnAnswered):
+            return
+        if speak != "always" and not (speak == "voice-notes-only" and route.spoken):
+            return
+        platform, text = self._platforms.get(route.address.platform), to_speech_text(ending.end.text)
+        if platform is not None and platform.abilities.file_limit and text:
+            pending = PendingVoiceReply(
+                session_id=ending.session_id,
+                turn_id=ending.turn_id,
+                address=route.address,
+                text=text,
+                at=self._clock.now(),
+            )
+            tx.state.put(f"{_PREFIX}{ending.turn_id}", _encode(pending).decode())
+            self._queued_at[f"{_PREFIX}{ending.turn_id}"] = pending.at
+
+    async def follow_up(self) -> bool:
+        """Speak the pending replies; failures are only logged, as the written reply has been sent."""
+        if not self._is_due():
+            return False
+        for entry in await self._store.read(lambda tx: tx.state.with_prefix(_PREFIX)):
+            if entry.key not in self._speaking:
+                self._speaking.add(entry.key)
+                try:
+                    await self._process(entry)
+                finally:
+                    self._speaking.discard(entry.key)
+                    self._queued_at.pop(entry.key, None)
+        return False
+
+    def _is_due(self) -> bool:
+        """Return whether to check the store: replies of this process are pending, or the interval has passed."""
+        now = self._clock.now()
+        for key, at in tuple(self._queued_at.items()):
+            if now - at > _MAX_AGE:
+                self._queued_at.pop(key, None)
+        if self._queued_at:
+            return True
+        if self._polled_at is not None and now - self._polled_at < _POLL_INTERVAL:
+            return False
+        self._polled_at = now
+        return True
+
+    async def _process(self, entry: KeyValueEntry) -> None:
+        """Speak one reply, unless another worker does, and remove it from the store even if speaking fails."""
+        seconds = self._options().seconds
+        claim = timedelta(seconds=2 * seconds + 10)
+        lease = await self._store.write(lambda tx: take(tx, entry.key, claim))
+        if lease is None:
+            return
+        try:
+            pending = _decode(entry.value)
+            fresh = self._clock.now() - pending.at < _MAX_AGE
+            file = await self._record_speech(pending, seconds) if fresh else None
+            await self._store.write(lambda tx: _queue_recording(tx, entry.key, pending, file))
+            self._wake(pending.address.platform)
+        finally:
+            await asyncio.shield(release_lease(self._store, lease))
+
+    async def _record_speech(self, pending: PendingVoiceReply, seconds: float) -> File | None:
+        limit = self._platforms[pending.address.platform].abilities.file_limit
+        try:
+            speaker = self._find_speaker()
+            if speaker is None:
+                return None
+            async with asyncio.timeout(seconds):
+                recording = await speaker.speak(pending.text)
+            if len(recording.data) > limit:
+                log.warning(
+                    "a reply was not spoken: it has %d bytes, and the network takes %d", len(recording.data), limit
+                )
+                return None
+            return await asyncio.to_thread(
+                _save_recording, recording, self._media / pending.session_id / "spoken", pending.turn_id
+            )
+        except StoreError:
+            raise
+        except (TalariaError, TimeoutError, OSError) as error:
+            log.warning("a reply was not spoken: %s", str(error) or "it took too long")
+            return None
+
+
+def _queue_recording(tx: Transaction, key: str, pending: PendingVoiceReply, file: File | None) -> None:
+    if tx.state.delete(key) and file is not None:
+        content = Content(files=(file,))
+        queue_notice(tx, pending.session_id, pending.address, content, f"{pending.turn_id}:voice")
+
+
+def to_speech_text(text: str) -> str:
+    """Return Markdown as plain text for speech: without markup, URLs and code, and shortened."""
+    plain = _MARKS.sub(" ", _LINK.sub(r"\1", _FENCE.sub(" ", text)))
+    lines = [" ".join(line.split()) for line in plain.splitlines()]
+    spoken = "\n".join(filter(None, lines))
+    if len(spoken) <= _MAX_CHARACTERS:
+        return spoken
+    return spoken[:_MAX_CHARACTERS].rpartition(" ")[0] + " …"
+
+
+def _save_recording(recording: Recording, folder: Path, name: str) -> File:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.ogg"
+    file.write_bytes(recording.data)
+    return File(str(file), "voice.ogg", recording.media_type)

@@ -1,0 +1,191 @@
+"""Receiver of one network: stays connected and passes every update to the dispatcher, in order per chat."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from talaria.contracts.platform import BatchedUpdates, Content, Incoming, Platform
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.leases import Lease
+from talaria.core.addresses import Address
+from talaria.core.aio import run_with, sleep_while_running
+from talaria.core.errors import BadCredentials, LeaseLost, PlatformError, StoreError, TalariaError
+from talaria.core.ids import new_id
+from talaria.gateway.chats.outage_notices import OutageNotices
+from talaria.runtime.leases import STORE_UNREACHABLE, release_lease, renew_lease, take
+from talaria.runtime.workers import NetworkState, NetworkStatus
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
+_STABLE_SECONDS = 60.0
+_REPLY_SECONDS = 30.0
+_STORE_PAUSE = 1.0
+_BATCH_SIZE = 63
+_OUTAGE_CHECK_SECONDS, _OUTAGE_NOTICE_SECONDS = 0.5, 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Receiver:
+    """Connection to one platform.
+
+    ``take`` stores an update and returns the reply to a refused sender, if any. ``connected`` is called after each
+    connect. ``reply_during_outage`` returns the reply to an update that cannot wait for the store, empty if it can.
+    """
+
+    def __init__(
+        self,
+        platform: Platform,
+        store: Store,
+        take: Callable[[Incoming], Coroutine[Any, Any, str]],
+        *,
+        lease: timedelta,
+        connected: Callable[[], None] = lambda: None,
+        reply_during_outage: Callable[[Incoming], str] = lambda _: "",
+        outage: OutageNotices | None = None,
+    ) -> None:
+        self.platform = platform
+        self._outage = outage or OutageNotices()
+        self._on_connected = connected
+        self._reply_during_outage = reply_during_outage
+        self._store = store
+        self._admit = take
+        self._lease = lease
+        self._state: NetworkState = "connecting"
+        self._since = datetime.now(UTC)
+        self._error = ""
+        self._received = 0
+        self._last: datetime | None = None
+
+    @property
+    def status(self) -> NetworkStatus:
+        """The state of the connection."""
+        return NetworkStatus(
+            name=self.platform.name,
+            state=self._state,
+            since=self._since,
+            error=self._error,
+            received=self._received,
+            last_received=self._last,
+        )
+
+    async def serve(self) -> None:
+        """Connect and receive until cancelled; after a failure, reconnect after a pause that doubles each time."""
+        pause = _FIRST_PAUSE
+        while True:
+            began = asyncio.get_running_loop().time()
+            try:
+                await self._receive_with_lease()
+            except BadCredentials as error:
+                self._set_state("refused", str(error))
+            except StoreError as error:
+                self._set_state("waiting", str(error))
+                pause = _FIRST_PAUSE
+            except PlatformError as error:
+                self._set_state("waiting", str(error))
+            except Exception as error:  # a bug in an adapter interrupts its network for a while, not the others
+                log.exception("%s: the connection failed", self.platform.name)
+                self._set_state("waiting", f"{type(error).__name__}: {error}")
+            if asyncio.get_running_loop().time() - began > _STABLE_SECONDS:
+                pause = _FIRST_PAUSE
+            log.warning("%s: %s; trying again in %.0f s", self.platform.name, self._error or "it ended", pause)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _receive_with_lease(self) -> None:
+        """Receive updates; on networks with one receiver at a time only while this worker holds the lease."""
+        if not self.platform.abilities.exclusive:
+            await self._receive()
+            return
+        lease = await self._acquire()
+        try:
+            await run_with(self._receive(), renew_lease(self._store, lease, self._lease))
+        except LeaseLost as error:
+            self._set_state("elsewhere", str(error))
+        finally:
+            await asyncio.shield(release_lease(self._store, lease))
+
+    async def _acquire(self) -> Lease:
+        while (lease := await self._store.write(self._claim)) is None:
+            self._set_state("elsewhere", "")
+            await asyncio.sleep(self._lease.total_seconds() / 4)
+        return lease
+
+    def _claim(self, tx: Transaction) -> Lease | None:
+        """Acquire the lease if it is free or its owner was killed."""
+        return take(tx, f"platform:{self.platform.name}", self._lease)
+
+    async def _receive(self) -> None:
+        self._set_state("connecting", "")
+        async with self.platform.connect() as stream:
+            self._set_state("connected", "")
+            self._on_connected()
+            async for incoming in stream:
+                more = stream.at_hand(_BATCH_SIZE) if isinstance(stream, BatchedUpdates) else ()
+                await self._admit_batch([incoming, *more])
+
+    async def _admit_batch(self, updates: Sequence[Incoming]) -> None:
+        """Admit updates that arrived together: in order within a chat, different chats in parallel."""
+        moved = any(incoming.formerly for incoming in updates)
+        by_chat: dict[Address | None, list[Incoming]] = {}
+        for incoming in updates:
+            by_chat.setdefault(None if moved else incoming.address, []).append(incoming)
+        if len(by_chat) == 1:
+            await self._admit_in_order(updates)
+            return
+        async with asyncio.TaskGroup() as group:
+            for chat_updates in by_chat.values():
+                group.create_task(self._admit_in_order(chat_updates))
+
+    async def _admit_in_order(self, updates: Sequence[Incoming]) -> None:
+        for incoming in updates:
+            await self._admit_one(incoming)
+            self._received += 1
+            self._last = datetime.now(UTC)
+
+    async def _admit_one(self, incoming: Incoming) -> None:
+        """Admit an update, waiting for the store as long as needed; it is acknowledged to the network afterwards."""
+        text = await run_with(self._admit_with_retry(incoming), self._handle_outage(incoming))
+        self._error = ""
+        self._outage.end()
+        if text:
+            await self._reply(incoming, text)
+
+    async def _admit_with_retry(self, incoming: Incoming) -> str:
+        while True:
+            try:
+                return await self._admit(incoming)
+            except StoreError as error:
+                if self._error != str(error):
+                    log.warning("%s: a message waits for the store: %s", self.platform.name, error)
+                self._error = str(error)
+                await asyncio.sleep(_STORE_PAUSE)
+            except Exception:  # a bug costs one message, and its sender gets a reply
+                log.exception("%s: the message %s was not understood", self.platform.name, incoming.external_id)
+                return TalariaError.public
+
+    async def _handle_outage(self, incoming: Incoming) -> None:
+        """Reply to what cannot wait for the store; notify other senders of the outage after a while."""
+        await asyncio.sleep(_OUTAGE_CHECK_SECONDS)
+        text = self._reply_during_outage(incoming)
+        if not text and incoming.addressed:
+            await sleep_while_running(_OUTAGE_NOTICE_SECONDS)
+            text = STORE_UNREACHABLE if self._outage.claim(incoming.address) else ""
+        log.warning("%s: the store cannot be used; a message waits", self.platform.name)
+        if text:
+            await self._reply(incoming, text)
+
+    async def _reply(self, incoming: Incoming, text: str) -> None:
+        """Reply to a sender outside any session."""
+        try:
+            async with asyncio.timeout(_REPLY_SECONDS):
+                await self.platform.send(incoming.address, Content(text=text), new_id())
+        except (PlatformError, TimeoutError) as error:
+            log.warning("%s: a stranger was not answered: %s", self.platform.name, error)
+
+    def _set_state(self, state: NetworkState, error: str) -> None:
+        if state != self._state:
+            self._since = datetime.now(UTC)
+            log.info("%s: %s", self.platform.name, state)
+        self._state, self._error = state, error

@@ -1,0 +1,137 @@
+"""Supervisor of the gateway process: runs receivers, chats, deliveries and background services."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct, structs
+
+from talaria.agent.model_calls import ModelHealth, ModelState
+from talaria.contracts.store import Store
+from talaria.core.errors import StoreError
+from talaria.core.ids import SessionId
+from talaria.gateway.chats.registry import ChatRegistry
+from talaria.gateway.dispatcher import Dispatcher
+from talaria.gateway.heartbeat import WorkerHeartbeat
+from talaria.gateway.outbound.delivery import Delivery
+from talaria.gateway.receiver import Receiver
+from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus
+
+_POLL_INTERVAL = 0.05
+
+log = logging.getLogger(__name__)
+
+
+class NetworkPipeline(Struct, frozen=True):
+    """Receiver, delivery and dispatcher of one network."""
+
+    network: Receiver
+    delivery: Delivery
+    dispatcher: Dispatcher
+
+
+class GatewaySupervisor:
+    """Supervisor of the tasks of one gateway.
+
+    After a stop it waits up to ``patience`` for turns to end, and again for replies to be sent. ``beside`` are
+    background services that run until the stop. ``missing`` are the networks that could not be opened, ``models`` is
+    the state of the models used so far, and ``mask`` hides secrets. ``problems`` are messages for the status, by
+    subject.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        version: str,
+        lines: Sequence[NetworkPipeline],
+        rooms: ChatRegistry,
+        *,
+        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+        lease: timedelta,
+        patience: timedelta,
+    ) -> None:
+        self.lines = lines
+        self._chats = rooms
+        self._services = beside
+        self.missing: Sequence[NetworkStatus] = ()
+        self._patience = patience.total_seconds()
+        self._version = version
+        self.started = datetime.now(UTC)
+        self.address = ""
+        self.problems: dict[str, str] = {}
+        self.models = ModelHealth()
+        self.mask: Callable[[str], str] = str
+        self.stopping = False
+        self.turns_at_stop = 0
+        self._interrupted: tuple[SessionId, ...] = ()
+        self._lease = lease
+        self.presence = WorkerHeartbeat(store, rooms.worker, self.status, lease, rooms.release_lost)
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set."""
+        async with asyncio.TaskGroup() as group:
+            receiving = [group.create_task(line.network.serve()) for line in self.lines]
+            receiving += [group.create_task(serve()) for serve in (self._chats.serve, *self._services)]
+            delivering = [group.create_task(line.delivery.serve()) for line in self.lines]
+            delivering.append(group.create_task(self.presence.serve()))
+            await stop.wait()
+            self.stopping, self.turns_at_stop = True, len(self._chats.busy)
+            for task in receiving:
+                task.cancel()
+            await self._wait_until(self._are_chats_idle, "turns were cut off; they go on at the next start")
+            self._interrupted = self._list_busy()
+            await self._chats.close()
+            await self._wait_until(self._is_all_delivered, "replies wait in the outbox; they go out at the next start")
+            for task in delivering:
+                task.cancel()
+
+    def status(self) -> WorkerStatus:
+        """Return the status of this process, with secrets masked in error texts."""
+        networks = (*(line.network.status for line in self.lines), *self.missing)
+        return WorkerStatus(
+            worker=self._chats.worker,
+            pid=os.getpid(),
+            host=os.uname().nodename,
+            started=self.started,
+            at=datetime.now(UTC),
+            version=self._version,
+            lease=self._lease.total_seconds(),
+            address=self.address,
+            networks=tuple(structs.replace(one, error=self.mask(one.error)) for one in networks),
+            rooms=len(self._chats),
+            turns=len(self._chats.busy),
+            error=self.mask(" ".join(filter(None, (*self.problems.values(), self.presence.trouble)))),
+            models=tuple(self._model_status(one) for one in self.models.states if one.error),
+        )
+
+    @property
+    def unfinished(self) -> tuple[SessionId, ...]:
+        """The sessions whose turns the shutdown interrupted, or would interrupt now."""
+        return self._interrupted or self._list_busy()
+
+    def _list_busy(self) -> tuple[SessionId, ...]:
+        return tuple(room.active_session.session_id for room in self._chats.busy)
+
+    async def _wait_until(self, done: Callable[[], Awaitable[bool]], consequence: str) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                while not await done():  # noqa: ASYNC110 - other processes may finish it
+                    await asyncio.sleep(_POLL_INTERVAL)
+        except (TimeoutError, StoreError) as error:
+            log.warning("the gateway ends before all is done: %s (%s)", consequence, str(error) or "time is up")
+
+    async def _are_chats_idle(self) -> bool:
+        """Return whether no turns run except those that wait for an answer."""
+        return all(room.active_session.chat.questions.waiting for room in self._chats.busy)
+
+    async def _is_all_delivered(self) -> bool:
+        for line in self.lines:
+            if line.network.status.state == "connected" and not await line.delivery.is_idle():
+                return False
+        return True
+
+    def _model_status(self, state: ModelState) -> ModelStatus:
+        return ModelStatus(name=state.model, error=self.mask(state.error), since=state.since, failures=state.failures)

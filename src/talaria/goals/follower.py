@@ -1,0 +1,117 @@
+"""Follow-up of a session's turns that judges them and queues the next step of the goal."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import ClassVar
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.turn_listener import TurnResult
+from talaria.core.errors import StoreError
+from talaria.core.events import Noticed, TurnEvent
+from talaria.core.ids import SessionId
+from talaria.goals.goal import Waiting
+from talaria.goals.goal_store import conclude_turn, end_wait, find_next_action, record_turn_end, take_notice
+from talaria.goals.judge import Judge
+from talaria.goals.transitions import Idle, JudgeTurn, Notify, SessionBusy, WaitUntil
+from talaria.goals.wait_conditions import resolve_process, wait_until_over
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 60.0
+
+
+_POLL_INTERVAL = 1.0
+
+
+log = logging.getLogger(__name__)
+
+
+class GoalFollower:
+    """Driver of the goal of one session; implements `TurnFollowUp`.
+
+    Each action is read from the store, so it may be interrupted anywhere and started again. A surface that is not
+    ``lasting`` only records how turns end, and leaves the rest to one that is.
+    """
+
+    resumable: ClassVar = True
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        *,
+        store: Store,
+        judge: Judge,
+        emit: Callable[[TurnEvent], None],
+        lasting: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        self._session_id = session_id
+        self._store = store
+        self._judge = judge
+        self._emit = emit
+        self._lasting = lasting
+        self._clock = clock or SystemClock()
+
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+        """Apply the end of a turn to the goal, in its transaction."""
+        record_turn_end(tx, ending, self._clock.now())
+
+    async def follow_up(self) -> bool:
+        """Judge, wait and continue until nothing is left to do; return whether a step is queued.
+
+        While the store cannot be reached this retries with growing pauses: nothing else would continue the goal.
+        """
+        pause = _FIRST_PAUSE
+        while self._lasting:
+            try:
+                has_step = await self._take_step()
+            except StoreError as error:
+                log.warning("session %s: the goal waits for the store: %s", self._session_id, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                pause = _FIRST_PAUSE
+                if has_step is not None:
+                    return has_step
+        return False
+
+    async def _take_step(self) -> bool | None:
+        """Run the next action; return whether a step is queued, or ``None`` if there may be more to do."""
+        match await self._store.read(lambda tx: find_next_action(tx, self._session_id, self._clock.now())):
+            case Idle(has_step):
+                return has_step
+            case SessionBusy():
+                # A turn of this process starts the follow-up again; the end of another process's turn is polled.
+                await asyncio.sleep(_POLL_INTERVAL)
+            case Notify():
+                await self._notify()
+            case JudgeTurn() as judged:
+                return await self._judge_turn(judged)
+            case WaitUntil(parked):
+                return await self._wait(parked)
+        return None
+
+    async def _notify(self) -> None:
+        self._show(await self._store.write(lambda tx: take_notice(tx, self._session_id)))
+
+    async def _judge_turn(self, judged: JudgeTurn) -> bool | None:
+        opinion = await self._judge.opinion(judged.state, judged.pending.reply)
+        opinion, watched = resolve_process(opinion)
+        now = self._clock.now()
+        conclusion = await self._store.write(
+            lambda tx: conclude_turn(tx, self._session_id, judged, opinion, watched, now)
+        )
+        if conclusion is None:
+            return None
+        self._show(conclusion.notice)
+        return True if conclusion.has_step else None
+
+    async def _wait(self, parked: Waiting) -> bool | None:
+        await wait_until_over(parked, self._clock)
+        now = self._clock.now()
+        has_step = await self._store.write(lambda tx: end_wait(tx, self._session_id, parked, now))
+        return True if has_step else None
+
+    def _show(self, notice: str) -> None:
+        if notice:
+            self._emit(Noticed(notice, lasting=True))

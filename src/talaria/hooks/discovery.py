@@ -1,0 +1,91 @@
+"""Discovery of a profile's hooks, without running any of their code."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.hooks.manifest import MANIFEST, BrokenHook, HookManifest, read_manifest
+
+FOLDER = "hooks"
+HANDLER = "handler.py"
+BOOT, BOOT_FILE = "boot", "BOOT.md"
+
+
+class Hook(Struct, frozen=True):
+    """A usable hook and its folder."""
+
+    folder: Path
+    manifest: HookManifest
+
+    @property
+    def handler(self) -> Path:
+        """Path of handler.py, for hooks without a command."""
+        return self.folder / HANDLER
+
+
+class UnusableHook(Struct, frozen=True):
+    """A folder with an invalid hook; ``problem`` names the file and the line."""
+
+    folder: Path
+    problem: str
+
+
+def find_hooks(folder: Path) -> list[Hook | UnusableHook]:
+    """Return the hooks in a folder, sorted by folder name; none if the folder is missing."""
+    names = {BOOT: "the hook that is built in"}
+    return [_read_hook(one, names) for one in _iterate_folders(folder)]
+
+
+def _iterate_folders(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from sorted(one.parent for one in folder.glob(f"*/{MANIFEST}"))
+
+
+def _read_hook(folder: Path, names: dict[str, str]) -> Hook | UnusableHook:
+    try:
+        hook = Hook(folder, read_manifest(folder / MANIFEST))
+        _check_name(hook, names)
+        _check_handler(hook)
+    except BrokenHook as error:
+        return UnusableHook(folder, str(error))
+    names[hook.manifest.name] = f"the hook in {folder.name}"
+    return hook
+
+
+def _check_name(hook: Hook, names: dict[str, str]) -> None:
+    name = hook.manifest.name
+    if name in names:
+        raise BrokenHook(hook.folder / MANIFEST, 1, f"`{name}` is the name of {names[name]} already.")
+
+
+def _check_handler(hook: Hook) -> None:
+    """Raise `BrokenHook` unless there is exactly one handler, and it has no obvious error."""
+    has_file = hook.handler.is_file()
+    if hook.manifest.run and has_file:
+        raise BrokenHook(hook.folder / MANIFEST, 1, f"there is `run:` here and {HANDLER} beside it; remove one.")
+    if not hook.manifest.run and not has_file:
+        raise BrokenHook(hook.folder / MANIFEST, 1, f"there is neither {HANDLER} beside it nor `run:` in it.")
+    if has_file:
+        _check_file(hook.handler)
+
+
+def _check_file(file: Path) -> None:
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+    except SyntaxError as error:
+        raise BrokenHook(file, error.lineno or 1, f"{error.msg}.") from error
+    except (OSError, ValueError) as error:
+        raise BrokenHook(file, 1, f"it cannot be read: {error}.") from error
+    if not any(_binds_handle(node) for node in ast.walk(tree)):
+        raise BrokenHook(file, 1, "there is no function `handle(event, facts)` in it.")
+
+
+def _binds_handle(node: ast.AST) -> bool:
+    match node:
+        case ast.FunctionDef(name="handle") | ast.AsyncFunctionDef(name="handle"):
+            return True
+        case ast.Name(id="handle", ctx=ast.Store()) | ast.alias(name="handle") | ast.alias(asname="handle"):
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""How the process is doing: traces, OTLP export, Prometheus text, loop lag, shutdown reports."""

@@ -1,0 +1,1 @@
+"""Parts shared by all protocols: HTTP provider, errors, transcript repair, encoding."""

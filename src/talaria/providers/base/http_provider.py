@@ -1,0 +1,171 @@
+"""Shared implementation of providers over HTTP: send a request, stream the reply, raise our errors."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.clock import Clock, SystemClock
+from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelRequest, ModelText
+from talaria.core.errors import MalformedReply, ModelSource, ProviderError
+from talaria.core.messages import File, Image
+from talaria.providers.base.conversation_encoder import ConversationEncoder
+from talaria.providers.base.errors import failure
+from talaria.providers.base.transcript import load_attachments
+from talaria.providers.http.client import Answer, HttpPool
+from talaria.providers.http.reply_limits import ReplyMeter
+from talaria.providers.http.timeouts import Timeouts
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+
+
+class Underway(Protocol):
+    """A reply that grows as its bytes come in."""
+
+    done: bool
+
+    def take(self, data: bytes) -> Sequence[ModelEvent]:
+        """Process the data of one stream event, and return what is new in it."""
+
+    def take_whole(self, body: bytes) -> Sequence[ModelEvent]:
+        """Process a reply that came in one piece."""
+
+    def reply(self, at: datetime) -> ModelReply:
+        """Return the complete reply, or raise `MalformedReply` if it was cut off."""
+
+
+class Endpoint(Struct, frozen=True):
+    """The URL of an account, and its headers."""
+
+    name: str
+    calls_url: str
+    models_url: str
+    headers: Mapping[str, str]
+    timeouts: Timeouts
+    source: ModelSource | None = None
+
+
+class ProviderOverHttp(ABC):
+    """A provider over HTTP, without its wire format; its creator owns the pool."""
+
+    def __init__(self, endpoint: Endpoint, http: HttpPool, clock: Clock | None = None) -> None:
+        self.name = endpoint.name
+        self._endpoint = endpoint
+        self._headers = {"Content-Type": JSON, **endpoint.headers}
+        self._http = http
+        self._clock = clock or SystemClock()
+
+    async def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the reply as it grows and, last and once, as a whole."""
+        body = await self._encoded(request)
+        underway, meter = self.begin(request), ReplyMeter()
+        endpoint = self._endpoint
+        try:
+            async with self._http.post(endpoint.calls_url, body, self._headers, endpoint.timeouts) as answer:
+                await self._check(answer)
+                if answer.content_type == JSON:
+                    for event in underway.take_whole(await answer.body()):
+                        yield meter.cut(event)
+                else:
+                    while not (underway.done or meter.is_full) and (events := await answer.events()) is not None:
+                        meter.count_bytes(events)
+                        for event in _together(event for data in events for event in underway.take(data)):
+                            yield meter.cut(event)
+                    if not meter.is_full:
+                        await answer.drain()
+            if meter.is_full:
+                for event in meter.ended(request.model, self._clock.now()):
+                    yield event
+            else:
+                yield underway.reply(self._clock.now())
+        except ProviderError as error:
+            error.attribute_to(self._source(request.model))
+            raise
+
+    async def models(self) -> list[str]:
+        """Return the names of the models available to this account."""
+        endpoint = self._endpoint
+        try:
+            async with self._http.get(endpoint.models_url, self._headers, endpoint.timeouts) as answer:
+                await self._check(answer)
+                return read_models(await answer.body())
+        except ProviderError as error:
+            error.attribute_to(endpoint.source)
+            raise
+
+    async def close(self) -> None:  # noqa: B027 - whoever has more to let go of may override it
+        """Do nothing: connections belong to the pool."""
+
+    @abstractmethod
+    def shows(self, part: Image | File) -> bool:
+        """Return whether this server can view an attachment; otherwise it is described in words."""
+
+    @abstractmethod
+    def encoder(self) -> ConversationEncoder[Any]:
+        """Return a new encoder for the requests of a session."""
+
+    @abstractmethod
+    def begin(self, request: ModelRequest) -> Underway:
+        """Return an empty reply for a call."""
+
+    async def _encoded(self, request: ModelRequest) -> bytes:
+        encoder = request.memo.recall(self, self.encoder)
+        fresh = encoder.fresh(request.messages)
+        encoder.take(request.messages, await load_attachments(fresh, self.shows))
+        return encoder.encode(request)
+
+    def _source(self, model: str) -> ModelSource | None:
+        source = self._endpoint.source
+        return msgspec.structs.replace(source, model=model) if source is not None else None
+
+    async def _check(self, answer: Answer) -> None:
+        if answer.status != 200:
+            raise failure(self.name, answer.status, await answer.body(), answer.headers, self._clock.now())
+        if answer.content_type not in {JSON, EVENTS}:
+            raise MalformedReply(f"{self.name} answered with {answer.content_type}")
+
+
+def _together(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
+    """Yield everything that arrived together, with adjacent text joined, also what came before an error.
+
+    A fast server sends dozens of pieces in a packet, and each costs the whole way to the listener.
+    """
+    kind: type[ModelText | ModelReasoning] = ModelText
+    words: list[str] = []
+    try:
+        for event in events:
+            if not isinstance(event, kind):
+                if words:
+                    yield kind("".join(words))
+                    words = []
+                if isinstance(event, ModelReply):
+                    yield event
+                    continue
+                kind = type(event)
+            words.append(event.text)
+    except ProviderError:
+        if words:
+            yield kind("".join(words))
+        raise
+    if words:
+        yield kind("".join(words))
+
+
+def read_models(body: bytes) -> list[str]:
+    """Return the names in a list of models; all three protocols use the same form."""
+    try:
+        return [model.id for model in msgspec.json.decode(body, type=_Models).data]
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedReply(f"not a list of models: {error}") from error
+
+
+class _Model(Struct):
+    id: str
+
+
+class _Models(Struct):
+    data: list[_Model]

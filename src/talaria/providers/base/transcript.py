@@ -1,0 +1,207 @@
+"""Repair transcripts for providers: every call answered, every result after its call, nothing empty."""
+
+import asyncio
+import base64
+import hashlib
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
+
+INTERRUPTED = "Interrupted: the outcome of this call is unknown."
+
+
+OPENING = "(The conversation begins with you.)"
+
+
+NO_ANSWER = "(No answer yet.)"
+
+
+def repair(messages: Sequence[Message], mark: str) -> list[Message]:
+    """Return the repaired messages of a whole transcript."""
+    repaired = RepairedTranscript(mark)
+    for message in messages:
+        repaired.add(message)
+    return repaired.rest()
+
+
+class RepairedTranscript:
+    """A transcript in an order and form that all protocols accept, which grows message by message.
+
+    An assistant message with calls is followed by exactly one message of role ``tool``: a result for each call, in
+    order, then the images and files that came with them. A call without a result gets one that says so; a result
+    without a call is left out, as is reasoning whose signature doesn't start with ``mark``. Growing the transcript
+    changes nothing in front, except that a missing result is replaced when it comes.
+    """
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._entries: deque[Message | _Exchange] = deque()
+        self._open_calls: dict[str, _Exchange] = {}
+
+    def add(self, message: Message) -> None:
+        """Add the next message."""
+        if message.role == "tool":
+            _file_results(message, self._open_calls)
+            return
+        parts = tuple(part for part in message.parts if _is_sendable(part, message.role, self._mark))
+        if not any(not isinstance(part, Reasoning) for part in parts):
+            return
+        is_whole = len(parts) == len(message.parts)
+        self._entries.append(message if is_whole else msgspec.structs.replace(message, parts=parts))
+        if exchange := _Exchange.of(message, parts):
+            self._entries.append(exchange)
+            self._open_calls.update(dict.fromkeys(exchange.calls, exchange))
+
+    def take_final(self) -> Iterator[Message]:
+        """Yield and drop the messages that can't change any more, up to the first call without a result."""
+        while self._entries and _is_final(self._entries[0]):
+            yield _message_of(self._entries.popleft())
+
+    def rest(self) -> list[Message]:
+        """Return all remaining messages in their current form."""
+        return [_message_of(entry) for entry in self._entries]
+
+
+def reasoning_mark(protocol: str, provider: str) -> str:
+    """Return the prefix of this provider's reasoning signatures, so that no other provider gets them."""
+    return f"{protocol}@{provider}:"
+
+
+def note_on(part: Image | File) -> str:
+    """Return a description of an attachment that the protocol doesn't accept."""
+    kind, name = ("file", part.name) if isinstance(part, File) else ("picture", "")
+    place = "" if part.source.startswith("data:") else part.source
+    return " ".join(word for word in (f"[{kind}", name, f"({part.media_type})", place) if word) + "]"
+
+
+def split_data_uri(uri: str) -> tuple[str, str]:
+    """Return media type and base64 text of a ``data:`` URL."""
+    head, _, data = uri.removeprefix("data:").partition(",")
+    media_type, *flags = head.split(";")
+    if "base64" not in flags:
+        data = base64.b64encode(data.encode()).decode()
+    return media_type or "text/plain", data
+
+
+def wire_call_id(call_id: str, allowed: re.Pattern[str], length: int) -> str:
+    """Return ``call_id`` if the protocol allows it, otherwise a fixed substitute of ``length`` characters."""
+    if allowed.fullmatch(call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode()).hexdigest()[:length]
+
+
+class _Exchange:
+    """The calls of one message and their results."""
+
+    def __init__(self, asked: Message, calls: Iterable[str]) -> None:
+        self.calls = dict.fromkeys(calls)
+        self._asked = asked
+        self._results: dict[str, ToolResult] = {}
+        self._attachments: list[Part] = []
+
+    @classmethod
+    def of(cls, message: Message, parts: Sequence[Part]) -> "_Exchange | None":
+        """Return the exchange started by a message, if it has calls."""
+        calls = [part.id for part in parts if isinstance(part, ToolCall)]
+        return cls(message, calls) if calls and message.role == "assistant" else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether every call has its result."""
+        return len(self._results) == len(self.calls)
+
+    def answer(self, result: ToolResult) -> bool:
+        """Add a result; return whether it is the first for its call."""
+        is_first = result.call_id not in self._results
+        self._results.setdefault(result.call_id, result)
+        return is_first
+
+    def attach(self, parts: Iterable[Part]) -> None:
+        """Add an attachment of a result."""
+        self._attachments.extend(parts)
+
+    def message(self) -> Message:
+        """Return the results as one message."""
+        results = [self._results.get(call) or ToolResult(call, INTERRUPTED, failed=True) for call in self.calls]
+        return Message(role="tool", parts=(*results, *self._attachments), at=self._asked.at)
+
+
+def _file_results(message: Message, open_calls: dict[str, _Exchange]) -> None:
+    exchange: _Exchange | None = None
+    for part in message.parts:
+        if isinstance(part, ToolResult) and part.call_id in open_calls and open_calls[part.call_id].answer(part):
+            exchange = open_calls[part.call_id]
+    if exchange is None:
+        return
+    exchange.attach(part for part in message.parts if _is_attachment(part))
+    for call in [call for call, one in open_calls.items() if one.is_complete]:
+        del open_calls[call]
+
+
+def _is_final(entry: "Message | _Exchange") -> bool:
+    return isinstance(entry, Message) or entry.is_complete
+
+
+def _message_of(entry: "Message | _Exchange") -> Message:
+    return entry if isinstance(entry, Message) else entry.message()
+
+
+def _is_attachment(part: Part) -> bool:
+    return isinstance(part, Image | File) or (isinstance(part, Text) and bool(part.text.strip()))
+
+
+def _is_sendable(part: Part, role: str, mark: str) -> bool:
+    match part:
+        case Text():
+            return bool(part.text.strip())
+        case Reasoning():
+            return role == "assistant" and part.signature.startswith(mark)
+        case ToolCall():
+            return role == "assistant"
+        case ToolResult():
+            return False
+        case _:
+            return True
+
+
+MAX_BYTES = 20 * 1024 * 1024
+
+
+async def load_attachments(messages: Sequence[Message], wanted: Callable[[Image | File], bool]) -> tuple[Message, ...]:
+    """Return the messages with viewable local files as ``data:`` URLs; unreadable ones are described in words."""
+    if not any(_is_local(part) and wanted(part) for message in messages for part in _attached(message)):
+        return tuple(messages)
+    return await asyncio.to_thread(_load, messages, wanted)
+
+
+def _load(messages: Sequence[Message], wanted: Callable[[Image | File], bool]) -> tuple[Message, ...]:
+    return tuple(
+        msgspec.structs.replace(message, parts=tuple(_loaded(part, wanted) for part in message.parts))
+        for message in messages
+    )
+
+
+def _loaded(part: Part, wanted: Callable[[Image | File], bool]) -> Part:
+    if not isinstance(part, Image | File) or not _is_local(part) or not wanted(part):
+        return part
+    path = Path(part.source.removeprefix("file://"))
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            return Text(f"{note_on(part)} is too large to show.")
+        data = base64.b64encode(path.read_bytes()).decode()
+    except (OSError, ValueError):
+        return Text(f"{note_on(part)} is no longer readable.")
+    return msgspec.structs.replace(part, source=f"data:{part.media_type};base64,{data}")
+
+
+def _attached(message: Message) -> list[Image | File]:
+    return [part for part in message.parts if isinstance(part, Image | File)]
+
+
+def _is_local(part: Image | File) -> bool:
+    return not part.source.startswith(("http://", "https://", "data:"))

@@ -1,0 +1,1 @@
+"""HTTP client for providers: connections, proxies, time-outs, server-sent events, limits."""

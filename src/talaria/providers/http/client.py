@@ -1,0 +1,214 @@
+"""HTTP to model providers: a connection pool with time-outs and our error types."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+
+from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
+from talaria.providers.http.connection import Connection, NotHttp, Reply, SilenceWatch
+from talaria.providers.http.dial import Address, Route, dial, find_route, read_url
+from talaria.providers.http.reply_limits import MAX_BODY
+from talaria.providers.http.sse import EventParser
+from talaria.providers.http.timeouts import Timeouts
+
+DRAIN_SECONDS = 0.2
+KEPT_SECONDS = 60
+CLOSE_SECONDS = 1
+
+
+class Answer:
+    """A response whose headers have arrived and whose body is still coming; header names are in lower case."""
+
+    def __init__(self, reply: Reply, connection: Connection, first_byte_by: float, silence: float) -> None:
+        self.status = reply.status
+        self.headers: Mapping[str, str] = reply.headers
+        self.content_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self._body = connection
+        self._watch = SilenceWatch(connection, first_byte_by, silence)
+        self._events = EventParser()
+
+    async def events(self) -> list[bytes] | None:
+        """Return the data of the next events, at least one, or ``None`` at the end of the body."""
+        while chunk := await self._read():
+            if events := self._events.feed(chunk):
+                self._watch.heard()
+                return events
+        return None
+
+    async def body(self, limit: int = MAX_BODY) -> bytes:
+        """Return the body; raises `ReplyTooLong` if it has more than ``limit`` bytes."""
+        chunks, size = [], 0
+        while chunk := await self._read():
+            self._watch.heard()
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise ReplyTooLong(f"the answer has more than {limit} bytes")
+        return b"".join(chunks)
+
+    async def drain(self) -> None:
+        """Read the rest, so that the connection can be reused; give up soon if the end doesn't come."""
+        if self._body.at_eof():
+            return
+        with suppress(OSError, NotHttp):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self._body.at_eof():
+                    await self._body.readany()
+
+    def close(self) -> None:
+        """Stop the silence timer."""
+        self._watch.close()
+
+    async def _read(self) -> bytes:
+        try:
+            return await self._watch.read()
+        except TimeoutError as error:
+            raise ProviderUnreachable("the provider stopped sending", cause="the reply stopped midway") from error
+        except OSError as error:
+            raise ProviderUnreachable(
+                f"the connection was lost: {_words(error)}", cause="the connection was lost"
+            ) from error
+        except NotHttp as error:
+            raise MalformedReply(f"the provider doesn't speak HTTP: {_words(error)}") from error
+
+
+class HttpPool:
+    """Connections to all providers, opened when first needed, and closed by the pool's creator.
+
+    Proxies come from the environment, except for this machine itself. They are looked up once per server. ``tls`` are
+    the trusted certificates, by default the system's.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        self._routes: dict[Address, Route] = {}
+        self._connections: set[Connection] = set()
+        self._kept: dict[Address, list[tuple[float, Connection]]] = {}
+
+    @asynccontextmanager
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str], timeouts: Timeouts
+    ) -> AsyncGenerator[Answer, None]:
+        """Send ``body``; leaving the block closes the connection, unless its response was read to the end."""
+        async with self._exchange("POST", url, body, headers, timeouts) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def get(self, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> AsyncGenerator[Answer, None]:
+        """Request ``url``."""
+        async with self._exchange("GET", url, None, headers, timeouts) as answer:
+            yield answer
+
+    async def close(self) -> None:
+        """Close all connections; a later call opens new ones."""
+        self._kept.clear()
+        for connection in self._connections:
+            connection.abort()
+        if self._connections:
+            await asyncio.wait([connection.lost for connection in self._connections], timeout=CLOSE_SECONDS)
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeouts: Timeouts
+    ) -> AsyncGenerator[Answer, None]:
+        connect = timeouts.connect.total_seconds()
+        first_byte_by = asyncio.get_running_loop().time() + connect + timeouts.first_byte.total_seconds()
+        try:
+            to, path = read_url(url)
+            route = self._route(to)
+            request = route.request(method, path, headers, body)
+            async with asyncio.timeout_at(first_byte_by):
+                reply, connection = await self._ask(route, request, connect)
+        except NotHttp as error:
+            raise MalformedReply(f"{url} doesn't speak HTTP: {_words(error)}") from error
+        except (OSError, ValueError) as error:
+            raise ProviderUnreachable(f"{url} doesn't answer: {_words(error)}", cause=_cause(error)) from error
+        answer = Answer(reply, connection, first_byte_by, timeouts.silence.total_seconds())
+        try:
+            yield answer
+        finally:
+            answer.close()
+            self._release(to, connection)
+
+    async def _ask(self, route: Route, request: bytes, connect: float) -> tuple[Reply, Connection]:
+        """Send a request and wait for the response headers.
+
+        A reused connection may just have been closed by the server: if nothing came back on it, a new one is tried.
+        """
+        kept = self._take(route.to)
+        if kept is not None:
+            try:
+                return await self._ask_on(kept, request)
+            except ConnectionError:
+                if kept.has_answered:
+                    raise
+        return await self._ask_on(await self._connect(route, connect), request)
+
+    async def _ask_on(self, connection: Connection, request: bytes) -> tuple[Reply, Connection]:
+        try:
+            connection.ask(request)
+            return await connection.head(), connection
+        except BaseException:
+            connection.abort()
+            raise
+
+    async def _connect(self, route: Route, seconds: float) -> Connection:
+        try:
+            async with asyncio.timeout(seconds):
+                connection = await dial(route, self._trusted)
+        except TimeoutError as error:
+            raise TimeoutError(f"no connection within {seconds:g} s") from error
+        self._connections.add(connection)
+        connection.lost.add_done_callback(lambda _: self._connections.discard(connection))
+        return connection
+
+    def _trusted(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        return self._tls
+
+    def _route(self, to: Address) -> Route:
+        if to not in self._routes:
+            self._routes[to] = find_route(to)
+        return self._routes[to]
+
+    def _take(self, to: Address) -> Connection | None:
+        """Return the most recently used connection to a server, if one is still good."""
+        since = asyncio.get_running_loop().time() - KEPT_SECONDS
+        kept = self._kept.get(to, [])
+        while kept:
+            used_at, connection = kept.pop()
+            if used_at > since and connection.is_clean:
+                return connection
+            connection.abort()
+        return None
+
+    def _release(self, to: Address, connection: Connection) -> None:
+        if connection.is_clean:
+            self._kept.setdefault(to, []).append((asyncio.get_running_loop().time(), connection))
+        else:
+            connection.abort()
+
+
+def _cause(error: Exception) -> str:
+    """Return why no reply came, as a clause for people."""
+    match error:
+        case socket.gaierror():
+            return "its host name can't be resolved"
+        case ConnectionRefusedError(strerror=str()):
+            return "the connection was refused"
+        case TimeoutError():
+            return str(error) or "no reply in time"
+        case ssl.SSLCertVerificationError():
+            return "its TLS certificate isn't trusted"
+        case OSError(strerror=str(reason)):
+            return reason[:1].lower() + reason[1:]
+        case _:
+            return _words(error)
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""Session runtime: runners, leases, inboxes, the agent cache, delegation and the live feed."""

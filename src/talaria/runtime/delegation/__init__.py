@@ -1,0 +1,1 @@
+"""Delegated tasks: storage, child sessions and background execution."""

@@ -1,0 +1,1 @@
+"""Watching and controlling running turns from other processes."""

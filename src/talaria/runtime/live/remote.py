@@ -1,0 +1,180 @@
+"""Remote sessions: watch their turns, send messages to them and answer their questions."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from talaria.contracts.store import Store, Subscription, Transaction
+from talaria.contracts.stores.events import StreamEvent
+from talaria.core.errors import StoreError
+from talaria.core.events import ApprovalAsked, TurnBegan
+from talaria.core.ids import SessionId, new_id
+from talaria.core.messages import Message
+from talaria.runtime.inbox import PENDING_SESSIONS, make_arrival
+from talaria.runtime.live.control import (
+    LIVE,
+    WATCH_LEASE,
+    AnswerQuestion,
+    InboxChanged,
+    end_watch,
+    live_stream,
+    post_control_message,
+    remove_lapsed_watches,
+    renew_watch,
+    send_control_message,
+)
+from talaria.runtime.live.feed import SNAPSHOT, FeedEvent, QuestionClosed, decode_chunk
+from talaria.runtime.turn_log import STEERING
+
+
+async def send_to_session(
+    store: Store, session_id: SessionId, message: Message, *, source: str, sender: str, steering: bool = False
+) -> bool:
+    """Queue a message for a session; return whether a turn is running, which it joins if ``steering``.
+
+    The reply goes to the chat of the session. If no turn is running, a worker is notified of the pending message.
+    """
+    entry = make_arrival(session_id, source, new_id(), message, kind=STEERING if steering else "message", sender=sender)
+
+    def work(tx: Transaction) -> bool:
+        tx.inbox.add(entry)
+        running = post_control_message(tx, session_id, InboxChanged(steered=steering))
+        if not running:
+            tx.notify(PENDING_SESSIONS)
+        return running
+
+    return await store.write(work)
+
+
+class RemoteAnswers:
+    """Implementation of `AnswerReceiver` for a turn in another process.
+
+    ``start`` starts the task that sends an answer.
+    """
+
+    def __init__(
+        self, store: Store, session_id: SessionId, start: Callable[[Coroutine[Any, Any, None]], object]
+    ) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._start = start
+        self._open: dict[str, asyncio.Event] = {}
+        self._asked: dict[str, ApprovalAsked] = {}
+        self._over = False
+
+    @property
+    def approvals(self) -> list[ApprovalAsked]:
+        """Unanswered approval requests, oldest first."""
+        return list(self._asked.values())
+
+    def note(self, event: FeedEvent) -> None:
+        """Record a new approval request or a closed question."""
+        if isinstance(event, ApprovalAsked):
+            self._asked[event.id] = event
+        elif isinstance(event, QuestionClosed):
+            self._asked.pop(event.id, None)
+            self._open.setdefault(event.id, asyncio.Event()).set()
+
+    def answer(self, question_id: str, text: str) -> bool:
+        """Send an answer; returns ``True`` even if another answer arrives first."""
+        self._asked.pop(question_id, None)
+        self._start(self._send(AnswerQuestion(question_id, text)))
+        return True
+
+    async def closed(self, question_id: str) -> None:
+        """Wait until a question is reported as closed."""
+        if not self._over:
+            await self._open.setdefault(question_id, asyncio.Event()).wait()
+
+    def close_all(self) -> None:
+        """Mark all questions as closed: the turn is over, or its questions are asked elsewhere."""
+        self._over = True
+        self._asked.clear()
+        for event in self._open.values():
+            event.set()
+
+    async def _send(self, answer: AnswerQuestion) -> None:
+        await send_control_message(self._store, self._session_id, answer)
+
+
+_RENEW_INTERVAL = WATCH_LEASE.total_seconds() / 4
+
+
+log = logging.getLogger(__name__)
+
+
+class RemoteWatcher:
+    """Watcher of one session; ``on_event`` is called with each event.
+
+    Joining in the middle of a turn gives all its events so far. If another process resumes the turn, its events start
+    again from the beginning.
+    """
+
+    def __init__(self, store: Store, session_id: SessionId, on_event: Callable[[FeedEvent], None]) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._on_event = on_event
+        self._id = new_id()
+        self._seq = 0
+        self._run = ""
+        self._renewed = 0.0
+
+    async def follow(self) -> None:
+        """Watch until cancelled; retry while the store is unavailable."""
+        stream = live_stream(self._session_id)
+        async with self._store.subscribe(stream) as subscription:
+            try:
+                while True:
+                    await _wait_with_timeout(subscription, _RENEW_INTERVAL)
+                    try:
+                        await self._poll()
+                    except StoreError as error:
+                        log.info("session %s is not seen: %s", self._session_id, error)
+            finally:
+                await asyncio.shield(self._end())
+
+    async def _poll(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self._renewed or now - self._renewed > _RENEW_INTERVAL:
+            await self._store.write(self._renew)
+            self._renewed = now
+        for event in await self._store.read(lambda tx: tx.events.after(live_stream(self._session_id), self._seq)):
+            self._publish_chunk(event)
+
+    def _renew(self, tx: Transaction) -> None:
+        """Renew the registration; if it is new or had expired, skip all earlier events."""
+        remove_lapsed_watches(tx)
+        if not renew_watch(tx, self._session_id, self._id):
+            self._seq, self._run = tx.events.append(live_stream(self._session_id), []), ""
+            tx.notify(LIVE)
+
+    def _publish_chunk(self, event: StreamEvent) -> None:
+        self._seq = event.seq
+        chunk = decode_chunk(event.payload)
+        if event.kind == SNAPSHOT:
+            if chunk.run == self._run:
+                return  # a snapshot for a watcher that joined later
+        elif chunk.run != self._run and not isinstance(next(iter(chunk.events), None), TurnBegan):
+            return  # a snapshot with the earlier events follows
+        self._run = chunk.run
+        for one in chunk.events:
+            self._on_event(one)
+
+    async def _end(self) -> None:
+        try:
+            await self._store.write(self._end_watch)
+        except StoreError as error:
+            log.info("session %s counts as watched for a while: %s", self._session_id, error)
+
+    def _end_watch(self, tx: Transaction) -> None:
+        end_watch(tx, self._session_id, self._id)
+        tx.notify(LIVE)
+
+
+async def _wait_with_timeout(subscription: Subscription, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await subscription.wait()
+    except TimeoutError:
+        pass

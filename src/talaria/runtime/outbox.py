@@ -1,0 +1,81 @@
+"""Outbox rows for replies and notices; delivery splits them to fit the network."""
+
+import msgspec
+from msgspec import structs
+
+from talaria.contracts.platform import Content
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.outbox import OutboxItem, Outgoing
+from talaria.contracts.turn_listener import TurnResult
+from talaria.core.addresses import Address, ReplyRoute
+from talaria.core.events import TurnAnswered, TurnEnd, TurnFailed, TurnOutOfBudget, TurnStopped
+from talaria.core.ids import SessionId, TurnId, new_id
+
+STOPPED = "Stopped."
+_encode = msgspec.json.Encoder().encode
+_decoder = msgspec.json.Decoder(Content)
+
+
+def queue_reply(
+    tx: Transaction, session_id: SessionId, turn_id: TurnId, route: ReplyRoute, content: Content
+) -> OutboxItem | None:
+    """Queue the final reply of a turn, once; previews sent during the turn are turned into it.
+
+    Its key is the turn's id, and ``<turn_id>:<n>`` is the key of its piece number n on the network.
+    """
+    answer = structs.replace(content, reply_to=content.reply_to or route.reply_to)
+    outgoing = Outgoing(
+        key=turn_id,
+        session_id=session_id,
+        address=route.address,
+        payload=_encode(answer).decode(),
+        turn_id=turn_id,
+    )
+    return _add(tx, outgoing)
+
+
+def queue_turn_result(tx: Transaction, result: TurnResult, text: str = "") -> OutboxItem | None:
+    """Queue the result of a turn for its route; ``text``, if given, replaces the rendered result.
+
+    Returns ``None`` if the turn has no route.
+    """
+    if result.route is None:
+        return None
+    content = Content(text=text or render_turn_end(result.end), reply_to=result.route.reply_to)
+    return queue_reply(tx, result.session_id, result.turn_id, result.route, content)
+
+
+def render_turn_end(end: TurnEnd) -> str:
+    """Return the text that reports the end of a turn."""
+    match end:
+        case TurnAnswered(text):
+            return text or "(I have nothing to say to that.)"
+        case TurnFailed(advice=text) | TurnOutOfBudget(text=text):
+            return text
+        case TurnStopped():
+            return STOPPED
+
+
+def queue_notice(
+    tx: Transaction, session_id: SessionId, address: Address, content: Content, key: str = ""
+) -> OutboxItem | None:
+    """Queue a message that is no reply of a turn, for example command output; once for each key."""
+    outgoing = Outgoing(key=key or new_id(), session_id=session_id, address=address, payload=_encode(content).decode())
+    return _add(tx, outgoing)
+
+
+def outbox_topic(platform: str) -> str:
+    """Return the topic notified when a message is queued for a network."""
+    return f"outbox:{platform}"
+
+
+def _add(tx: Transaction, outgoing: Outgoing) -> OutboxItem | None:
+    item = tx.outbox.add(outgoing)
+    if item is not None:
+        tx.notify(outbox_topic(outgoing.address.platform))
+    return item
+
+
+def read_content(payload: str) -> Content:
+    """Decode the payload of an outbox item, or raise `msgspec.DecodeError`."""
+    return _decoder.decode(payload)

@@ -1,0 +1,199 @@
+"""Questions and approval requests of a turn, and their answers from a surface."""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
+from talaria.core.formatting import escape_harmful
+from talaria.core.ids import new_id
+from talaria.sessions.transcript_export import format_code_block
+
+_APPROVALS = (
+    ("once", "Yes, this once"),
+    ("session", "Yes, for this conversation"),
+    ("always", "Yes, always"),
+    ("no", "No"),
+)
+
+
+_OTHER_CHOICE = "Something else: I type it"
+
+
+_TERMINAL_TOOL = "terminal"
+
+
+_MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~!])")
+
+
+class Prompter(Protocol):
+    """A surface on which a person can be asked."""
+
+    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
+        """Offer choices and return the index of the chosen one; ``None`` if the person makes no choice."""
+
+    async def ask(self, question: str) -> str:
+        """Return the answer that the person types."""
+
+
+class AnswerReceiver(Protocol):
+    """Receiver of answers to the questions of a turn, which may run in another process."""
+
+    def answer(self, question_id: str, text: str) -> bool:
+        """Answer a question; ``False`` if it is known to be closed."""
+
+    async def closed(self, question_id: str) -> None:
+        """Wait until a question is closed."""
+
+
+async def answer(
+    event: ApprovalAsked | QuestionAsked, questions: AnswerReceiver, prompter: Prompter, *, markdown: bool = False
+) -> None:
+    """Ask the person, unless the question is closed first; ``markdown`` if the surface renders it."""
+    if isinstance(event, ApprovalAsked):
+        await answer_with(event.id, questions, _ask_approval(event, prompter, markdown=markdown))
+    else:
+        await answer_with(event.id, questions, ask_question(event, prompter))
+
+
+async def answer_with(question_id: str, questions: AnswerReceiver, prompt: Coroutine[Any, Any, str]) -> None:
+    """Answer a question with the result of ``prompt``, which is cancelled if the question closes first."""
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(prompt)
+        closing = group.create_task(questions.closed(question_id))
+        await asyncio.wait([asked, closing], return_when=asyncio.FIRST_COMPLETED)
+        if asked.done() and not asked.cancelled():
+            questions.answer(question_id, asked.result())
+        asked.cancel()
+        closing.cancel()
+
+
+def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
+    """Return the question with the exact command or action.
+
+    Where Markdown is rendered, the action is put in a code block, so that nothing of it is hidden or changed, and
+    characters that reverse or hide text are shown as escapes.
+    """
+    lead = "Run this command?" if event.tool == _TERMINAL_TOOL else f"Allow {event.tool}?"
+    if not markdown:
+        return f"{lead}\n{event.summary}\n{event.reason}"
+    reason = _MARKDOWN_CHARACTERS.sub(r"\\\1", escape_harmful(event.reason))
+    return f"{lead}\n\n{format_code_block(escape_harmful(event.summary))}\n\n{reason}"
+
+
+async def _ask_approval(event: ApprovalAsked, prompter: Prompter, *, markdown: bool) -> str:
+    chosen = await prompter.choose(approval_question(event, markdown=markdown), [label for _, label in _APPROVALS])
+    return "no" if chosen is None else _APPROVALS[chosen][0]
+
+
+async def ask_question(event: QuestionAsked, prompter: Prompter) -> str:
+    """Return the person's answer to a question of the agent."""
+    if event.choices:
+        chosen = await prompter.choose(event.question, [*event.choices, _OTHER_CHOICE])
+        if chosen is None:
+            return ""
+        if chosen < len(event.choices):
+            return event.choices[chosen]
+    return await prompter.ask(event.question)
+
+
+_ANSWER_TIMEOUT = 300.0
+
+
+AskedEvent = ApprovalAsked | QuestionAsked
+
+
+class OpenQuestions(Protocol):
+    """Questions asked by a turn in this or another process."""
+
+    @property
+    def approvals(self) -> list[ApprovalAsked]:
+        """Unanswered approval requests, oldest first."""
+
+    def answer(self, question_id: str, text: str) -> bool:
+        """Answer an open question; ``False`` if it is already closed."""
+
+
+class _OpenQuestion(Struct, frozen=True):
+    asked: AskedEvent
+    answer: asyncio.Future[str]
+
+
+class Questions:
+    """Open questions of one session; implementation of `Questioner`.
+
+    ``patience`` returns how many seconds to wait for an answer.
+    """
+
+    def __init__(
+        self, emit: Callable[[TurnEvent], None], *, patience: Callable[[], float] = lambda: _ANSWER_TIMEOUT
+    ) -> None:
+        self._emit = emit
+        self._patience = patience
+        self._open: dict[str, _OpenQuestion] = {}
+
+    async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Return the answer, or ``None`` on timeout."""
+        return await self._publish_and_wait(lambda number: QuestionAsked(number, question, choices))
+
+    async def ask_approval(self, tool: str, summary: str, reason: str, diff: str = "") -> str | None:
+        """Return ``once``, ``session``, ``always``, a reason for refusal, or ``None`` on timeout."""
+        return await self._publish_and_wait(lambda number: ApprovalAsked(number, tool, summary, reason, diff))
+
+    def answer(self, question_id: str, text: str) -> bool:
+        """Answer an open question; ``False`` if it is already closed."""
+        found = self._open.get(question_id)
+        if found is None or found.answer.done():
+            return False
+        found.answer.set_result(text)
+        return True
+
+    async def closed(self, question_id: str) -> None:
+        """Wait until a question is closed: answered, timed out, or ended with its turn."""
+        found = self._open.get(question_id)
+        if found is not None:
+            await asyncio.wait([found.answer])
+
+    @property
+    def waiting(self) -> list[str]:
+        """The ids of the open questions, oldest first."""
+        return list(self._open)
+
+    @property
+    def approvals(self) -> list[ApprovalAsked]:
+        """Unanswered approval requests, oldest first."""
+        unanswered = [one.asked for one in self._open.values() if not one.answer.done()]
+        return [asked for asked in unanswered if isinstance(asked, ApprovalAsked)]
+
+    async def _publish_and_wait(self, asked: Callable[[str], AskedEvent]) -> str | None:
+        number = new_id()
+        question = _OpenQuestion(asked(number), asyncio.get_running_loop().create_future())
+        self._open[number] = question
+        try:
+            self._emit(question.asked)
+            async with asyncio.timeout(self._patience()):
+                return await question.answer
+        except TimeoutError:
+            return None
+        finally:
+            del self._open[number]
+
+
+class DelegatedQuestions(Questions):
+    """Questions of a delegated task, asked through ``parent`` with the prefix ``child_name``."""
+
+    def __init__(self, parent: Questions, child_name: str) -> None:
+        super().__init__(lambda event: None)
+        self._parent = parent
+        self._child_name = child_name
+
+    async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
+        """Return the answer given through the parent, or ``None`` on timeout."""
+        return await self._parent.ask(f"{self._child_name}: {question}", choices)
+
+    async def ask_approval(self, tool: str, summary: str, reason: str, diff: str = "") -> str | None:
+        """Return the decision given through the parent, or ``None`` on timeout."""
+        return await self._parent.ask_approval(tool, f"{self._child_name}: {summary}", reason, diff)

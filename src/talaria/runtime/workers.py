@@ -1,0 +1,109 @@
+"""Status of gateway processes, as each reports it in the store."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.store import Transaction
+from talaria.core.ids import WorkerId, is_gone
+from talaria.sessions.chat_directory import GATEWAY
+
+
+def is_gateway_alive(tx: Transaction) -> bool:
+    """Return whether a gateway runs on this store: it holds a lease while it does."""
+    lease = tx.leases.get(GATEWAY)
+    return lease is not None and not is_gone(lease.owner)
+
+
+_PREFIX = "gateway:worker:"
+
+
+NetworkState = Literal["connecting", "connected", "waiting", "elsewhere", "refused"]
+
+
+class NetworkStatus(Struct, frozen=True, kw_only=True):
+    """Status of a network, for `talaria gateway status`."""
+
+    name: str
+    state: NetworkState = "connecting"
+    since: datetime | None = None
+    error: str = ""
+    received: int = 0
+    last_received: datetime | None = None
+
+
+class ModelStatus(Struct, frozen=True, kw_only=True):
+    """A model whose last call failed; ``failures`` counts all failures since the process started."""
+
+    name: str
+    error: str
+    since: datetime | None = None
+    failures: int = 0
+
+
+class WorkerStatus(Struct, frozen=True, kw_only=True):
+    """Last reported status of a gateway process; it is valid for ``lease`` seconds.
+
+    ``models`` are those whose last call failed.
+    """
+
+    worker: WorkerId
+    pid: int
+    host: str
+    started: datetime
+    at: datetime
+    version: str
+    lease: float = 20.0
+    address: str = ""
+    networks: tuple[NetworkStatus, ...] = ()
+    models: tuple[ModelStatus, ...] = ()
+    rooms: int = 0
+    turns: int = 0
+    waiting: int = 0
+    undelivered: int = 0
+    error: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+_decode = msgspec.json.Decoder(WorkerStatus).decode
+
+
+def encode_worker(status: WorkerStatus) -> str:
+    """Encode the status of a process."""
+    return _encode(status).decode()
+
+
+def decode_worker(text: str | bytes) -> WorkerStatus:
+    """Decode the status of a process, or raise `msgspec.DecodeError`."""
+    return _decode(text)
+
+
+def write_worker(tx: Transaction, status: WorkerStatus) -> None:
+    """Store the status of a process."""
+    tx.state.put(_PREFIX + status.worker, encode_worker(status))
+
+
+def forget_worker(tx: Transaction, worker: WorkerId) -> None:
+    """Remove the status of a process that ends."""
+    tx.state.delete(_PREFIX + worker)
+
+
+def read_workers(tx: Transaction, now: datetime | None = None) -> list[WorkerStatus]:
+    """Return the status of the live gateway processes, oldest first."""
+    found = [_decode(entry.value) for entry in tx.state.with_prefix(_PREFIX)]
+    at_time = now or datetime.now(UTC)
+    return sorted((one for one in found if _is_alive(one, at_time)), key=lambda one: one.started)
+
+
+def is_alive(tx: Transaction, worker: WorkerId) -> bool:
+    """Return whether a gateway process is alive, judging by its last report."""
+    entry = tx.state.get(_PREFIX + worker)
+    return entry is not None and _is_alive(_decode(entry.value), datetime.now(UTC))
+
+
+def _is_alive(status: WorkerStatus, now: datetime) -> bool:
+    return now - status.at < timedelta(seconds=status.lease) and not is_gone(status.worker)

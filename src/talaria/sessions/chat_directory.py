@@ -1,0 +1,196 @@
+"""Chats that can be addressed by name, and the home chat of each network."""
+
+import difflib
+import re
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec import Struct, structs
+
+from talaria.contracts.store import Transaction
+from talaria.core.addresses import Address
+from talaria.core.errors import Ambiguous, NotFound
+from talaria.core.formatting import platform_label
+
+GATEWAY = "gateway"
+
+
+class HomeChat(Struct, frozen=True, omit_defaults=True):
+    """The default chat of a network."""
+
+    address: Address
+    name: str = ""
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+_decode = msgspec.json.Decoder(HomeChat).decode
+
+
+def read_home(tx: Transaction, platform: str) -> HomeChat | None:
+    """Return the home chat of a network, if one was set."""
+    entry = tx.state.get(_key(platform))
+    return _decode(entry.value) if entry else None
+
+
+def write_home(tx: Transaction, home: HomeChat) -> None:
+    """Make a chat the home chat of its network."""
+    tx.state.put(_key(home.address.platform), _encode(home).decode())
+
+
+def _key(platform: str) -> str:
+    return f"home:{platform}"
+
+
+_REFRESH_INTERVAL = timedelta(minutes=10)
+
+
+_MAX_LISTED = 10
+
+
+_THREAD = re.compile(r"(.+?):(\d[\d.]*|\$\S+)")
+
+
+# Numbers, Matrix room ids and upper-case ids such as Slack's are not chat names.
+_ID = re.compile(r"[-+]?\d{3,}|!\S+|[A-Z](?=[A-Z0-9]*\d)[A-Z0-9]{7,}")
+
+
+class KnownChannel(Struct, frozen=True, omit_defaults=True):
+    """A chat that a message came from; its address has neither a thread nor a person."""
+
+    address: Address
+    name: str
+    seen: datetime
+
+    @property
+    def target(self) -> str:
+        """Unambiguous target text of the chat."""
+        return f"{self.address.platform}:{self.address.chat_id}"
+
+
+_decode_channels = msgspec.json.Decoder(KnownChannel).decode
+
+
+def record_channel(tx: Transaction, address: Address, name: str, now: datetime) -> None:
+    """Record that a message came from a chat; a known name stays if none is given."""
+    kind = "group" if address.chat_type == "thread" else address.chat_type
+    chat = Address(address.platform, address.chat_id, kind)
+    key = f"channel:{address.platform}:{address.chat_id}"
+    entry = tx.state.get(key)
+    before = _decode_channels(entry.value) if entry else None
+    name = " ".join(name.split()) or (before.name if before else "")
+    if before and (before.address, before.name) == (chat, name) and now - before.seen < _REFRESH_INTERVAL:
+        return
+    tx.state.put(key, _encode(KnownChannel(chat, name, now)).decode())
+
+
+def list_channels(tx: Transaction, platform: str = "") -> list[KnownChannel]:
+    """Return the known chats, most recently active first."""
+    entries = tx.state.with_prefix(f"channel:{platform}:" if platform else "channel:")
+    return sorted((_decode_channels(entry.value) for entry in entries), key=lambda one: one.seen, reverse=True)
+
+
+def address_label(tx: Transaction, address: Address) -> str:
+    """Return a label for an address: its network, and the name of its chat if known."""
+    thread = " (in its own thread)" if address.thread_id else ""
+    return f"{platform_label(address.platform)}, {_chat_name(tx, address)}{thread}"
+
+
+def _chat_name(tx: Transaction, address: Address) -> str:
+    entry = tx.state.get(f"channel:{address.platform}:{address.chat_id}")
+    home = read_home(tx, address.platform)
+    named = home.name if home is not None and home.address.chat_id == address.chat_id else ""
+    return named or (_decode_channels(entry.value).name if entry else "") or f"chat {address.chat_id}"
+
+
+def forget_channel(tx: Transaction, address: Address) -> bool:
+    """Remove a chat that no longer exists."""
+    return tx.state.delete(f"channel:{address.platform}:{address.chat_id}")
+
+
+def find_target(tx: Transaction, text: str, platforms: Collection[str]) -> Address:
+    """Return the address that a person means, on one of these networks.
+
+    ``platform`` is its home chat; ``platform:chat`` a chat by its id or its whole name, in any case and with or without
+    a # or @ in front; ``:thread`` after that a thread in it. Raises `NotFound` with the nearest name, or `Ambiguous`
+    with the ids.
+    """
+    platform, colon, rest = (part.strip() for part in text.strip().partition(":"))
+    if platform not in platforms:
+        near = _nearest(platform, platforms)
+        raise NotFound(f"I'm not connected to a chat network named `{platform}`; " + _suggestion(near, platforms))
+    if not colon or not rest:
+        return _require_home(tx, platform)
+    known = list_channels(tx, platform)
+    return _find_by_known_id(rest, known) or _find_by_name(rest, known) or _find_by_new_id(platform, rest, known)
+
+
+def _require_home(tx: Transaction, platform: str) -> Address:
+    home = read_home(tx, platform)
+    if home is None:
+        # The command prefix differs between networks and is not known here.
+        raise NotFound(
+            f"{platform_label(platform)} has no home chat yet. Use the command `sethome` in the chat you want to use."
+        )
+    return home.address
+
+
+def _find_by_known_id(rest: str, known: Iterable[KnownChannel]) -> Address | None:
+    matches = [
+        one.address for one in known if rest == one.address.chat_id or rest.startswith(f"{one.address.chat_id}:")
+    ]
+    if not matches:
+        return None
+    chat = max(matches, key=lambda address: len(address.chat_id))
+    return _in_thread(chat, rest[len(chat.chat_id) + 1 :])
+
+
+def _find_by_name(rest: str, known: Collection[KnownChannel]) -> Address | None:
+    for name, thread in _parse_target(rest):
+        named = [one for one in known if one.name and _fold_name(one.name) == _fold_name(name)]
+        if len(named) > 1:
+            lines = [f"  {one.target}  {one.name} ({one.address.chat_type})" for one in named[:_MAX_LISTED]]
+            raise Ambiguous("\n".join([f"`{name}` matches {len(named)} chats. Use an id:", *lines]))
+        if named:
+            return _in_thread(named[0].address, thread)
+    return None
+
+
+def _find_by_new_id(platform: str, rest: str, known: Collection[KnownChannel]) -> Address:
+    """Return the address of a chat without messages so far, or raise `NotFound` if this is no id."""
+    for chat_id, thread in reversed(_parse_target(rest)):
+        if _ID.fullmatch(chat_id) and (not chat_id.startswith("!") or not thread or thread.startswith("$")):
+            return _in_thread(Address(platform, chat_id, "group"), thread)
+    names = [one.name for one in known if one.name]
+    raise NotFound(f"There is no chat named `{rest}` on {platform}; " + _suggestion(_nearest(rest, names), names))
+
+
+def _parse_target(rest: str) -> list[tuple[str, str]]:
+    """Return the possible readings: a chat, or a chat and a thread in it."""
+    found = _THREAD.fullmatch(rest)
+    return [(rest, ""), (found[1], found[2])] if found else [(rest, "")]
+
+
+def _in_thread(chat: Address, thread: str) -> Address:
+    if not thread:
+        return chat
+    return structs.replace(chat, thread_id=thread, chat_type="private" if chat.chat_type == "private" else "thread")
+
+
+def _fold_name(name: str) -> str:
+    return " ".join(name.split()).lstrip("#@").casefold()
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    by_folded_name = {_fold_name(one): one for one in known}
+    near = difflib.get_close_matches(_fold_name(name), by_folded_name, n=1, cutoff=0.6)
+    return by_folded_name[near[0]] if near else ""
+
+
+def _suggestion(near: str, known: Collection[str]) -> str:
+    if near:
+        return f"the closest match is `{near}`."
+    listed = ", ".join(f"`{one}`" for one in list(dict.fromkeys(known))[:_MAX_LISTED])
+    return f"there are {listed}." if listed else "none is known yet."

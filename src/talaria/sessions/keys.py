@@ -1,0 +1,79 @@
+"""Session keys of chats, threads and users, and the ownership of their sessions."""
+
+from msgspec import Struct, structs
+
+from talaria.contracts.platform import Incoming
+from talaria.core.addresses import Address, ChatType
+
+
+class Ownership(Struct, frozen=True):
+    """The owner of a session, and its audience, which is empty for a private chat.
+
+    A person is written ``platform:id`` or by name, the owner of the agent is empty, and a chat is written
+    ``platform/id``, so that no id can be taken for a chat.
+    """
+
+    owner: str
+    audience: str
+
+
+def build_session_key(
+    source: Address, *, group_sessions_per_user: bool = True, thread_sessions_per_user: bool = False
+) -> str:
+    """Return the session key of an address; it is unique whatever the ids contain.
+
+    ``agent:main:<platform>:<chat_type>:<chat_id>[:<thread_id>][:<user_id>]``. By default private chats have one session
+    per chat, groups one per person, and threads are shared. Percent signs and colons in ids are written %25 and %3A.
+    """
+    place = _normalize(source)
+    parts = [place.thread_id] if place.thread_id else []
+    if not is_shared(
+        source,
+        group_sessions_per_user=group_sessions_per_user,
+        thread_sessions_per_user=thread_sessions_per_user,
+    ):
+        parts += [] if place.chat_type == "private" else [place.user_id]
+    return ":".join([build_key_stem(place.platform, place.chat_type, place.chat_id), *map(_escape, parts)])
+
+
+def build_key_stem(platform: str, chat_type: ChatType, chat_id: str) -> str:
+    """Return the common prefix of all keys in a chat; the key ends there or continues with a colon."""
+    return f"{build_key_prefix(platform)}{_escape(chat_type)}:{_escape(chat_id)}"
+
+
+def build_key_prefix(platform: str) -> str:
+    """Return the common prefix of all keys on a network."""
+    return f"agent:main:{_escape(platform)}:"
+
+
+def is_shared(source: Address, *, group_sessions_per_user: bool = True, thread_sessions_per_user: bool = False) -> bool:
+    """Return whether several people share the session of an address."""
+    place = _normalize(source)
+    if place.chat_type == "private":
+        return False
+    per_user = thread_sessions_per_user if place.chat_type == "thread" else group_sessions_per_user
+    return not (per_user and place.user_id)
+
+
+def resolve_ownership(source: Address, person: str, *, shared: bool) -> Ownership:
+    """Return the owner and audience of a session: its owner is the person, or the chat if shared."""
+    chat = f"{source.platform}/{source.chat_id}"
+    return Ownership(chat if shared else person, "" if source.chat_type == "private" else chat)
+
+
+def sender_address(incoming: Incoming) -> Address:
+    """Return the address of a message, with its sender."""
+    return structs.replace(incoming.address, user_id=incoming.sender.id)
+
+
+def _normalize(source: Address) -> Address:
+    """Return the address in normal form: outside private chats, any address with a thread is a thread."""
+    if source.chat_type == "private":
+        return source
+    if source.thread_id:
+        return structs.replace(source, chat_type="thread")
+    return structs.replace(source, chat_type="group") if source.chat_type == "thread" else source
+
+
+def _escape(part: str) -> str:
+    return part.replace("%", "%25").replace(":", "%3A")

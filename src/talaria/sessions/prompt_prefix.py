@@ -1,0 +1,74 @@
+"""Stored prompt prefix of a session, and the reasons for its changes."""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct, structs
+
+from talaria.contracts.store import Transaction
+from talaria.core.ids import SessionId
+
+PREFIX_BREAK = "prefix_break"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Prefix(Struct, frozen=True):
+    """The part of every request that precedes the messages.
+
+    ``tools`` is a digest of them, ``manner`` the model's options: effort, temperature, length. ``audience`` is who can
+    read: memories of one chat are not shown in another.
+    """
+
+    instructions: str
+    tools: str
+    model: str
+    manner: str = ""
+    audience: str = ""
+
+
+_decode = msgspec.json.Decoder(Prefix).decode
+
+
+def read_prefix(tx: Transaction, session_id: SessionId) -> Prefix | None:
+    """Return the prefix that the last turn of a session used, if there was one."""
+    entry = tx.state.get(f"prefix:{session_id}")
+    return _decode(entry.value) if entry else None
+
+
+def choose_prefix(stored: Prefix | None, requested: Prefix, instructions: Callable[[], str]) -> Prefix:
+    """Return the stored prefix of the session if it still fits, otherwise the requested one.
+
+    A stored prefix fits whatever the instructions would be now. With another model, tool set, audience or options the
+    requested prefix is used, with new instructions.
+    """
+    if stored is not None and not _difference(stored, requested):
+        return stored
+    return structs.replace(requested, instructions=instructions())
+
+
+def save_prefix(tx: Transaction, session_id: SessionId, used: Prefix) -> None:
+    """Store the prefix that a turn is about to use, and record why it changed, if it did."""
+    key, value = f"prefix:{session_id}", _encode(used).decode()
+    if tx.state.replace(key, value, version=0):
+        return
+    stored = read_prefix(tx, session_id)
+    if stored is not None and stored != used:
+        record_break(tx, session_id, f"{_difference(stored, used) or 'the instructions'} changed")
+        tx.state.put(key, value)
+
+
+def _difference(stored: Prefix, requested: Prefix) -> str:
+    """Return what makes a new prefix necessary; empty if the stored one can be used."""
+    if stored.model != requested.model:
+        return "the model"
+    if stored.tools != requested.tools:
+        return "the tool set"
+    if stored.audience != requested.audience:
+        return "the audience"
+    return "the model's options" if stored.manner != requested.manner else ""
+
+
+def record_break(tx: Transaction, session_id: SessionId, reason: str) -> None:
+    """Record that the next request starts differently from the last one, and why."""
+    tx.events.append(f"session:{session_id}", [(PREFIX_BREAK, _encode({"reason": reason}).decode())])

@@ -1,0 +1,93 @@
+"""Descriptions of types and values for people."""
+
+from datetime import date, datetime, time
+from typing import Any
+
+from msgspec import inspect
+
+
+def describe_type(info: inspect.Type) -> tuple[str, str]:
+    """Return the expected kind of value and its limits: ``("a whole number", "from 1 to 16")``."""
+    match info:
+        case inspect.BoolType():
+            return "true or false", ""
+        case inspect.IntType():
+            return "a whole number", _limits(info)
+        case inspect.FloatType():
+            return "a number", _limits(info)
+        case inspect.StrType():
+            return "text", f"that matches {info.pattern}" if info.pattern else ""
+        case inspect.LiteralType():
+            return "one of", ", ".join(str(value) for value in info.values)
+        case inspect.Metadata():
+            return describe_type(info.type)
+        case _:
+            return _describe_collection(info)
+
+
+def describe_value(value: Any) -> str:
+    """Return a description of the value found."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return f"the whole number {value}"
+        case float():
+            return f"the number {value}"
+        case str():
+            return f"the text {_quote(value)}"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            details = (
+                f" in which `{name}` is {describe_value(one)}"
+                for name, one in value.items()
+                if not isinstance(one, str)
+            )
+            return "a table" + next(details, "")
+        case datetime() | date() | time():
+            return f"the time {value}"
+        case _:
+            return str(value)
+
+
+def format_value(value: Any) -> str:
+    """Return a value as typed on a command line."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case list() | tuple():
+            return ", ".join(format_value(item) for item in value)
+        case dict():
+            return ", ".join(f"{name}={format_value(item)}" for name, item in value.items())
+        case _:
+            return str(value)
+
+
+def _describe_collection(info: inspect.Type) -> tuple[str, str]:
+    match info:
+        case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
+            return "a list, each item", " ".join(describe_type(info.item_type)).strip()
+        case inspect.UnionType():
+            some = [one for one in info.types if not isinstance(one, inspect.NoneType)]
+            return " or ".join(" ".join(describe_type(one)).strip() for one in some), ""
+        case inspect.DictType() if not isinstance(info.value_type, inspect.AnyType | inspect.StructType):
+            return "a table, each value", " ".join(describe_type(info.value_type)).strip()
+        case inspect.DictType() | inspect.StructType():
+            return "a table", ""
+        case _:
+            return "a value", ""
+
+
+def _limits(info: inspect.IntType | inspect.FloatType) -> str:
+    if info.ge is not None and info.le is not None:
+        return f"from {info.ge:g} to {info.le:g}"
+    bounds = {"above": info.gt, "of at least": info.ge, "below": info.lt, "of at most": info.le}
+    return " and ".join(f"{label} {bound:g}" for label, bound in bounds.items() if bound is not None)
+
+
+def _quote(text: str) -> str:
+    shown = text if len(text) <= 80 else text[:79] + "…"
+    return '"' + shown.encode("utf-8", "backslashreplace").decode() + '"'

@@ -1,0 +1,178 @@
+"""Settings of chats: gateway, access, people, and when sessions are reset.
+
+A person is written as ``platform:id``, for example ``telegram:12345``, or by a name from ``people``.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from talaria.settings.sections.checks import are_access_rules, are_ids, are_names, are_tool_names
+
+_NAMES = {"live": True, "check": are_names, "expected": "a list, each item PLATFORM:ID or a name from people"}
+_CHATS = {"live": True, "check": are_ids, "expected": "a list, each item PLATFORM:ID"}
+_TOOLS = {"live": True, "check": are_tool_names, "expected": "a list of names of tools or toolsets"}
+# None of them writes files or runs programs; they can read only the session's folder.
+GUEST_TOOLS = ("web", "memory", "planning", "vision", "read_file", "list_files", "search_files")
+_LIVE: dict[str, Any] = {"live": True}
+
+
+class AccessSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Access to the agent in chats: only for people listed here or paired by the owner."""
+
+    owners: Annotated[
+        tuple[str, ...],
+        Meta(description="Owners of the agent; they share the memory of the terminal.", extra=_NAMES),
+    ] = ()
+    allowed: Annotated[tuple[str, ...], Meta(description="People who may talk to the agent.", extra=_NAMES)] = ()
+    chats: Annotated[
+        tuple[str, ...], Meta(description="Groups and channels in which everyone may talk to the agent.", extra=_CHATS)
+    ] = ()
+    blocked: Annotated[
+        tuple[str, ...], Meta(description="People who never get an answer, whatever else is set.", extra=_NAMES)
+    ] = ()
+    pairing: Annotated[
+        bool,
+        Meta(
+            description="Whether strangers in a private chat get a pairing code, with which you can approve them.",
+            extra=_LIVE,
+        ),
+    ] = True
+    everyone: Annotated[
+        bool,
+        Meta(description="Whether anyone may talk to the agent, strangers included, at your expense.", extra=_LIVE),
+    ] = False
+    guest_tools: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Tools available to guests: names of tools or toolsets, or `mcp`.",
+            extra=_TOOLS,
+        ),
+    ] = GUEST_TOOLS
+    slash_access: Annotated[
+        dict[str, tuple[str, ...]],
+        Meta(
+            description="Who may use a command, by its name: `owner`, `allowed` (everyone who may talk "
+            "to the agent), or particular people.",
+            extra={
+                "live": True,
+                "check": are_access_rules,
+                "expected": "a table of lists, each item owner, allowed, PLATFORM:ID or a name from people",
+            },
+        ),
+    ] = {}
+
+
+class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Long-running process that serves chat networks."""
+
+    busy: Annotated[
+        Literal["queue", "steer", "interrupt"],
+        Meta(
+            description="What happens to a message that arrives during a turn: it waits, joins the turn, or stops it.",
+            extra=_LIVE,
+        ),
+    ] = "queue"
+    folder: Annotated[
+        str, Meta(description="Folder in which the agent works for chats; empty means one inside the profile.")
+    ] = ""
+    lease_seconds: Annotated[
+        float,
+        Meta(ge=0.5, le=600, description="How long a silent worker keeps its sessions before another one takes over."),
+    ] = 15.0
+    drain_seconds: Annotated[
+        float, Meta(ge=0, le=3600, description="Seconds that running turns get to finish when the gateway stops.")
+    ] = 30.0
+    rooms: Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of open conversations.")] = 128
+    idle_seconds: Annotated[float, Meta(ge=1, description="How long an idle conversation stays open.")] = 3600.0
+    reply_characters: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=1_000_000,
+            description="Maximum characters of a reply shown in a chat; a longer one is cut and attached as a file.",
+            extra=_LIVE,
+        ),
+    ] = 200_000
+    port: Annotated[
+        int,
+        Meta(ge=0, le=65_535, description="Port on loopback for health checks and metrics; 0 means any free port."),
+    ] = 0
+
+
+class ChatNetworkSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Chat network: who may use it, and how its chats map to sessions."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether the gateway serves this network; built-in networks also need their "
+            "tokens (`talaria setup`)."
+        ),
+    ] = True
+    options: Annotated[
+        dict[str, str], Meta(description="Further options of the adapter; see the network's documentation.")
+    ] = {}
+    allowed: Annotated[
+        tuple[str, ...],
+        Meta(description="People on this network who may talk to the agent, by their ids there.", extra=_LIVE),
+    ] = ()
+    chats: Annotated[
+        tuple[str, ...],
+        Meta(description="Groups and channels in which everyone may talk to the agent, by their ids.", extra=_LIVE),
+    ] = ()
+    everyone: Annotated[
+        bool,
+        Meta(
+            description="Whether anyone on this network may talk to the agent, strangers included, at your expense.",
+            extra=_LIVE,
+        ),
+    ] = False
+    prompts: Annotated[
+        dict[str, str],
+        Meta(
+            description="Extra instructions for a chat or thread, by its id; used from its next conversation.",
+            extra=_LIVE,
+        ),
+    ] = {}
+    progress: Annotated[
+        Literal["off", "new", "all", "verbose"],
+        Meta(
+            description="Tool calls shown: none, the first of each tool, all, or all with their output.",
+            extra=_LIVE,
+        ),
+    ] = "all"
+    reasoning: Annotated[bool, Meta(description="Whether the model's reasoning is shown.", extra=_LIVE)] = False
+    streaming: Annotated[
+        bool, Meta(description="Whether replies are streamed, where messages can be edited.", extra=_LIVE)
+    ] = True
+    footer: Annotated[
+        bool,
+        Meta(description="Whether a line below each reply shows model, context, folder and cost.", extra=_LIVE),
+    ] = False
+    reactions: Annotated[
+        bool,
+        Meta(description="Whether a message gets a reaction while it is being processed, where possible.", extra=_LIVE),
+    ] = False
+    group_sessions_per_user: Annotated[
+        bool, Meta(description="Whether each person in a group has their own conversation.", extra=_LIVE)
+    ] = True
+    thread_sessions_per_user: Annotated[
+        bool, Meta(description="Whether each person in a thread has their own conversation.", extra=_LIVE)
+    ] = False
+    reset: Annotated[
+        Literal["never", "idle", "daily", "both"],
+        Meta(description="When a new conversation starts: after a pause, at an hour of the day, or both.", extra=_LIVE),
+    ] = "never"
+    reset_idle_minutes: Annotated[
+        int, Meta(ge=1, le=525_600, description="Minutes of silence that count as a pause.", extra=_LIVE)
+    ] = 1440
+    reset_hour: Annotated[
+        int, Meta(ge=0, le=23, description="Hour of the day, in the time zone of cli.time_zone.", extra=_LIVE)
+    ] = 4
+
+
+class PersonSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Person with several ids, who has the same memory and sessions under each of them."""
+
+    ids: Annotated[tuple[str, ...], Meta(description="All ids of this person.", extra=_CHATS)] = ()

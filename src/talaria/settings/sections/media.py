@@ -1,0 +1,71 @@
+"""Settings of attachments and voice messages."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from talaria.settings.sections.checks import is_voice_service
+
+_LIVE: dict[str, Any] = {"live": True}
+_SERVICE = {
+    "live": True,
+    "check": is_voice_service,
+    "expected": "empty, `command`, or PROVIDER:MODEL, for example openai:gpt-4o-mini-transcribe",
+}
+
+
+class MediaSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files in chat messages, downloaded before the turn of their message starts."""
+
+    fetch_seconds: Annotated[
+        float, Meta(ge=1, le=3600, description="How long fetching one file may take.", extra=_LIVE)
+    ] = 60.0
+    file_megabytes: Annotated[
+        float, Meta(gt=0, le=2000, description="Maximum size of a fetched file.", extra=_LIVE)
+    ] = 50.0
+    describe_stickers: Annotated[
+        bool,
+        Meta(description="Whether a vision model describes stickers, once for each sticker.", extra=_LIVE),
+    ] = True
+
+
+class VoiceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Voice messages in chats: transcription, and spoken replies."""
+
+    transcribe: Annotated[
+        str,
+        Meta(
+            description="Transcribes voice messages: a provider and its model, or `command`; empty means nothing does.",
+            extra=_SERVICE,
+        ),
+    ] = ""
+    command: Annotated[
+        str,
+        Meta(
+            description="Shell command that prints the text spoken in `{file}`, for `voice.transcribe`.",
+            extra=_LIVE,
+        ),
+    ] = ""
+    speak: Annotated[
+        Literal["off", "voice-notes-only", "always"],
+        Meta(description="Replies that are also sent as speech.", extra=_LIVE),
+    ] = "off"
+    speaker: Annotated[
+        str,
+        Meta(
+            description="Turns text into speech: a provider and its model, or `command`; empty means nothing does.",
+            extra=_SERVICE,
+        ),
+    ] = ""
+    voice: Annotated[str, Meta(min_length=1, description="The provider's voice to use.", extra=_LIVE)] = "alloy"
+    speak_command: Annotated[
+        str,
+        Meta(
+            description="Shell command that reads text from standard input and writes speech to `{file}` "
+            "(Opus in Ogg).",
+            extra=_LIVE,
+        ),
+    ] = ""
+    seconds: Annotated[
+        float, Meta(ge=1, le=3600, description="How long transcribing or speaking may take.", extra=_LIVE)
+    ] = 60.0

@@ -1,0 +1,136 @@
+"""Settings of models: the default model, providers, and model properties."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from talaria.settings.sections.checks import are_model_names, is_web_address, mask_header_values
+
+_LIVE = {"live": True}
+_COUNT = {"live": True, "check": lambda number: number is None or number > 0, "expected": "a whole number above 0"}
+_PRICE = {"live": True, "check": lambda number: number is None or number >= 0, "expected": "a number of at least 0"}
+
+
+class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Model to use, and its options."""
+
+    provider: Annotated[
+        str,
+        Meta(description="Provider of the model; empty means the first usable one.", extra={"live": True}),
+    ] = ""
+    name: Annotated[
+        str,
+        Meta(description="Model, as its provider calls it; empty means a good default.", extra=_LIVE),
+    ] = ""
+    fallbacks: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Fallback models, tried in this order when the previous one fails.",
+            extra={"live": True, "check": are_model_names, "expected": "a list, each item written as PROVIDER:MODEL"},
+        ),
+    ] = ()
+    auxiliary: Annotated[
+        str,
+        Meta(
+            description="Model for titles, summaries and goal verdicts; empty means the main model.",
+            extra={
+                "live": True,
+                "check": lambda text: not text or are_model_names((text,)),
+                "expected": "empty or PROVIDER:MODEL",
+            },
+        ),
+    ] = ""
+    effort: Annotated[
+        Literal["", "none", "minimal", "low", "medium", "high"],
+        Meta(
+            description="Reasoning effort; empty means the model's default.",
+            extra={"live": True, "expected": "empty or one of none, minimal, low, medium, high"},
+        ),
+    ] = ""
+    max_output_tokens: Annotated[
+        int,
+        Meta(ge=0, description="Maximum tokens per reply; 0 means no limit.", extra={"live": True}),
+    ] = 0
+    temperature: Annotated[
+        float | None,
+        Meta(
+            description="Sampling temperature; unset means the model's default.",
+            extra={
+                "live": True,
+                "check": lambda number: number is None or 0 <= number <= 2,
+                "expected": "a number from 0 to 2",
+            },
+        ),
+    ] = None
+
+
+class ProviderAccount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Model provider: a known one with changes, or a custom one by its address."""
+
+    protocol: Annotated[
+        Literal["", "openai_chat", "openai_responses", "anthropic"],
+        Meta(
+            description="Protocol of the provider; empty means the known one, else openai_chat.",
+            extra={"expected": "empty or one of openai_chat, openai_responses, anthropic"},
+        ),
+    ] = ""
+    base_url: Annotated[
+        str,
+        Meta(
+            description="Base URL, usually ending in /v1; empty means the known one.",
+            extra={"check": is_web_address, "expected": "empty or an address that starts with https:// or http://"},
+        ),
+    ] = ""
+    key: Annotated[
+        str, Meta(description="Name of the secret with the API key; empty means the known one, else no key.")
+    ] = ""
+    keys: Annotated[
+        tuple[str, ...],
+        Meta(description="Names of more secrets with API keys, used while one is rate-limited."),
+    ] = ()
+    headers: Annotated[
+        dict[str, str],
+        Meta(description="Extra headers to send with each request.", extra={"mask": mask_header_values}),
+    ] = {}
+    connect_timeout_seconds: Annotated[float, Meta(gt=0, le=600, description="How long to wait for a connection.")] = (
+        10.0
+    )
+    first_timeout_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="How long to wait for the start of a reply.")
+    ] = 120.0
+    silence_timeout_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="How long a reply may pause after it has started.")
+    ] = 60.0
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Properties of a model that the catalogue does not know or has wrong."""
+
+    context_limit: Annotated[int | None, Meta(description="Context size in tokens.", extra=_COUNT)] = None
+    output_limit: Annotated[int | None, Meta(description="Maximum tokens per reply.", extra=_COUNT)] = None
+    input_price: Annotated[float | None, Meta(description="Dollars per million input tokens.", extra=_PRICE)] = None
+    output_price: Annotated[float | None, Meta(description="Dollars per million output tokens.", extra=_PRICE)] = None
+    cache_read_price: Annotated[
+        float | None, Meta(description="Dollars per million input tokens read from the cache.", extra=_PRICE)
+    ] = None
+    cache_write_price: Annotated[
+        float | None, Meta(description="Dollars per million input tokens written to the cache.", extra=_PRICE)
+    ] = None
+    tools: Annotated[bool | None, Meta(description="Whether the model can use tools.", extra=_LIVE)] = None
+    images: Annotated[bool | None, Meta(description="Whether the model can see images.", extra=_LIVE)] = None
+    reasoning: Annotated[
+        bool | None, Meta(description="Whether the model can reason before it answers.", extra=_LIVE)
+    ] = None
+
+
+class EmbeddedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Embedded small model."""
+
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether the built-in model, if installed, is used when there is no API key and "
+            "no local server.",
+            extra={"live": True},
+        ),
+    ] = True

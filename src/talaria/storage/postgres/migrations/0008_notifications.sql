@@ -1,0 +1,1 @@
+-- Notifications are sent with NOTIFY here, in the transaction: only SQLite needs a table for them.

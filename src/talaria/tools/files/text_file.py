@@ -1,0 +1,152 @@
+"""Text files: encoding, byte order mark and line endings survive a change."""
+
+import codecs
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+
+from msgspec import Struct
+
+from talaria.core.errors import ToolFailed
+from talaria.core.ids import new_id
+from talaria.core.umask import share_like
+from talaria.tools.output import MASK
+
+_LARGEST_EDIT = 20 * 1024 * 1024
+
+
+_SNIFFED = 8192
+
+
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+
+
+class Document(Struct, frozen=True):
+    """A text with line feeds only, and its representation in the file.
+
+    Bytes that are invalid in the encoding become lone surrogates and are written back unchanged.
+    """
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    newline: str = "\n"
+
+    @property
+    def raw(self) -> bytes:
+        """Return the bytes of the file."""
+        text = self.text.replace("\n", self.newline) if self.newline != "\n" else self.text
+        return self.mark + text.encode(self.encoding, "surrogateescape")
+
+
+def load_document(path: Path) -> Document:
+    """Read a text file to change it, or raise `ToolFailed`."""
+    with failing(path):
+        if require_file(path).st_size > _LARGEST_EDIT:
+            raise ToolFailed(f"{path} is larger than {_LARGEST_EDIT:,} bytes. Change it with the terminal.")
+        raw = path.read_bytes()
+    if is_binary(raw[:_SNIFFED]):
+        raise ToolFailed(f"{path} is not a text file.")
+    mark, encoding = next(((mark, name) for mark, name in _MARKS if raw.startswith(mark)), (b"", "utf-8"))
+    text = raw[len(mark) :].decode(encoding, "surrogateescape")
+    if "\r\n" in text and text.count("\r\n") == text.count("\n"):
+        return Document(text.replace("\r\n", "\n"), encoding, mark, "\r\n")
+    return Document(text, encoding, mark)
+
+
+def save_file(path: Path, raw: bytes) -> None:
+    """Replace or create a file atomically, or raise `ToolFailed`; mode, owner and a symbolic link are preserved."""
+    with failing(path):
+        target = Path(os.path.realpath(path))
+        _make_folders(target.parent)
+        old = target.stat() if target.exists() else None
+        if old is not None:
+            require_file(target)
+        draft = target.with_name(f".{target.name[:200]}.{new_id()}.new")
+        try:
+            draft.write_bytes(raw)
+            if old is None:
+                share_like(draft, target.parent, 0o666)
+            _take_after(draft, old)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _make_folders(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        share_like(folder, folder.parent, 0o777)
+
+
+def require_file(path: Path) -> os.stat_result:
+    """Return the status of a regular file; raise `ToolFailed` for a folder or a device."""
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise ToolFailed(f"{path} is a folder. Use list_files.")
+    if not stat.S_ISREG(found.st_mode):
+        raise ToolFailed(f"{path} is a device, a pipe or a socket.")
+    return found
+
+
+def is_binary(beginning: bytes) -> bool:
+    """Return whether a file that starts with these bytes is binary."""
+    return b"\0" in beginning and not beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+def refuse_mask(text: str) -> None:
+    """Raise `ToolFailed` for text with masked secrets: writing it back would destroy them."""
+    if MASK in text:
+        raise ToolFailed(f"The text contains {MASK}, a placeholder for a secret that you can't see. Leave it out.")
+
+
+@contextmanager
+def failing(path: Path) -> Iterator[None]:
+    """Convert `OSError` to `ToolFailed`."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ToolFailed(f"{path} doesn't exist.{_similar(path)}") from error
+    except (OSError, ValueError) as error:
+        raise ToolFailed(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _similar(path: Path) -> str:
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return ""
+    near = get_close_matches(path.name, names, n=3)
+    return f" Similar names: {', '.join(near)}." if near else ""
+
+
+def _take_after(draft: Path, old: os.stat_result | None) -> None:
+    if old is None:
+        return
+    if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:
+        os.chown(draft, old.st_uid, old.st_gid)
+    draft.chmod(stat.S_IMODE(old.st_mode))
+
+
+_OTHERS = {
+    b"%PDF-": "a PDF document",
+    b"PK\x03\x04": "a ZIP archive or an office document",
+    b"\x1f\x8b": "gzip data",
+    b"\x7fELF": "a program (ELF)",
+    b"SQLite format 3\0": "an SQLite database",
+    b"BZh": "bzip2 data",
+    b"\xfd7zXZ\0": "xz data",
+    b"\x28\xb5\x2f\xfd": "zstd data",
+    b"OggS": "Ogg audio or video",
+    b"ID3": "MP3 audio",
+    b"RIFF": "RIFF audio or video",
+}
+
+
+def kind_in_words(beginning: bytes) -> str:
+    """Return a description of a binary file."""
+    return next((words for magic, words in _OTHERS.items() if beginning.startswith(magic)), "binary data")

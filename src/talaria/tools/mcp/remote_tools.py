@@ -1,0 +1,202 @@
+"""Tools, resources and prompts of an MCP server, wrapped as tools."""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Protocol
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from talaria.contracts.tool import Call, Effect, ProposedAction, Tool, ToolOutput
+
+Json = Mapping[str, Any]
+
+
+_SIMPLE: dict[str, Any] = {"string": str, "integer": int, "number": float, "boolean": bool}
+
+
+_DEEPEST = 12
+
+
+def struct_of(name: str, schema: Json) -> type[Struct]:
+    """Return a struct with this JSON schema: simple types are checked here, everything else by the server."""
+    required = set(schema.get("required", ()))
+    fields: list[Any] = []
+    names: dict[str, str] = {}
+    for number, (key, value) in enumerate(schema.get("properties", {}).items()):
+        names[f"field_{number}"] = key
+        kind = _kind(_inlined(value, schema, 0))
+        fields.append((f"field_{number}", kind) if key in required else (f"field_{number}", kind | UnsetType, UNSET))
+    return msgspec.defstruct(name, fields, rename=names, kw_only=True, frozen=True)
+
+
+def values_of(arguments: Struct) -> dict[str, Any]:
+    """Return the given values by their names in the schema."""
+    values: dict[str, Any] = msgspec.to_builtins(arguments)
+    return values
+
+
+def _kind(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return Any
+    base = _SIMPLE.get(schema["type"], Any) if isinstance(schema.get("type"), str) and "enum" not in schema else Any
+    return Annotated[base, Meta(extra_json_schema=schema)]
+
+
+def _inlined(schema: Any, root: Json, depth: int) -> Any:
+    """Return a schema with every reference replaced by its target; recursive ones end in any value."""
+    if isinstance(schema, list):
+        return [_inlined(one, root, depth + 1) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if depth > _DEEPEST:
+        return {}
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return _inlined({**_target(reference, root), **beside}, root, depth + 1)
+    return {key: _inlined(value, root, depth + 1) for key, value in schema.items()}
+
+
+def _target(reference: str, root: Json) -> dict[str, Any]:
+    place: Any = root
+    for key in reference.removeprefix("#").strip("/").split("/"):
+        place = place.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(place, Mapping) else None
+    return dict(place) if isinstance(place, Mapping) else {}
+
+
+_LONGEST_NAME = 64
+
+
+_LONGEST_DESCRIPTION = 1_000
+
+
+_LONGEST_LIST = 400
+
+
+class Offer(Struct, frozen=True):
+    """A tool as the server describes it."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    effect: Effect
+
+
+class Offers(Struct, frozen=True):
+    """Everything a server offers: tools, resources by URI, prompts by name with their arguments."""
+
+    tools: tuple[Offer, ...] = ()
+    resources: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+
+
+class Remote(Protocol):
+    """A server, connected or not; calls raise `ToolFailed` if it isn't."""
+
+    name: str
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], show: Callable[[str], None]) -> ToolOutput:
+        """Run a tool on the server; ``show`` gets its progress."""
+
+    async def read_resource(self, uri: str) -> ToolOutput:
+        """Return a resource of the server."""
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> ToolOutput:
+        """Return a prompt of the server, filled in."""
+
+
+def tools_of(remote: Remote, offers: Offers) -> list[Tool]:
+    """Return everything that a server offers as tools."""
+    tools: list[Tool] = [RemoteTool(remote, offer) for offer in offers.tools]
+    if offers.resources:
+        tools.append(ReadResource(remote, offers.resources))
+    if offers.prompts:
+        tools.append(GetPrompt(remote, offers.prompts))
+    return tools
+
+
+class RemoteTool:
+    """One tool of a server."""
+
+    def __init__(self, remote: Remote, offer: Offer) -> None:
+        self.name = _full_name(remote.name, offer.name)
+        self.description = _cut(offer.description or offer.name, _LONGEST_DESCRIPTION)
+        self.effect = offer.effect
+        self.arguments = struct_of(self.name, offer.schema)
+        self._remote = remote
+        self._tool = offer.name
+
+    def proposed_action(self, arguments: Struct) -> ProposedAction:
+        """Describe the call."""
+        return ProposedAction("other", f"{self._remote.name}: {self._tool} {msgspec.json.encode(arguments).decode()}")
+
+    async def run(self, arguments: Struct, call: Call) -> ToolOutput:
+        """Run the tool on the server."""
+        return await self._remote.call_tool(self._tool, values_of(arguments), call.progress)
+
+
+class ReadResourceArguments(Struct, frozen=True):
+    """A resource to read."""
+
+    uri: str
+
+
+class ReadResource:
+    """The tool that reads resources of a server."""
+
+    effect = Effect.READS
+    arguments: type[Struct] = ReadResourceArguments
+
+    def __init__(self, remote: Remote, resources: Sequence[str]) -> None:
+        self.name = _full_name(remote.name, "read_resource")
+        self.description = f"Read a resource from {remote.name}: {_cut(', '.join(resources), _LONGEST_LIST)}"
+        self._remote = remote
+
+    def proposed_action(self, arguments: ReadResourceArguments) -> ProposedAction:
+        """Describe what is read."""
+        return ProposedAction("other", f"{self._remote.name}: read {arguments.uri}")
+
+    async def run(self, arguments: ReadResourceArguments, call: Call) -> ToolOutput:
+        """Return the resource."""
+        return await self._remote.read_resource(arguments.uri)
+
+
+class GetPromptArguments(Struct, frozen=True):
+    """A prompt and its arguments."""
+
+    name: str
+    arguments: Annotated[dict[str, str], Meta(description="Values by name")] = {}
+
+
+class GetPrompt:
+    """The tool that gets prompts of a server."""
+
+    effect = Effect.READS
+    arguments: type[Struct] = GetPromptArguments
+
+    def __init__(self, remote: Remote, prompts: Sequence[str]) -> None:
+        self.name = _full_name(remote.name, "get_prompt")
+        self.description = f"Get a prompt from {remote.name}: {_cut(', '.join(prompts), _LONGEST_LIST)}"
+        self._remote = remote
+
+    def proposed_action(self, arguments: GetPromptArguments) -> ProposedAction:
+        """Describe the requested prompt."""
+        return ProposedAction("other", f"{self._remote.name}: prompt {arguments.name}")
+
+    async def run(self, arguments: GetPromptArguments, call: Call) -> ToolOutput:
+        """Return the prompt, filled in."""
+        return await self._remote.get_prompt(arguments.name, arguments.arguments)
+
+
+def _full_name(server: str, tool: str) -> str:
+    """Return a name that every provider accepts; a shortened one stays unique."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", f"mcp_{server}_{tool}")
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,208 @@
+"""Convert the readable part of an HTML page to light Markdown. Imported when a page was fetched."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urljoin
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from talaria.core.errors import ToolFailed
+
+_TAG = re.compile(r"<(/?)([a-z][^\s/>]*)")
+
+
+_TEXT_ONLY = {"script", "style", "textarea", "title", "xmp", "noframes"}
+
+
+_VOID = {
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
+}  # fmt: skip
+
+
+_OFTEN_LEFT_OPEN = {
+    "html", "head", "body", "p", "li", "dt", "dd", "option", "optgroup", "colgroup", "caption", "thead", "tbody",
+    "tfoot", "tr", "td", "th", "rt", "rp",
+}  # fmt: skip
+
+
+def is_nested_deeper(html: str, limit: int) -> bool:
+    """Return whether more elements than this are ever open at once, judging by their tags."""
+    text = html.lower()
+    still_open: dict[str, int] = {}
+    depth = place = 0
+    while found := _TAG.search(text, place):
+        closing, name = found.groups()
+        place = found.end()
+        if name in _VOID or name in _OFTEN_LEFT_OPEN:
+            continue
+        if not closing and name in _TEXT_ONLY:
+            place = text.find(f"</{name}", place) + 1 or len(text)
+            continue
+        # A closing tag of an element that isn't open closes nothing, and must not hide one that is.
+        before = still_open.get(name, 0)
+        still_open[name] = max(0, before - 1) if closing else before + 1
+        depth += still_open[name] - before
+        if depth > limit:
+            return True
+    return False
+
+
+_NOISE = (
+    "script, style, noscript, template, svg, canvas, iframe, object, nav, footer, dialog, select, button, textarea,"
+    ' [hidden], [aria-hidden="true"], [role="navigation"], [role="contentinfo"], [role="banner"]'
+)
+
+
+_HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+
+
+_INLINE = {
+    "a", "abbr", "b", "bdi", "bdo", "br", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img", "ins", "kbd",
+    "label", "mark", "q", "ruby", "rt", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u", "var",
+    "wbr",
+}  # fmt: skip
+
+
+_BLOCKS = "p, div, section, article, ul, ol, table, pre, blockquote, h1, h2, h3, h4, h5, h6"
+
+
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+
+
+_DEEPEST_PAGE = 500  # the limit of browsers; deeper pages are made to do harm
+
+
+_DEEPEST = 120
+
+
+_ENOUGH = 250  # characters that make a main element preferable to the whole page
+
+
+def page_text(html: str, url: str) -> str:
+    """Return the title and the readable part of a page; links are made absolute."""
+    if is_nested_deeper(html, _DEEPEST_PAGE):
+        raise ToolFailed("the page is nested too deeply to read")
+    tree = LexborHTMLParser(html)
+    title = _words(tree.css_first("title"))
+    if tree.body is None:
+        return title
+    for node in tree.css(_NOISE):
+        node.decompose()
+    for node in tree.css("[style]"):
+        if _HIDDEN.search(node.attributes.get("style") or ""):
+            node.decompose()
+    blocks = [block for block in _Renderer(url).blocks(_main_part(tree.body), 0) if block.strip()]
+    if title and not any(block.startswith("# ") and block[2:] in title for block in blocks[:3]):
+        blocks.insert(0, f"# {title}")
+    return "\n\n".join(blocks)
+
+
+class _Renderer:
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def blocks(self, node: LexborNode, depth: int) -> Iterator[str]:
+        """Yield the blocks in a node; text between them becomes paragraphs."""
+        if depth > _DEEPEST:
+            yield _words(node)
+            return
+        loose: list[str] = []
+        for child in node.iter(include_text=True):
+            if child.is_text_node or _is_inline(child):
+                loose.append(self._inline(child, depth))
+                continue
+            yield _tidied(loose)
+            loose.clear()
+            yield from self._block(child, depth + 1)
+        yield _tidied(loose)
+
+    def _block(self, node: LexborNode, depth: int) -> Iterator[str]:
+        tag = node.tag or ""
+        if tag in _HEADINGS:
+            yield f"{'#' * _HEADINGS[tag]} {_tidied([self._inline(node, depth)], ' ')}"
+        elif tag == "pre":
+            yield f"```\n{node.text().strip(chr(10))}\n```"
+        elif tag in {"ul", "ol"}:
+            yield "\n".join(self._items(node, depth, numbered=tag == "ol"))
+        elif tag == "blockquote":
+            quoted = "\n\n".join(filter(None, self.blocks(node, depth)))
+            yield "\n".join(f"> {line}".rstrip() for line in quoted.splitlines())
+        elif tag == "table" and not node.css("table table"):
+            yield "\n".join(self._rows(node, depth))
+        elif tag == "hr":
+            yield "---"
+        else:
+            yield from self.blocks(node, depth)
+
+    def _items(self, node: LexborNode, depth: int, *, numbered: bool) -> Iterator[str]:
+        number = 0
+        for child in node.iter():
+            text = "\n".join(filter(None, self.blocks(child, depth)))
+            if text:
+                number += 1
+                mark = f"{number}. " if numbered else "- "
+                yield mark + text.replace("\n", "\n" + " " * len(mark))
+
+    def _rows(self, table: LexborNode, depth: int) -> Iterator[str]:
+        rows = [[self._cell(cell, depth) for cell in row.css("th, td")] for row in table.css("tr")]
+        rows = [row for row in rows if any(row)]
+        if rows and max(map(len, rows)) == 1:
+            yield from (row[0] for row in rows)
+            return
+        for number, row in enumerate(rows):
+            yield f"| {' | '.join(row)} |"
+            if number == 0:
+                yield "|" + " --- |" * len(row)
+
+    def _cell(self, node: LexborNode, depth: int) -> str:
+        return " ".join(" ".join(self.blocks(node, depth)).split()).replace("|", "\\|")
+
+    def _inline(self, node: LexborNode, depth: int) -> str:
+        if node.is_text_node:
+            return re.sub(r"\s+", " ", node.text())
+        if node.tag == "br":
+            return "\n"
+        if node.tag == "img":
+            alt = " ".join((node.attributes.get("alt") or "").split())
+            return f"[image: {alt}]" if alt else ""
+        if depth > _DEEPEST:
+            return _words(node)
+        inner = "".join(self._inline(child, depth + 1) for child in node.iter(include_text=True))
+        if node.tag == "code" and inner.strip():
+            return f"`{inner.strip()}`"
+        return self._link(node, inner) if node.tag == "a" else inner
+
+    def _link(self, node: LexborNode, text: str) -> str:
+        words = " ".join(text.split())
+        href = (node.attributes.get("href") or "").strip()
+        if not words or not href or href.startswith(("#", "javascript:", "data:")):
+            return text
+        try:
+            return f"[{words}]({urljoin(self._url, href)})"
+        except ValueError:
+            return text
+
+
+def _main_part(body: LexborNode) -> LexborNode:
+    for selector in ("main", '[role="main"]', "article"):
+        found = body.css(selector)
+        if len(found) == 1 and len(_words(found[0])) >= _ENOUGH:
+            return found[0]
+    return body
+
+
+def _is_inline(node: LexborNode) -> bool:
+    if not node.is_element_node:
+        return True
+    if node.tag not in _INLINE:
+        return False
+    return node.tag == "a" or next(iter(node.iter()), None) is None or node.css_first(_BLOCKS) is None
+
+
+def _tidied(pieces: list[str], line_break: str = "\n") -> str:
+    lines = (" ".join(line.split()) for line in "".join(pieces).splitlines())
+    return line_break.join(filter(None, lines))
+
+
+def _words(node: LexborNode | None) -> str:
+    return " ".join(node.text(separator=" ").split()) if node is not None else ""

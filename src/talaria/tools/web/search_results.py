@@ -1,0 +1,39 @@
+"""Parse the result page of a search engine. Imported when one was fetched."""
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+from yarl import URL
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.web.search_engines import SearchResult
+
+
+def duckduckgo_results(html: str) -> list[SearchResult]:
+    """Return the results on DuckDuckGo's plain page, or raise `ToolFailed` if it shows a captcha."""
+    tree = LexborHTMLParser(html)
+    if tree.css_first(".anomaly-modal__title, #challenge-form"):
+        raise ToolFailed("the search engine asks for a captcha; try again later, or fetch a page you know")
+    found = (_result(node) for node in tree.css(".result") if "result--ad" not in (node.attributes.get("class") or ""))
+    return [result for result in found if result is not None]
+
+
+def _result(node: LexborNode) -> SearchResult | None:
+    link = node.css_first("a.result__a")
+    if link is None:
+        return None
+    url = _target(link.attributes.get("href") or "")
+    return SearchResult(_words(link), url, _words(node.css_first(".result__snippet"))) if url else None
+
+
+def _target(href: str) -> str:
+    """Return the target of the engine's redirect."""
+    try:
+        url = URL(href)
+    except ValueError:
+        return ""
+    if url.path.startswith("/l/"):
+        return url.query.get("uddg", "")
+    return href if url.scheme in {"http", "https"} else ""
+
+
+def _words(node: LexborNode | None) -> str:
+    return " ".join(node.text().split()) if node is not None else ""

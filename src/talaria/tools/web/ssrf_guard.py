@@ -1,0 +1,88 @@
+"""Block requests of a model to this machine and its network (SSRF)."""
+
+import socket
+from collections.abc import Set as AbstractSet
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
+from yarl import URL
+
+from talaria.core.errors import ToolFailed
+
+Ip = IPv4Address | IPv6Address
+_NAT64 = IPv6Network("64:ff9b::/96")
+_METADATA = (
+    IPv4Network("168.63.129.16"),  # public addresses that are reachable only inside Azure
+    IPv4Network("192.0.0.0/24"),  # and at Oracle
+)
+
+
+class Guard(AbstractResolver):
+    """A guard that allows only public addresses.
+
+    It is the resolver of the connector, so the checked address is the one connected to: a name that resolves
+    differently the next time gains nothing. ``allowed`` has ``host:port`` pairs that are not checked.
+    """
+
+    def __init__(self, allowed: AbstractSet[str] = frozenset(), resolver: AbstractResolver | None = None) -> None:
+        self._allowed = allowed
+        self._resolver = resolver
+
+    def check(self, url: URL) -> None:
+        """Raise `ToolFailed` for a forbidden address; names are checked when they are resolved."""
+        if url.scheme not in {"http", "https"} or not url.raw_host or not url.port:
+            raise ToolFailed(f"only http:// and https:// URLs can be fetched, not {str(url)[:200]!r}")
+        literal = _literal(url.raw_host)
+        if literal is not None and f"{url.raw_host}:{url.port}" not in self._allowed:
+            _refuse_private(literal, url.raw_host)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the addresses of a host, or raise `ToolFailed` if one of them is not public."""
+        resolver = self._resolver or ThreadedResolver()
+        found = await resolver.resolve(host, port, family)
+        if f"{host}:{port}" not in self._allowed:
+            for one in found:
+                _refuse_private(ip_address(one["host"]), host)
+        return found
+
+    async def close(self) -> None:
+        """Close the wrapped resolver."""
+        if self._resolver is not None:
+            await self._resolver.close()
+
+
+def is_public(ip: Ip) -> bool:
+    """Return whether an address is public, even inside another notation."""
+    if isinstance(ip, IPv6Address):
+        if (inner := _inner(ip)) is not None:
+            return is_public(inner)
+        if ip.is_site_local:
+            return False
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or any(ip in network for network in _METADATA))
+
+
+def _inner(ip: IPv6Address) -> IPv4Address | None:
+    """Return the IPv4 address that traffic to this one reaches."""
+    if ip in _NAT64:
+        return IPv4Address(int(ip) & 0xFFFF_FFFF)
+    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+
+
+def _literal(host: str) -> Ip | None:
+    """Return the address of a literal host, also in the old decimal, octal and short forms."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError):
+        return None
+
+
+def _refuse_private(ip: Ip, host: str) -> None:
+    if not is_public(ip):
+        raise ToolFailed(f"{host} is not a public address; only public websites can be fetched")

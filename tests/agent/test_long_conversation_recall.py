@@ -1,0 +1,107 @@
+"""Facts planted in a long conversation stay within reach, whatever the summariser does."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.agent.agent_fixture import INFO, Workshop, workshop
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.search import SearchQuery
+from talaria.core.messages import Message, Text, ToolCall, ToolResult
+from talaria.testing.model_server import Answer, Fail, Received, Say, context_too_long
+
+MESSAGES, FACTS = 2_000, 50
+START = datetime(2026, 1, 2, tzinfo=UTC)
+CHATTER = "We talk of this and that, of the weather and the garden, and of what there is to do tomorrow. " * 2
+SUMMARISERS: dict[str, Answer] = {
+    "a good summary": Say("Goal: to talk. Facts and names: several codes were given for boxes. Open: what to do next."),
+    "an empty one": Say(""),
+    "nonsense": Say("ha " * 400),
+    "an error": Fail(400),
+    "one that forgets everything": Say(
+        "Nothing of interest was said by anybody here, neither now nor at any time before."
+    ),
+}
+
+
+def fact(number: int) -> str:
+    return f"The code of box{number}x is heron{number * 7919 % 9973}q."
+
+
+def place_of(number: int) -> int:
+    """Return the message that a fact stands in: they are spread over all of the conversation."""
+    return 7 + number * (MESSAGES // FACTS)
+
+
+def conversation() -> list[Message]:
+    facts = {place_of(number): fact(number) for number in range(FACTS)}
+    return [_message(seq, f"{facts.get(seq, '')} {CHATTER}{seq}") for seq in range(1, MESSAGES + 1)]
+
+
+def _message(seq: int, text: str) -> Message:
+    """Return a message of a conversation in which every fifth exchange calls a tool."""
+    at = START + timedelta(minutes=seq)
+    match seq % 10:
+        case 2:
+            return Message(role="assistant", parts=(Text(text), ToolCall(f"call_{seq}", "look", "{}")), at=at)
+        case 3:
+            return Message(role="tool", parts=(ToolResult(f"call_{seq - 1}", text),), at=at)
+        case _:
+            return Message(role="user" if seq % 2 else "assistant", parts=(Text(text),), at=at)
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path) as shop:
+        await shop.store.write(lambda tx: tx.messages.append(shop.session_id, conversation()))
+        yield shop
+
+
+@pytest.mark.parametrize("summariser", SUMMARISERS.values(), ids=SUMMARISERS)
+async def test_every_fact_stays_within_reach(shop: Workshop, summariser: Answer) -> None:
+    views: list[list[str]] = []
+
+    def answer(received: Received) -> Answer:
+        sent = received.json["messages"]
+        if "memory of a long conversation" in sent[0]["content"]:
+            return summariser
+        views.append([message["content"] or "" for message in sent[1:]])
+        return context_too_long() if len(sent) > 200 else Say("I will look it up.")
+
+    shop.server.answering(answer)
+    await shop.say("What was the code of box 13?")
+    await shop.say("Well?")
+    await shop.store.write(_index_all)
+    hits = await shop.store.read(lambda tx: [_found(tx, shop, number) for number in range(FACTS)])
+    read = await shop.store.read(lambda tx: [_read(tx, shop, number) for number in range(FACTS)])
+    assert hits == [place_of(number) for number in range(FACTS)]
+    assert all(text.startswith(fact(number)) for number, text in enumerate(read))
+    log = (await shop.transcript())[:MESSAGES]
+    assert [stored.message for stored in log] == conversation()
+    assert _recent_word_for_word(views[-1])
+    assert views[-1][-1] == "Well?"
+
+
+def _index_all(tx: Transaction) -> None:
+    while tx.search.catch_up():
+        pass
+
+
+def _found(tx: Transaction, shop: Workshop, number: int) -> int:
+    [hit] = tx.search.find(SearchQuery(text=f"box{number}x", session_id=shop.session_id))
+    return hit.seq
+
+
+def _read(tx: Transaction, shop: Workshop, number: int) -> str:
+    [stored] = tx.messages.load(shop.session_id, after=place_of(number) - 1, limit=1)
+    return stored.message.text
+
+
+def _recent_word_for_word(view: list[str]) -> bool:
+    """Tell whether a view ends with the newest messages as they were said, as many as a third of the window takes."""
+    said = [message.text for message in conversation()]
+    last = view.index(said[-1])
+    kept = said[-last + 1 :] if last < MESSAGES else said
+    return view[last - len(kept) + 1 : last + 1] == kept and sum(map(len, kept)) > INFO.context_limit

@@ -1,0 +1,108 @@
+"""Answers that fit a schema, or say where they do not; as the usual checker of JSON schemas sees it."""
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from talaria.agent.output_schema import find_mismatch, find_schema_problem, parse_answer
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 2, "maxLength": 5},
+        "age": {"type": ["integer", "null"], "minimum": 0, "exclusiveMaximum": 150},
+        "tags": {"type": "array", "items": {"enum": ["a", 1, None]}, "maxItems": 2, "minItems": 1, "uniqueItems": True},
+        "more": {"$ref": "#/$defs/more"},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+    "$defs": {"more": {"anyOf": [{"const": 1.5}, {"type": "object", "additionalProperties": {"type": "boolean"}}]}},
+}
+TREE = {
+    "type": "object",
+    "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}, "leaf": {"type": "number"}},
+    "minProperties": 1,
+    "maxProperties": 2,
+}
+SCHEMAS: list[Any] = [
+    PERSON,
+    TREE,
+    True,
+    False,
+    {"oneOf": [{"type": "integer"}, {"type": "number", "maximum": 3}]},
+    {"allOf": [{"type": "string"}, {"not": {"const": "no"}}]},
+    {"type": "array", "items": {"type": "array", "items": False}},
+    {"type": "integer", "exclusiveMinimum": 1, "maximum": 5},
+]
+VALUES: list[Any] = [
+    None, True, 0, 1, 1.0, 1.5, 4, 5, 2.5, 6, "no", "yes", "", [], [[]], [[1]], {}, {"name": "Ada"}, {"name": "A"},
+    {"name": "Ada", "age": 36}, {"name": "Ada", "age": 36.0}, {"name": "Ada", "age": True},
+    {"name": "Ada", "age": None},
+    {"name": "Ada", "age": 150}, {"name": "Ada", "age": -1}, {"name": "Ada", "tags": ["a"]},
+    {"name": "Ada", "tags": []},
+    {"name": "Ada", "tags": ["a", 1.0]}, {"name": "Ada", "tags": [1, 1.0]}, {"name": "Ada", "tags": [True]},
+    {"name": "Ada", "more": 1.5}, {"name": "Ada", "more": {"x": True}}, {"name": "Ada", "more": {"x": 1}},
+    {"name": "Ada", "other": 1}, {"age": 3}, {"leaf": 1}, {"left": {"leaf": 1}, "right": {"leaf": 2}},
+    {"left": {"leaf": "1"}}, {"left": {}}, {"left": {"leaf": 1}, "right": {"leaf": 2}, "leaf": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
+def test_what_fits_is_what_fits_elsewhere(schema: Any) -> None:
+    assert find_schema_problem(schema) == ""
+    elsewhere = Draft202012Validator(schema)
+    assert [value for value in VALUES if bool(find_mismatch(value, schema)) == elsewhere.is_valid(value)] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ({}, "answer.name is missing"),
+        ({"name": "Ada", "tags": ["a", "b"]}, 'answer.tags[1] is none of ["a",1,null]'),
+        ({"name": "Ada", "age": "x"}, "answer.age is not of type integer or null"),
+        ({"name": "Ada", "x": 1}, "answer.x is not allowed"),
+        ({"name": "Adalbert"}, "answer.name is longer than 5"),
+    ],
+)
+def test_a_fault_is_told_with_its_place(value: Any, fault: str) -> None:
+    assert find_mismatch(value, PERSON) == fault
+
+
+@pytest.mark.parametrize(
+    ("schema", "trouble"),
+    [
+        ({"pattern": "(a+)+$"}, "`pattern` is not supported; remove it"),
+        ({"properties": {"a": {"type": "text"}}}, "there is no type `text`"),
+        ({"$ref": "#/$defs/none"}, "`#/$defs/none` points to nothing"),
+        ({"items": []}, "a schema must be an object"),
+        ({"anyOf": {}}, "`anyOf` must be a list"),
+        ({"properties": []}, "`properties` must be an object"),
+        ({"minimum": "1"}, "a bound must be a number"),
+        ({"enum": "ab"}, "`enum` and `required` must be lists"),
+        ("text", "a schema must be an object"),
+    ],
+)
+def test_a_schema_that_cannot_be_checked_is_told(schema: Any, trouble: str) -> None:
+    assert find_schema_problem(schema) == trouble
+
+
+def test_a_schema_that_refers_to_itself_for_ever_ends() -> None:
+    assert find_mismatch(1, {"$ref": "#"}) == "answer is nested too deeply"
+    nested: Any = {}
+    for _ in range(60):
+        nested = {"not": nested}
+    assert find_schema_problem(nested) == "it is nested too deeply"
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": [1]}', ' {"a": [1]}\n', 'Sure:\n```json\n{"a": [1]}\n```\nThere.', 'It is {"a": [1]}, I think.']
+)
+def test_json_is_found_where_a_model_puts_it(text: str) -> None:
+    assert parse_answer(text) == {"a": [1]}
+
+
+@pytest.mark.parametrize("text", ["", "three", "{a: 1}", "[" * 100_000])
+def test_what_is_no_json_is_said_so(text: str) -> None:
+    with pytest.raises(ValueError, match="not JSON"):
+        parse_answer(text)

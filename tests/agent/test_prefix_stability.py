@@ -1,0 +1,240 @@
+"""Each request begins with the bytes of the one before, or one recorded reason says why not; over random histories."""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.agent.agent_fixture import QUICK, Allow, Echo, Nobody
+
+from talaria.agent.auxiliary import Auxiliary
+from talaria.agent.context_window import ContextWindow
+from talaria.agent.environment import TurnEnvironment
+from talaria.agent.loop import AgentLoop, ModelOptions
+from talaria.agent.model_calls import ModelCalls, ModelChoice
+from talaria.agent.prompt import PromptTiers, build_instructions
+from talaria.agent.toolbox import Toolbox
+from talaria.contracts.models import ModelInfo
+from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.turn_log import TurnLog
+from talaria.core.events import TurnEnd
+from talaria.core.ids import SessionId, new_id
+from talaria.core.messages import Message, Text
+from talaria.providers.http.client import HttpPool
+from talaria.providers.openai_chat.adapter import OpenAIChat
+from talaria.providers.openai_chat.settings import OpenAIChatSettings
+from talaria.runtime.inbox import add_to_inbox
+from talaria.runtime.turns import run_pending_turns
+from talaria.sessions.prompt_prefix import PREFIX_BREAK, Prefix, choose_prefix, read_prefix, save_prefix
+from talaria.sessions.summaries import StoredHistory
+from talaria.storage.sqlite.open import SqliteOptions
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.clock import SettableClock
+from talaria.testing.model_server import Answer, Ask, ModelServer, Received, Say, context_too_long
+from talaria.tools.workspace import LocalWorkspace
+
+SCRIBE = "scribe"
+SUMMARY = "Goal: to try many histories. Decisions: none so far. Facts: the person writes numbers and wants answers. {}"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The person says something; the model calls tools so many times before it answers."""
+
+    length: int
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Restart:
+    """The program ends, and another goes on with the conversation."""
+
+
+@dataclass(frozen=True)
+class Remember:
+    """Something is written into memory or the files of the project."""
+
+
+@dataclass(frozen=True)
+class Midnight:
+    """The next day begins."""
+
+
+@dataclass(frozen=True)
+class OtherModel:
+    """The person picks another model."""
+
+
+@dataclass(frozen=True)
+class OtherTools:
+    """A tool is switched on or off."""
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """The next request is too long for the model, so that the past is summarised."""
+
+
+@dataclass(frozen=True)
+class Compact:
+    """The past is summarised behind a turn, by the program that took it."""
+
+
+Deed = Turn | Restart | Remember | Midnight | OtherModel | OtherTools | TooLong | Compact
+TURNS = st.builds(Turn, length=st.integers(1, 3_000), steps=st.integers(0, 3))
+OTHERS = st.sampled_from([Restart(), Remember(), Midnight(), OtherModel(), OtherTools(), TooLong(), Compact()])
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request as it reached the model, and how many breaks of the prefix had been recorded by then."""
+
+    body: bytes
+    breaks: int
+
+
+class History:
+    """A conversation whose program lives as a test says."""
+
+    def __init__(self, server: ModelServer, store: Store, http: HttpPool, session_id: SessionId) -> None:
+        self.sent: list[Sent] = []
+        self._server = server
+        self._store = store
+        self._http = http
+        self._session_id = session_id
+        self._clock = SettableClock(datetime.now(UTC))
+        self._model, self._memory, self._summaries = "first", 0, 0
+        self._tools = [Echo("look"), Echo("peek")]
+        self._steps = 0
+        self._is_too_long = False
+        self._agent: AgentLoop | None = None
+        server.answering(self._answer)
+
+    async def live(self, proposed_action: Deed) -> None:
+        match proposed_action:
+            case Turn():
+                await self._take_turn(proposed_action)
+            case Restart():
+                self._agent = None
+            case Remember():
+                self._memory += 1
+            case Midnight():
+                self._clock.advance(timedelta(days=1))
+            case OtherModel():
+                self._model = "second" if self._model == "first" else "first"
+                self._agent = None
+            case OtherTools():
+                self._tools = self._tools[:1] if len(self._tools) == 2 else [Echo("look"), Echo("peek")]
+                self._agent = None
+            case TooLong():
+                self._is_too_long = True
+            case Compact() if self._agent:
+                await self._agent.window.compact(lambda event: None)
+
+    async def reasons(self) -> list[str]:
+        events = await self._store.read(lambda tx: tx.events.after(f"session:{self._session_id}", 0))
+        return [event.payload for event in events if event.kind == PREFIX_BREAK]
+
+    async def _answer(self, received: Received) -> Answer:
+        if received.json["model"] == SCRIBE:
+            self._summaries += 1
+            return Say(SUMMARY.format(self._summaries))
+        self.sent.append(Sent(received.body, len(await self.reasons())))
+        if self._is_too_long:
+            self._is_too_long = False
+            return context_too_long()
+        if self._steps == 0:
+            return Say("an answer, " * 20)
+        self._steps -= 1
+        return Say(calls=[Ask("look", {"word": "x" * 300}), Ask("look", {"word": "y"})])
+
+    async def _take_turn(self, turn: Turn) -> None:
+        self._steps = turn.steps
+        agent = await self._opened()
+        around = TurnEnvironment(
+            publish=lambda event: None, person=Nobody(), approver=Allow(), workspace=LocalWorkspace(Path.cwd(), {})
+        )
+
+        async def take(log: TurnLog) -> TurnEnd:
+            return await agent.take_turn(log, around)
+
+        message = Message(role="user", parts=(Text("7" * turn.length),), at=self._clock.now())
+        await add_to_inbox(self._store, self._session_id, "test", new_id(), message)
+        await run_pending_turns(self._store, self._session_id, take)
+        self._is_too_long = False
+
+    async def _opened(self) -> AgentLoop:
+        """Return the agent of this program, made anew behind a restart as the program makes it."""
+        if self._agent is None:
+            self._agent = await self._make_agent()
+        return self._agent
+
+    async def _make_agent(self) -> AgentLoop:
+        toolbox = Toolbox(self._tools)
+        digest = hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest()
+        tiers = PromptTiers(memory=f"entry {self._memory}", surface=f"Today is {self._clock.now():%A}.")
+        wanted = Prefix(build_instructions(tiers), digest, self._model)
+        found = await self._store.read(lambda tx: read_prefix(tx, self._session_id))
+        kept = choose_prefix(found, wanted, lambda: wanted.instructions)
+        await self._store.write(lambda tx: save_prefix(tx, self._session_id, kept))
+        info = ModelInfo(name=self._model, context_limit=3_000)
+        window = ContextWindow(info, StoredHistory(self._store, self._session_id), Auxiliary(self._calls(SCRIBE)))
+        return AgentLoop(
+            self._calls(self._model),
+            info,
+            toolbox,
+            ModelOptions(instructions=kept.instructions),
+            window,
+            clock=self._clock,
+        )
+
+    def _calls(self, model: str) -> ModelCalls:
+        account = OpenAIChatSettings(name="scripted", base_url=f"{self._server.url}/v1", api_key="sk-test")
+        return ModelCalls([ModelChoice(OpenAIChat(account, self._http), model)], QUICK)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.one_of(TURNS, OTHERS), max_size=14).map(lambda deeds: [Turn(5), *deeds, Turn(5, steps=1)]))
+def test_each_request_begins_as_the_one_before_or_one_reason_says_why_not(deeds: list[Deed]) -> None:
+    sent, reasons = asyncio.run(_lived(deeds))
+    for earlier, later in pairwise(sent):
+        told = reasons[earlier.breaks : later.breaks]
+        if _begins_as(later.body, earlier.body):
+            assert told == []
+        else:
+            assert told
+            assert len(told) == len({_cause(reason) for reason in told})
+
+
+async def _lived(deeds: Sequence[Deed]) -> tuple[list[Sent], list[str]]:
+    with TemporaryDirectory() as folder:
+        store = open_sqlite_store(Path(folder) / "talaria.db", SqliteOptions())
+        http = HttpPool()
+        async with ModelServer() as server:
+            session = await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
+            history = History(server, store, http, session.id)
+            for proposed_action in deeds:
+                await history.live(proposed_action)
+            reasons = await history.reasons()
+        await http.close()
+        await store.close()
+    return history.sent, reasons
+
+
+def _begins_as(later: bytes, earlier: bytes) -> bool:
+    """Tell whether a request is another one again, or goes on behind its messages: those stand last in it."""
+    assert earlier.endswith(b"]}")
+    return later == earlier or later.startswith(earlier.removesuffix(b"]}") + b",")
+
+
+def _cause(reason: str) -> str:
+    """Return which of the things that break a prefix a reason tells of; two of them may come together."""
+    return next(cause for cause in ("summarised", "model", "tool set") if cause in reason)

@@ -1,0 +1,70 @@
+"""Whatever the API's own description allows, and what it does not, is answered: never with an error of the server."""
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.api.server_process import serving
+from tests.app.program_with_model import scripted_program
+from tests.storage.engines import Place
+
+from talaria.testing.model_server import ModelServer
+
+_FUZZER = Path(sys.executable).parent / "schemathesis"
+_CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+_ROUTES = "^/v1/(responses|runs|sessions|chat|models|capabilities)"
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer() as one:
+        yield one
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("phase", ["coverage", "fuzzing", "stateful"])
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_nothing_makes_the_server_fail(
+    tmp_path: Path, model: ModelServer, phase: str, engine: str, request: pytest.FixtureRequest
+) -> None:
+    examples = 100 if request.config.getoption("--long") else 5
+    settings = ""
+    if engine == "postgres":
+        place: Place = request.getfixturevalue("postgres_place")
+        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+    async with serving(scripted_program(tmp_path, model, settings)) as api:
+        fuzzing = await asyncio.create_subprocess_exec(
+            _FUZZER,
+            "run",
+            f"{api.url}/openapi.json",
+            "--phases",
+            phase,
+            "--checks",
+            _CHECKS,
+            "--include-path-regex",
+            _ROUTES,
+            "--exclude-path-regex",
+            "/events$",  # a stream has no schema
+            "--max-examples",
+            str(examples),
+            "--generation-deterministic",
+            "--no-color",
+            "--header",
+            f"Authorization: Bearer {api.key}",
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await fuzzing.communicate()
+        shown = out.decode()
+        assert fuzzing.returncode == 0, shown
+        asked = re.search(r"(\d+) generated, (\d+) passed", shown)
+        assert asked is not None, shown
+        assert int(asked[1]) == int(asked[2]) > 0
+        assert api.process is not None
+        assert api.process.returncode is None
+    log = (tmp_path / "profiles" / "default" / "logs" / "talaria.log").read_text()
+    assert "Traceback" not in log, log

@@ -1,0 +1,155 @@
+"""What the API tells of itself: a description that fits, a page that loads nothing, figures, models."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from tests.api.in_process_server import PATIENCE, Hosted, hosted
+
+from talaria.testing.model_server import ModelServer
+
+HI = {"messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ModelServer]:
+    async with ModelServer(models=("test-model", "family/other")) as one:
+        yield one
+
+
+async def test_the_events_of_a_stream_are_described(host: Hosted) -> None:
+    found = (await host.http.get("/openapi.json")).json()
+    for path, method in (
+        ("/v1/chat/completions", "post"),
+        ("/v1/responses", "post"),
+        ("/v1/runs/{run_id}/events", "get"),
+    ):
+        content = found["paths"][path][method]["responses"]["200"]["content"]
+        assert content["text/event-stream"]["schema"].get("type") != "string", path
+    assert found["paths"]["/v1/runs"]["post"]["security"] == [{"key": []}]
+
+
+async def test_the_description_names_every_route_once_and_all_it_refers_to(host: Hosted) -> None:
+    found = (await host.http.get("/openapi.json")).json()
+    assert found["openapi"].startswith("3.1")
+    paths = found["paths"]
+    assert set(paths["/v1/chat/completions"]) == {"post"}
+    assert {"/health", "/metrics", "/v1/models", "/v1/models/{model}", "/v1/capabilities", "/docs"} <= set(paths)
+    names = [one["operationId"] for path in paths.values() for one in path.values()]
+    assert len(names) == len(set(names))
+    schemas = found["components"]["schemas"]
+    references = set(re.findall(r'"#/components/schemas/([^"]+)"', (await host.http.get("/openapi.json")).text))
+    assert references <= set(schemas)
+    for path, methods in paths.items():
+        for one in methods.values():
+            declared = {each["name"] for each in one["parameters"] if each["in"] == "path"}
+            assert declared == set(re.findall(r"{(\w+)}", path))
+    heeded = {each["name"] for each in paths["/v1/chat/completions"]["post"]["parameters"] if each["in"] == "header"}
+    assert heeded == {"idempotency-key", "x-talaria-events", "x-talaria-session-id"}
+    (last,) = (one for one in paths["/v1/runs/{run_id}/events"]["get"]["parameters"] if one["in"] == "header")
+    assert (last["name"], last["required"]) == ("last-event-id", False)
+
+
+async def test_answers_are_what_the_description_says(host: Hosted) -> None:
+    found = (await host.http.get("/openapi.json")).json()
+    for method, path, body in (
+        ("post", "/v1/chat/completions", HI),
+        ("get", "/v1/models", None),
+        ("get", "/v1/capabilities", None),
+        ("get", "/health", None),
+    ):
+        described = found["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
+        schema = {**described, "components": found["components"]}
+        answer = await host.http.request(method, path, json=body)
+        assert answer.status_code == 200
+        Draft202012Validator(schema).validate(answer.json())
+    wrong = await host.http.get("/nowhere")
+    error = found["paths"]["/health"]["get"]["responses"]["default"]["content"]["application/json"]["schema"]
+    Draft202012Validator({**error, "components": found["components"]}).validate(wrong.json())
+
+
+async def test_the_page_loads_nothing_from_elsewhere(host: Hosted) -> None:
+    page = await host.http.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "/v1/chat/completions" in page.text
+    assert not re.search(r"(src|href)=\"https?:", page.text)
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+
+
+async def test_figures_count_requests_by_route_and_status(host: Hosted) -> None:
+    await host.http.post("/v1/chat/completions", json=HI)
+    await host.http.post("/v1/chat/completions", json={})
+    await host.http.get("/nowhere")
+    text = (await host.http.get("/metrics")).text
+    assert 'talaria_api_requests_total{route="/v1/chat/completions",status="200"} 1' in text
+    assert 'talaria_api_requests_total{route="/v1/chat/completions",status="400"} 1' in text
+    assert 'talaria_api_requests_total{route="none",status="404"} 1' in text
+    assert "talaria_api_request_seconds_count 3" in text
+    assert "talaria_turns_running 0" in text
+    assert "talaria_rooms_open 1" in text
+
+
+async def test_clients_find_the_models_by_the_names_that_they_may_use(host: Hosted) -> None:
+    async with openai.AsyncOpenAI(base_url=f"{host.url}/v1", api_key=host.key, timeout=PATIENCE) as client:
+        names = [one.id async for one in client.models.list()]
+        assert names[0] == "talaria"
+        assert {"mine:test-model", "mine:family/other"} <= set(names)
+        assert (await client.models.retrieve("mine:family/other")).owned_by == "mine"
+        with pytest.raises(openai.NotFoundError):
+            await client.models.retrieve("mine:nobody")
+
+
+async def test_health_needs_nothing_and_capabilities_name_the_routes(host: Hosted) -> None:
+    health = (await host.http.get("/health")).json()
+    assert health["status"] == "ok"
+    able = (await host.http.get("/v1/capabilities")).json()
+    assert "POST /v1/chat/completions" in able["endpoints"]
+    assert (able["streaming"], able["client_tools"]) == (True, False)
+    assert "/v1/chat/completions" not in able["async_delivery"]
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "agent", "llama3:8b", "x" * 5000, "no name"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", HI),
+        ("/v1/responses", {"input": "hi"}),
+        ("/v1/runs", {"input": "hi"}),
+    ],
+)
+async def test_a_name_of_no_model_means_the_agents_own(
+    host: Hosted, model: ModelServer, name: str, path: str, body: dict[str, Any]
+) -> None:
+    answer = await host.http.post(path, json={**body, "model": name})
+    assert answer.is_success, answer.text
+    async with asyncio.timeout(PATIENCE):
+        await model.arrived(1)
+    assert model.received[-1].json["model"] == "scripted"
+    assert (await host.http.get(f"/v1/models/{name[:20].strip()}")).status_code == 404
+
+
+async def test_a_provider_that_does_not_answer_is_not_taken_for_a_model_that_is_missing(
+    tmp_path: Path, host: Hosted
+) -> None:
+    chat = "/v1/chat/completions"
+    unknown = await host.http.post(chat, json={**HI, "model": "mine:nobody"})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+    assert "`/v1/models` lists" in unknown.json()["error"]["message"]
+    async with ModelServer() as model:
+        pass  # nobody listens there any more
+    async with hosted(tmp_path / "gone", model) as other:
+        named = await other.http.post(chat, json={**HI, "model": "mine:test-model"})
+        usual = await other.http.post(chat, json=HI)
+    assert [(one.status_code, one.json()["error"]["code"]) for one in (named, usual)] == [
+        (502, "model"),
+        (502, "turn_failed"),
+    ]
+    for answer in (named, usual):
+        assert answer.json()["error"]["type"] == "server_error"
+        assert answer.headers["x-should-retry"] == "false"
+        assert "127.0.0.1" not in answer.text

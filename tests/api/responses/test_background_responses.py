@@ -1,0 +1,128 @@
+"""Responses in the background: queued at once, looked at, followed from any number, cancelled, and durable."""
+
+import asyncio
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+from openai.types.responses import Response
+from tests.api.server_process import PATIENCE, Server, eventually
+
+from talaria.testing.model_server import Ask, Fail, ModelServer, Say
+
+_WORDS = "one two three four five six seven eight"
+
+
+async def _in_state(sdk: AsyncOpenAI, response_id: str, status: str) -> Response:
+    async def look() -> Response | None:
+        found = await sdk.responses.retrieve(response_id)
+        return found if found.status == status else None
+
+    found: Response = await eventually(look)
+    return found
+
+
+async def _followed(sdk: AsyncOpenAI, response_id: str, **more: Any) -> list[Any]:
+    stream = await sdk.responses.retrieve(response_id, stream=True, **more)
+    return [event async for event in stream]
+
+
+async def test_it_is_queued_at_once_and_found_when_it_is_done(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(Say("Looking.", calls=[Ask("terminal", {"command": "echo seen"})]), Say(_WORDS, pause=0.02))
+    queued = await sdk.responses.create(model="talaria", input="Go.", background=True, metadata={"n": "1"})
+    assert (queued.status, queued.background) == ("queued", True)
+    done = await _in_state(sdk, queued.id, "completed")
+    assert [item.type for item in done.output] == ["message", "mcp_call", "message"]
+    assert (done.id, done.metadata, done.created_at) == (queued.id, {"n": "1"}, queued.created_at)
+    assert done.usage is not None
+    on = await sdk.responses.create(model="talaria", input="On.", previous_response_id=queued.id)
+    assert on.status == "completed"
+    assert _WORDS in str(model.received[-1].json["messages"])
+
+
+async def test_it_is_followed_from_any_number(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(Say(_WORDS, pause=0.05))
+    stream = await sdk.responses.create(model="talaria", input="Go.", background=True, stream=True)
+    first = [event async for event in stream]
+    names = [event.type for event in first]
+    assert names[:3] == ["response.created", "response.queued", "response.in_progress"]
+    assert names[-1] == "response.completed"
+    assert [event.sequence_number for event in first] == list(range(len(first)))
+    response_id = first[0].response.id  # type: ignore[union-attr]
+    assert await _followed(sdk, response_id) == first
+    assert await _followed(sdk, response_id, starting_after=4) == first[5:]
+    assert await _followed(sdk, response_id, starting_after=len(first)) == []
+
+
+async def test_a_client_that_hangs_up_stops_nothing(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(Say(_WORDS, pause=0.1))
+    stream = await sdk.responses.create(model="talaria", input="Go.", background=True, stream=True)
+    async for event in stream:
+        if event.type == "response.created":
+            created = event.response
+        if event.type == "response.output_text.delta":
+            break
+    await stream.close()
+    assert (await _in_state(sdk, created.id, "completed")).output_text == _WORDS
+
+
+async def test_it_can_be_cancelled_before_and_while_it_is_worked_on(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.otherwise(Say("and so on " * 300, pause=0.05))
+    running = await sdk.responses.create(model="talaria", input="Go.", background=True, conversation="one")
+    await model.arrived()
+    waiting = await sdk.responses.create(model="talaria", input="And?", background=True, conversation="one")
+    for response in (waiting, running):
+        assert (await sdk.responses.cancel(response.id)).status == "cancelled"
+        assert (await sdk.responses.retrieve(response.id)).status == "cancelled"
+        assert (await _followed(sdk, response.id))[-1].type == "response.incomplete"
+    assert len(model.received) == 1
+
+
+async def test_one_that_was_waited_for_cannot_be_cancelled_or_streamed(sdk: AsyncOpenAI) -> None:
+    response = await sdk.responses.create(model="talaria", input="Go.")
+    with pytest.raises(openai.BadRequestError):
+        await sdk.responses.cancel(response.id)
+    with pytest.raises(openai.BadRequestError):
+        await sdk.responses.retrieve(response.id, stream=True)
+
+
+async def test_a_failure_is_found_as_such(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.otherwise(Fail(400, message="nonsense"))
+    queued = await sdk.responses.create(model="talaria", input="Go.", background=True)
+    failed = await _in_state(sdk, queued.id, "failed")
+    assert failed.error is not None
+    assert (await _followed(sdk, queued.id))[-1].type == "response.failed"
+
+
+async def test_one_that_is_deleted_is_gone_and_stopped(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(Say("and so on " * 300, pause=0.05))
+    queued = await sdk.responses.create(model="talaria", input="Go.", background=True)
+    await model.arrived()
+    await sdk.responses.delete(queued.id)
+    with pytest.raises(openai.NotFoundError):
+        await sdk.responses.retrieve(queued.id)
+    async with asyncio.timeout(PATIENCE):
+        await model.gone()
+
+
+async def test_it_outlives_its_server(server: Server, sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(Say(_WORDS, pause=0.2), Say(_WORDS))
+    stream = await sdk.responses.create(model="talaria", input="Go.", background=True, stream=True)
+    heard = []
+    async for event in stream:
+        heard.append(event)
+        if event.type == "response.output_text.delta":
+            break
+    await server.kill()
+    await stream.close()
+    await server.start()
+    sdk.base_url = f"{server.url}/v1"  # the port may be another one
+    response_id = heard[0].response.id  # type: ignore[union-attr]
+    rest = await _followed(sdk, response_id, starting_after=heard[-1].sequence_number)
+    everything = [*heard, *rest]
+    assert [event.sequence_number for event in everything] == list(range(len(everything)))
+    deltas = [event.delta for event in everything if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == _WORDS
+    done = await sdk.responses.retrieve(response_id)
+    assert (done.status, done.output_text, len(done.output)) == ("completed", _WORDS, 1)

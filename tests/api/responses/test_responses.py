@@ -1,0 +1,242 @@
+"""`/v1/responses` as the official client of OpenAI sees it."""
+
+import asyncio
+import base64
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from tests.api.server_process import PATIENCE, Server, client
+
+from talaria.testing.model_server import Ask, Fail, ModelServer, Received, Say
+
+_PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+_LOOK = Say("Let me look.", calls=[Ask("terminal", {"command": "echo seen"})])
+
+
+def _said(received: Received) -> list[tuple[str, Any]]:
+    """Return who said what in a model call, without the instructions."""
+    return [(one["role"], one.get("content")) for one in _sent(received)[1:]]
+
+
+def _sent(received: Received) -> list[Any]:
+    messages: list[Any] = received.json["messages"]
+    return messages
+
+
+async def test_a_plain_answer(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(Say("Good day."))
+    response = await sdk.responses.create(model="talaria", input="Hello", metadata={"a": "b"})
+    assert response.output_text == "Good day."
+    assert (response.status, response.model, response.metadata) == ("completed", "talaria", {"a": "b"})
+    assert response.usage is not None
+    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens > 0
+
+
+async def test_a_synchronous_client_is_answered_as_well(server: Server, model: ModelServer) -> None:
+    model.script(Say("One."), Say("Two words."))
+
+    def ask() -> tuple[str, list[str]]:
+        with OpenAI(base_url=f"{server.url}/v1", api_key=server.key, timeout=PATIENCE, max_retries=0) as sdk:
+            plain = sdk.responses.create(model="talaria", input="Hello").output_text
+            with sdk.responses.stream(model="talaria", input="Hello") as stream:
+                deltas = [event.delta for event in stream if event.type == "response.output_text.delta"]
+                assert stream.get_final_response().output_text == "Two words."
+        return plain, deltas
+
+    plain, deltas = await asyncio.to_thread(ask)
+    assert plain == "One."
+    assert "".join(deltas) == "Two words."
+
+
+async def test_a_stream_with_a_tool_is_understood_by_the_stream_of_the_client(
+    sdk: AsyncOpenAI, model: ModelServer
+) -> None:
+    model.script(_LOOK, Say("Seen."))
+    async with sdk.responses.stream(model="talaria", input="Look.") as stream:
+        events = [event async for event in stream]
+        final = await stream.get_final_response()
+    names = [event.type for event in events]
+    assert names[:2] == ["response.created", "response.in_progress"]
+    assert names[-1] == "response.completed"
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [item.type for item in final.output] == ["message", "mcp_call", "message"]
+    last = final.output[-1]
+    assert last.type == "message"
+    assert last.phase == "final_answer"
+
+
+async def test_thoughts_are_told_where_they_were_asked_for(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.otherwise(Say("Yes.", reasoning="Is it so?"))
+    response = await sdk.responses.create(model="talaria", input="So?", reasoning={"summary": "auto"})
+    assert [item.type for item in response.output] == ["reasoning", "message"]
+    without = await sdk.responses.create(model="talaria", input="So?")
+    assert [item.type for item in without.output] == ["message"]
+
+
+async def test_a_response_goes_on_from_the_one_before(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    first = await sdk.responses.create(model="talaria", input="One", instructions="Be brief.")
+    second = await sdk.responses.create(model="talaria", input="Two", previous_response_id=first.id)
+    await sdk.responses.create(model="talaria", input="Three", previous_response_id=second.id)
+    assert _said(model.received[-1]) == [
+        ("user", "One"),
+        ("assistant", "ok"),
+        ("user", "Two"),
+        ("assistant", "ok"),
+        ("user", "Three"),
+    ]
+    systems = {str(_sent(one)[0]) for one in model.received}
+    assert len(systems) == 1
+    assert "Be brief." in systems.pop()
+    assert second.previous_response_id == first.id
+
+
+async def test_two_ways_on_from_one_response_do_not_meet(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    first = await sdk.responses.create(model="talaria", input="One")
+    ways = [sdk.responses.create(model="talaria", input=words, previous_response_id=first.id) for words in "AB"]
+    await asyncio.gather(*ways)
+    again = await sdk.responses.create(model="talaria", input="C", previous_response_id=first.id)
+    assert again.status == "completed"
+    told = sorted(str(_said(one)) for one in model.received[1:])
+    assert told == [str([("user", "One"), ("assistant", "ok"), ("user", words)]) for words in "ABC"]
+
+
+async def test_other_instructions_later_on_change_nothing_that_was_sent_before(
+    sdk: AsyncOpenAI, model: ModelServer
+) -> None:
+    first = await sdk.responses.create(model="talaria", input="One", instructions="Be brief.")
+    await sdk.responses.create(model="talaria", input="Two", instructions="Be long.", previous_response_id=first.id)
+    assert _sent(model.received[1])[:3] == [
+        *_sent(model.received[0]),
+        {"role": "assistant", "content": "ok"},
+    ]
+    assert _said(model.received[1])[2:] == [("system", "Be long."), ("user", "Two")]
+
+
+async def test_a_named_conversation_goes_on(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    for words in ("One", "Two"):
+        response = await sdk.responses.create(model="talaria", input=words, conversation="trip")
+        assert response.conversation is not None
+        assert response.conversation.id == "trip"
+    await sdk.responses.create(model="talaria", input="Three", conversation={"id": "trip"})
+    assert [words for role, words in _said(model.received[-1]) if role == "user"] == ["One", "Two", "Three"]
+    await sdk.responses.create(model="talaria", input="Four", conversation="another")
+    assert _said(model.received[-1]) == [("user", "Four")]
+
+
+async def test_items_become_a_transcript_with_its_roles(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    picture = base64.b64encode(_PNG).decode()
+    await sdk.responses.create(
+        model="talaria",
+        input=[
+            {"role": "developer", "content": "Speak French."},
+            {"role": "user", "content": "One"},
+            {"role": "assistant", "content": "Un"},
+            {"role": "user", "content": [{"type": "input_text", "text": "And this?"}]},
+            {
+                "role": "user",
+                "content": [{"type": "input_image", "image_url": f"data:image/png;base64,{picture}", "detail": "auto"}],
+            },
+        ],
+    )
+    (received,) = model.received
+    assert "Speak French." in str(_sent(received)[0])
+    said = _said(received)
+    assert said[:2] == [("user", "One"), ("assistant", "Un")]
+    assert "And this?" in str(said[2])
+
+
+async def test_what_a_response_said_can_be_referred_to(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(_LOOK, Say("Seen."))
+    first = await sdk.responses.create(model="talaria", input="Look.")
+    references: list[Any] = [{"type": "item_reference", "id": item.id} for item in first.output]
+    again: list[Any] = [item.model_dump(exclude_none=True) for item in first.output]
+    for past in (references, again):
+        await sdk.responses.create(model="talaria", input=[*past, {"role": "user", "content": "And?"}])
+        told = str(_said(model.received[-1]))
+        assert "Seen." in told
+        assert "seen" in told
+        assert "And?" in told
+
+
+async def test_a_response_is_found_again_until_it_is_deleted(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(_LOOK, Say("Seen."))
+    first = await sdk.responses.create(model="talaria", input="Look.")
+    assert (await sdk.responses.retrieve(first.id)).model_dump() == first.model_dump()
+    items = await sdk.responses.input_items.list(first.id)
+    (item,) = items.data
+    assert item.type == "message"
+    await sdk.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        await sdk.responses.retrieve(first.id)
+    with pytest.raises(openai.NotFoundError):
+        await sdk.responses.create(model="talaria", input="On.", previous_response_id=first.id)
+
+
+async def test_a_streamed_response_is_kept_as_it_was_told(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(_LOOK, Say("Seen."))
+    async with sdk.responses.stream(model="talaria", input="Look.") as stream:
+        final = await stream.get_final_response()
+    kept = await sdk.responses.retrieve(final.id)
+    assert [item.type for item in kept.output] == [item.type for item in final.output]
+    assert (kept.output_text, kept.usage, kept.completed_at) == (final.output_text, final.usage, final.completed_at)
+
+
+async def test_what_is_not_to_be_kept_is_not(sdk: AsyncOpenAI) -> None:
+    response = await sdk.responses.create(model="talaria", input="Hello", store=False)
+    with pytest.raises(openai.NotFoundError):
+        await sdk.responses.retrieve(response.id)
+
+
+async def test_a_client_that_hangs_up_stops_the_turn(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.script(Say("and so on " * 300, pause=0.05))
+    stream = await sdk.responses.create(model="talaria", input="Go.", stream=True)
+    async for event in stream:
+        if event.type == "response.output_text.delta":
+            break
+    await stream.close()
+    async with asyncio.timeout(PATIENCE):
+        await model.gone()
+
+
+async def test_a_model_that_fails_is_told_in_both_ways(sdk: AsyncOpenAI, model: ModelServer) -> None:
+    model.otherwise(Fail(400, message="nonsense"))
+    with pytest.raises(openai.InternalServerError) as failed:
+        await sdk.responses.create(model="talaria", input="Hello")
+    assert failed.value.code == "turn_failed"
+    stream = await sdk.responses.create(model="talaria", input="Hello", stream=True)
+    events = [event async for event in stream]
+    last = events[-1]
+    assert last.type == "response.failed"
+    assert last.response.error is not None
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"input": "x", "tools": [{"type": "web_search"}]}, "tools"),
+        ({"input": "x", "text": {"format": {"type": "json_object"}}}, "text.format"),
+        ({"input": "x", "previous_response_id": "a", "conversation": "b"}, "conversation"),
+        ({"input": "x", "background": True, "store": False}, "store"),
+        ({}, "input"),
+        ({"input": []}, "input"),
+        ({"input": ""}, "input"),
+        ({"input": " \n"}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "input_text", "text": " \0"}]}]}, "input"),
+        ({"input": [{"role": "assistant", "content": "x"}]}, "input"),
+        ({"input": [{"type": "image_generation_call"}]}, "input[0]"),
+        ({"input": [{"role": "nobody", "content": "x"}]}, "input[0].role"),
+        ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0]"),
+        ({"input": [{"type": "item_reference", "id": "msg_x_0"}]}, "input[0]"),
+        ({"input": 7}, "input"),
+    ],
+)
+async def test_what_cannot_be_honoured_is_refused_by_name(server: Server, body: dict[str, Any], param: str) -> None:
+    async with client(server) as http:
+        response = await http.post("/v1/responses", json=body)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param), error
+    assert error["type"] == "invalid_request_error"

@@ -1,0 +1,224 @@
+"""A server is killed in the middle: its runs go on by themselves, and nobody hears anything twice, or not at all."""
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.server_process import Heard, Server, client, eventually, follow, serving
+from tests.app.program_with_model import scripted_program
+from tests.storage.engines import Place
+
+from talaria.testing.model_server import Ask, ModelServer, Say
+
+_WORDS = "one two three four five six seven eight"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def server(request: pytest.FixtureRequest, tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
+    settings = ""
+    if request.param == "postgres":
+        place: Place = request.getfixturevalue("postgres_place")
+        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+    async with serving(scripted_program(tmp_path, model, settings)) as served:
+        yield served
+
+
+async def _started(server: Server, words: str = "Go.") -> dict[str, Any]:
+    async with client(server) as http:
+        run: dict[str, Any] = (await http.post("/v1/runs", json={"input": words})).json()
+        return run
+
+
+async def _heard(server: Server, run: dict[str, Any], after: int = 0) -> list[Heard]:
+    async with client(server) as http:
+        return await follow(http, f"/v1/runs/{run['id']}/events?after={after}")
+
+
+async def _until(server: Server, run: dict[str, Any], fits: Callable[[Heard], bool]) -> list[Heard]:
+    async with client(server) as http:
+        return await follow(http, f"/v1/runs/{run['id']}/events", until=fits)
+
+
+async def _some(server: Server, run: dict[str, Any], after: int) -> list[Heard]:
+    """Return the next events of a run."""
+    async with client(server) as http:
+        path = f"/v1/runs/{run['id']}/events?after={after}"
+        return await follow(http, path, until=lambda one: one.number == after + 4)
+
+
+async def _waiting(http: httpx.AsyncClient, run: dict[str, Any], *, besides: str = "") -> dict[str, Any]:
+    """Return what a run asks, as soon as it asks something else than before."""
+
+    async def look() -> dict[str, Any] | None:
+        asked = (await http.get(f"/v1/runs/{run['id']}")).json()["questions"]
+        return next((one for one in asked if one["id"] != besides), None)
+
+    found: dict[str, Any] = await eventually(look)
+    return found
+
+
+def _check(heard: list[Heard]) -> None:
+    """Check what holds of every run, whatever happened to its servers."""
+    assert [one.number for one in heard] == list(range(1, len(heard) + 1))
+    counted = Counter(
+        (one.name, one.data["call_id"]) for one in heard if one.name in ("tool.started", "tool.completed")
+    )
+    assert set(counted.values()) <= {1}
+    assert {call for name, call in counted if name == "tool.started"} == {
+        call for name, call in counted if name == "tool.completed"
+    }
+    assert [one.name for one in heard if one.name.startswith("run.")] == ["run.queued", heard[-1].name]
+    assert sum(one.name == "turn.started" for one in heard) == 1
+
+
+def _messages(heard: list[Heard]) -> list[str]:
+    return [one.data["text"] for one in heard if one.name == "message.completed"]
+
+
+async def test_a_run_goes_on_when_its_server_is_killed_while_it_speaks(server: Server, model: ModelServer) -> None:
+    model.script(Say(_WORDS, pause=0.2), Say(_WORDS))
+    run = await _started(server)
+    before = await _until(server, run, lambda one: one.name == "text.delta")
+    await server.kill()
+    await server.start()
+    heard = [*before, *await _heard(server, run, len(before))]
+    _check(heard)
+    assert [one.name for one in heard].count("turn.resumed") == 1
+    assert _messages(heard) == [_WORDS]
+    resumed = [one.name for one in heard].index("turn.resumed")
+    assert "".join(one.data["text"] for one in heard[resumed:] if one.name == "text.delta") == _WORDS
+    assert heard[-1].data == {"type": "run.completed", "text": _WORDS}
+    assert await _heard(server, run) == heard
+
+
+async def test_a_call_whose_outcome_is_unknown_is_told_as_cut_off(server: Server, model: ModelServer) -> None:
+    sleeping = Ask("terminal", {"command": "touch begun; sleep 60"}, id="call_1")
+    model.script(Say("Wait.", calls=[sleeping]), Say("It was cut off."))
+    run = await _started(server)
+    begun = server.program.home / "workspaces" / "default" / "begun"
+    await _until(server, run, lambda one: one.name == "tool.started")
+
+    async def is_begun() -> bool:
+        return begun.exists()
+
+    await eventually(is_begun)
+    await server.kill()
+    await server.start()
+    heard = await _heard(server, run)
+    _check(heard)
+    assert _messages(heard) == ["Wait.", "It was cut off."]
+    (completed,) = [one.data for one in heard if one.name == "tool.completed"]
+    assert completed["failed"]
+
+
+async def test_what_waits_for_an_approval_asks_anew(server: Server, model: ModelServer) -> None:
+    kept = server.program.home / "workspaces" / "default" / "kept"
+    kept.touch()
+    model.script(Say(calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("Gone."))
+    run = await _started(server)
+    async with client(server) as http:
+        asked = await _waiting(http, run)
+    await server.kill()
+    await server.start()
+    async with client(server) as http:
+        again = await _waiting(http, run, besides=asked["id"])
+        stale = await http.post(f"/v1/runs/{run['id']}/approval", json={"id": asked["id"], "decision": "approve"})
+        assert stale.status_code == 404
+        body = {"id": again["id"], "decision": "approve"}
+        assert (await http.post(f"/v1/runs/{run['id']}/approval", json=body)).status_code == 200
+        heard = await follow(http, f"/v1/runs/{run['id']}/events")
+    _check(heard)
+    closed = [one.data["id"] for one in heard if one.name == "question.closed"]
+    assert closed == [asked["id"], again["id"]]
+    assert not kept.exists()
+
+
+async def test_a_stop_that_was_asked_for_counts_after_a_crash(server: Server, model: ModelServer) -> None:
+    model.otherwise(Say("and so on " * 300, pause=0.05))
+    run = await _started(server)
+    await _until(server, run, lambda one: one.name == "text.delta")
+    assert server.process is not None
+    async with serving(server.program) as other, client(other) as http:
+        server.process.send_signal(signal.SIGSTOP)  # it has the run, and hears nothing
+        asked = await http.post(f"/v1/runs/{run['id']}/stop")
+        assert asked.json()["status"] == "running"
+        await server.kill()
+        heard = await follow(http, f"/v1/runs/{run['id']}/events")
+    _check(heard)
+    assert heard[-1].name == "run.stopped"
+    await server.start()
+
+
+async def test_killed_again_and_again_a_run_comes_to_its_end(server: Server, model: ModelServer) -> None:
+    steps = 6
+    for number in range(steps):
+        call = Ask("terminal", {"command": f"echo {number} >>log; sleep 0.05"}, id=f"call_{number}")
+        model.script(Say(f"Step {number}.", calls=[call], pause=0.02))
+    model.otherwise(Say("All done."))
+    run = await _started(server)
+    after = 0
+    for _ in range(5):
+        after += len(await _some(server, run, after))
+        await server.kill()
+        await server.start()
+    heard = await _heard(server, run)
+    _check(heard)
+    assert heard[-1].data["text"] == "All done."
+    messages = _messages(heard)
+    assert len(messages) == len(set(messages))
+
+
+async def test_two_servers_share_the_runs_of_a_store(server: Server, model: ModelServer) -> None:
+    model.otherwise(Say(_WORDS, pause=0.02))
+    async with serving(server.program) as other:
+        runs = [await _started(one, f"Go {number}.") for number, one in enumerate((server, other) * 4)]
+        told = await asyncio.gather(*(_heard(one, run) for run in runs for one in (server, other)))
+    for here, there in zip(told[::2], told[1::2], strict=True):
+        assert here == there
+        _check(here)
+        assert _messages(here) == [_WORDS]
+    assert len(model.received) == len(runs)
+
+
+async def test_a_run_can_be_answered_and_stopped_through_another_server(server: Server, model: ModelServer) -> None:
+    asking = Say(calls=[Ask("clarify", {"question": "Which?"})])
+    model.script(asking, Say("and so on " * 300, pause=0.05))
+    run = await _started(server)
+    async with serving(server.program) as other, client(other) as http:
+        asked = await _waiting(http, run)
+        body = {"id": asked["id"], "answer": "the second"}
+        assert (await http.post(f"/v1/runs/{run['id']}/approval", json=body)).status_code == 200
+        await follow(http, f"/v1/runs/{run['id']}/events", until=lambda one: one.name == "text.delta")
+        assert (await http.post(f"/v1/runs/{run['id']}/stop")).json()["status"] == "stopped"
+        _check(await follow(http, f"/v1/runs/{run['id']}/events"))
+    assert len(model.received) == 2
+
+
+async def test_when_one_server_dies_the_other_takes_its_runs_over(server: Server, model: ModelServer) -> None:
+    model.script(Say(_WORDS, pause=0.3), Say(_WORDS))
+    run = await _started(server)
+    await _until(server, run, lambda one: one.name == "text.delta")
+    async with serving(server.program) as other:
+        await server.kill()
+        heard = await _heard(other, run)
+    _check(heard)
+    assert _messages(heard) == [_WORDS]
+    await server.start()
+
+
+async def test_a_run_that_cannot_be_gone_on_with_fails_and_says_why(server: Server, model: ModelServer) -> None:
+    model.script(Say(_WORDS, pause=0.3))
+    run = await _started(server)
+    await _until(server, run, lambda one: one.name == "text.delta")
+    await server.kill()
+    config = server.program.home / "profiles" / "default" / "config.toml"
+    config.write_text(config.read_text().replace("[providers.mine]", "[providers.another]"))
+    await server.start()
+    heard = await _heard(server, run)
+    assert heard[-1].name == "run.failed"
+    assert "mine" in heard[-1].data["error"]

@@ -1,0 +1,148 @@
+"""`talaria serve` as a process of its own, killed and started again at will, and clients that follow runs."""
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import httpx
+from tests.app.program import TALARIA, Program
+
+from talaria.access.api_key_file import read_key_file
+from talaria.settings.profiles import Profiles
+
+PATIENCE = 60.0
+_ADDRESS = re.compile(rb"(http://[\d.:]+)/v1")
+
+
+@dataclass
+class Server:
+    """The program at one port; ``url`` is where, without ``/v1``."""
+
+    program: Program
+    port: int = 0
+    url: str = ""
+    process: asyncio.subprocess.Process | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The key that the server created at its first start."""
+        return read_key_file(Profiles(self.program.home).active())
+
+    async def start(self) -> Self:
+        """Listen at the same port as before, unless somebody has taken it meanwhile."""
+        for port in dict.fromkeys((self.port, 0)):
+            if await self._listens_at(port):
+                return self
+        raise AssertionError("the server did not begin to listen")
+
+    async def _listens_at(self, port: int) -> bool:
+        self.process = await asyncio.create_subprocess_exec(
+            TALARIA,
+            "serve",
+            "--port",
+            str(port),
+            env=self.program.environment(**self.environment),
+            cwd=self.program.home / "work",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert self.process.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            while line := await self.process.stderr.readline():
+                if found := _ADDRESS.search(line):
+                    self.url = found[1].decode()
+                    self.port = int(self.url.rpartition(":")[2])
+                    return True
+        return False
+
+    async def kill(self) -> None:
+        """End it in the middle of whatever it does."""
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGKILL)
+        await self.process.wait()
+
+    async def end(self) -> int:
+        """Ask it to end, and return its exit code."""
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.terminate()
+        async with asyncio.timeout(PATIENCE):
+            await self.process.communicate()
+        return self.process.returncode or 0
+
+
+@asynccontextmanager
+async def serving(program: Program, **environment: str) -> AsyncIterator[Server]:
+    """Serve for the length of a block."""
+    server = await Server(program, environment=environment).start()
+    try:
+        yield server
+    finally:
+        await server.end()
+
+
+@asynccontextmanager
+async def client(server: Server, key: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    """Return a client with a key: the first one of the server, unless another is given."""
+    shown = server.key if key is None else key
+    headers = {"authorization": f"Bearer {shown}"} if shown else {}
+    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=PATIENCE, trust_env=False) as http:
+        yield http
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One server-sent event."""
+
+    number: int | None
+    name: str
+    data: Any
+
+
+async def follow(
+    http: httpx.AsyncClient,
+    path: str,
+    *,
+    until: Callable[[Heard], bool] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> list[Heard]:
+    """Return the events of a stream, all of them or up to the first that fits."""
+    heard: list[Heard] = []
+    async with http.stream("GET", path, headers=headers) as response:
+        assert response.status_code == 200, await response.aread()
+        async for event in heard_events(response):
+            heard.append(event)
+            if until is not None and until(event):
+                break
+    return heard
+
+
+async def heard_events(response: httpx.Response) -> AsyncIterator[Heard]:
+    """Yield the events of a stream."""
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif not line and fields:
+            data = fields.get("data", "")
+            number = int(fields["id"]) if "id" in fields else None
+            yield Heard(
+                number, fields.get("event", ""), httpx.Response(200, text=data).json() if data[:1] == "{" else data
+            )
+            fields = {}
+
+
+async def eventually(look: Callable[[], Awaitable[Any]]) -> Any:
+    """Return what a look finds as soon as it finds something."""
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await look()):  # noqa: ASYNC110 (nothing tells of a change)
+            await asyncio.sleep(0.02)
+        return found

@@ -1,0 +1,74 @@
+"""Tasks for the background: request and response wait for them, and say so; a run is told of them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.server_process import Server, client, eventually, follow
+from tests.app.program_with_model import scripted_program, talk
+from tests.runtime.delegation.delegating_model import Company, hand_on
+
+from talaria.testing.model_server import ModelServer, Say
+
+_NOTE = "Nothing can be told later here"
+_GOES_ON = "is running in the background"
+_DONE = "This is not from the person. What you started in the background reports:"
+_CHAT = {"messages": [{"role": "user", "content": "go"}]}
+_RESPONSE = {"input": "go"}
+
+
+def _company(model: ModelServer, *, gates: tuple[str, ...] = ()) -> Company:
+    begun = [hand_on("task", background=True), Say("well")]
+    return Company(model, {"go": begun, "task": Say("tortoise"), _DONE: Say("told")}, gates=gates)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", _CHAT),
+        ("/v1/chat/completions", {**_CHAT, "stream": True}),
+        ("/v1/responses", _RESPONSE),
+        ("/v1/responses", {**_RESPONSE, "background": True}),
+    ],
+)
+async def test_request_and_response_wait_for_tasks_and_say_so(
+    server: Server, model: ModelServer, path: str, body: dict[str, Any]
+) -> None:
+    company = _company(model)
+    async with client(server) as http:
+        response = await http.post(path, json=body)
+        assert response.status_code == 200, response.text
+
+        async def answered() -> bool:
+            return company.asked == ["go", "task", "go"]
+
+        await eventually(answered)
+    last = str(model.received[-1].json["messages"][-1])
+    assert _NOTE in last
+    assert "tortoise" in last
+
+
+async def test_a_run_is_told_of_its_tasks_also_when_the_server_was_killed_meanwhile(
+    server: Server, model: ModelServer
+) -> None:
+    company = _company(model, gates=("task",))
+    async with client(server) as http:
+        run = (await http.post("/v1/runs", json={"input": "go"})).json()
+        await follow(http, f"/v1/runs/{run['id']}/events", until=lambda one: one.name == "run.waiting")
+    await server.kill()
+    company.gates["task"].set()
+    await server.start()
+    async with client(server) as http:
+        heard = await follow(http, f"/v1/runs/{run['id']}/events")
+    assert heard[-1].data == {"type": "run.completed", "text": "told"}
+    outputs = [one.data["output"] for one in heard if one.name == "tool.completed"]
+    assert _GOES_ON in outputs[0]
+    assert "tortoise" in model.received[-1].question
+
+
+async def test_one_question_of_a_script_waits_for_tasks_too(tmp_path: Path, model: ModelServer) -> None:
+    company = _company(model)
+    said = await talk(scripted_program(tmp_path, model), "chat", "-q", "go")
+    assert (said.code, said.out.strip()) == (0, "well")
+    assert company.asked[:3] == ["go", "task", "go"]
+    assert _NOTE in str(model.received[2].json["messages"][-1])

@@ -1,0 +1,145 @@
+"""What ends later: request and response cannot be told, and say so; a run can, and is."""
+
+from typing import Any
+
+import httpx
+import pytest
+from tests.api.server_process import Server, client, eventually, follow
+from tests.app.program_with_model import talk
+
+from talaria.contracts.background_processes import BackgroundProcess, list_processes
+from talaria.storage.sqlite.open import open_sqlite
+from talaria.testing.model_server import Ask, ModelServer, Received, Say
+
+_CANNOT = "this conversation can't be woken here"
+_SHORT = {"command": "sleep 0.5; echo finished", "background": True, "notify_on_complete": True}
+_LONG = {**_SHORT, "command": "sleep 300", "watch_patterns": ["ready"]}
+_CHAT = {"messages": [{"role": "user", "content": "Start it."}]}
+_RESPONSE = {"input": "Start it."}
+
+
+def _starting(arguments: dict[str, object]) -> Say:
+    return Say(calls=[Ask("terminal", arguments)])
+
+
+def _processes(server: Server) -> list[BackgroundProcess]:
+    database = open_sqlite(server.program.home / "profiles" / "default" / "talaria.db")
+    try:
+        return database.read(list_processes)
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", _CHAT),
+        ("/v1/chat/completions", {**_CHAT, "stream": True}),
+        ("/v1/responses", _RESPONSE),
+        ("/v1/responses", {**_RESPONSE, "stream": True}),
+        ("/v1/responses", {**_RESPONSE, "background": True}),
+        ("/v1/responses", {**_RESPONSE, "background": True, "stream": True}),
+    ],
+)
+async def test_request_and_response_register_no_watcher_and_say_so(
+    server: Server, model: ModelServer, path: str, body: dict[str, Any]
+) -> None:
+    model.script(_starting(_LONG), Say("Started."))
+    async with client(server) as http:
+        response = await http.post(path, json=body)
+        assert response.status_code == 200, response.text
+
+        async def answered() -> bool:
+            return len(model.received) == 2
+
+        await eventually(answered)
+    assert _CANNOT in str(model.received[1].json["messages"])
+    (process,) = _processes(server)
+    assert (process.notify, process.patterns) == (False, ())
+    assert (await talk(server.program, "ps", "kill", process.id)).code == 0
+
+
+async def test_what_a_run_has_started_reports_as_its_events(server: Server, model: ModelServer) -> None:
+    model.script(_starting(_SHORT), Say("Started."), Say("It has finished."))
+    async with client(server) as http:
+        run = (await http.post("/v1/runs", json={"input": "Start it."})).json()
+        heard = await follow(http, f"/v1/runs/{run['id']}/events")
+        over = (await http.get(f"/v1/runs/{run['id']}")).json()
+    names = [one.name for one in heard]
+    assert names.count("turn.started") == 2
+    assert names.index("run.waiting") < len(names) - 1 - names[::-1].index("turn.started")
+    assert (names[-1], over["output"]) == ("run.completed", "It has finished.")
+    assert _CANNOT not in str(model.received[1].json)
+    assert "finished" in model.received[2].question
+    assert over["usage"]["calls"] == 3
+
+
+async def test_the_report_comes_after_the_server_was_killed_as_well(server: Server, model: ModelServer) -> None:
+    model.script(_starting({**_SHORT, "command": "sleep 1; echo finished"}), Say("Started."), Say("It has finished."))
+    async with client(server) as http:
+        run = (await http.post("/v1/runs", json={"input": "Start it."})).json()
+        await follow(http, f"/v1/runs/{run['id']}/events", until=lambda one: one.name == "run.waiting")
+    await server.kill()
+    await server.start()
+    async with client(server) as http:
+        heard = await follow(http, f"/v1/runs/{run['id']}/events")
+    assert [one.number for one in heard] == list(range(1, len(heard) + 1))
+    assert heard[-1].data == {"type": "run.completed", "text": "It has finished."}
+    assert len(model.received) == 3
+
+
+async def test_a_run_that_waits_for_its_background_can_be_stopped(server: Server, model: ModelServer) -> None:
+    model.script(_starting(_LONG), Say("Started."))
+    async with client(server) as http:
+        run = (await http.post("/v1/runs", json={"input": "Start it."})).json()
+        await follow(http, f"/v1/runs/{run['id']}/events", until=lambda one: one.name == "run.waiting")
+        stopped = (await http.post(f"/v1/runs/{run['id']}/stop")).json()
+        assert stopped["status"] == "stopped"
+    (process,) = _processes(server)
+    assert process.notify
+    assert (await talk(server.program, "ps", "kill", process.id)).code == 0
+
+
+async def test_the_flag_belongs_to_the_door_and_not_to_the_session(server: Server, model: ModelServer) -> None:
+    def answer(received: Received) -> Say:
+        last = received.json["messages"][-1]
+        return _starting(_SHORT) if last["role"] == "user" and "Start" in str(last["content"]) else Say("Well.")
+
+    model.answering(answer)
+    async with client(server) as http:
+        first = await http.post("/v1/chat/completions", json=_CHAT)
+        assert _CANNOT in str(model.received[-1].json)
+        session = first.headers["x-talaria-session-id"]
+        run = await http.post("/v1/runs", json={"input": "Start another.", "session_id": session})
+        heard = await follow(http, f"/v1/runs/{run.json()['id']}/events")
+    outputs = [one.data["output"] for one in heard if one.name == "tool.completed"]
+    assert outputs
+    assert _CANNOT not in outputs[0]
+
+
+async def test_a_run_that_somebody_else_works_off_ends_all_the_same(server: Server, model: ModelServer) -> None:
+    model.script(Say("one two three four five", pause=0.3), Say("In the terminal."), Say("And that."))
+    async with client(server) as http:
+        run = (await http.post("/v1/runs", json={"input": "Go."})).json()
+        await follow(http, f"/v1/runs/{run['id']}/events", until=lambda one: one.name == "text.delta")
+    await server.kill()
+    said = await talk(server.program, "chat", "-r", run["session_id"], "-q", "And?")
+    assert said.out.strip().endswith("And that."), said
+    await server.start()
+    async with client(server) as http:
+        heard = await follow(http, f"/v1/runs/{run['id']}/events")
+        over = (await http.get(f"/v1/runs/{run['id']}")).json()
+    assert heard[-1].data == {"type": "run.completed", "text": "In the terminal."}
+    assert (over["status"], over["output"]) == ("completed", "In the terminal.")
+
+
+async def test_a_run_whose_session_is_deleted_is_gone(server: Server) -> None:
+    async with client(server) as http:
+        run = (await http.post("/v1/runs", json={"input": "Go."})).json()
+        await follow(http, f"/v1/runs/{run['id']}/events")
+
+        async def deleted() -> bool:
+            return (await http.delete(f"/v1/sessions/{run['session_id']}")).status_code == httpx.codes.OK
+
+        await eventually(deleted)
+        assert (await http.get(f"/v1/runs/{run['id']}")).status_code == 404

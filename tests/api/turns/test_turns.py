@@ -1,0 +1,179 @@
+"""Turns that clients wait for: stopped when they go away, one after the other, and never woken later."""
+
+import asyncio
+import gc
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from tests.api.in_process_server import PATIENCE, Hosted, hosted
+from tests.contracts.session_leases import lane
+
+from talaria.core.ids import SessionId
+from talaria.core.messages import Message, Text
+from talaria.runtime.inbox import LEASE, make_arrival
+from talaria.runtime.runner import SessionRunner
+from talaria.testing.model_server import Ask, ModelServer, Received, Say
+
+HI = {"messages": [{"role": "user", "content": "hi"}]}
+STREAM = {**HI, "stream": True}
+CHAT = "/v1/chat/completions"
+SESSION = "x-talaria-session-id"
+
+
+async def _stopped(host: Hosted, count: int = 1) -> None:
+    """Wait until so many turns have ended as stopped ones, and none runs."""
+
+    async def states() -> list[str]:
+        turns = await host.application.store.read(lambda tx: tx.turns.find())
+        return [turn.state for turn in turns]
+
+    async with asyncio.timeout(PATIENCE):
+        while await states() != ["stopped"] * count:  # noqa: ASYNC110 (nothing tells of a change)
+            await asyncio.sleep(0.02)
+
+
+async def test_a_client_that_hangs_up_stops_its_turn(host: Hosted, model: ModelServer) -> None:
+    model.otherwise(Say("words " * 1000, pause=0.5))
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(host.http.post(CHAT, json=HI))
+        await model.arrived()
+        asking.cancel()
+    await model.gone()
+    await _stopped(host)
+
+
+async def test_a_client_that_leaves_a_stream_stops_its_turn(host: Hosted, model: ModelServer) -> None:
+    model.otherwise(Say("words " * 1000, pause=0.05))
+    async with host.http.stream("POST", CHAT, json=STREAM) as answer:
+        async for piece in answer.aiter_text():
+            if '"content":"words' in piece:
+                break
+    await model.gone()
+    await _stopped(host)
+
+
+async def test_a_conversation_whose_client_left_goes_on_when_it_comes_back(host: Hosted, model: ModelServer) -> None:
+    model.script(Say("words " * 1000, pause=0.05))
+    async with host.http.stream("POST", CHAT, json=STREAM) as answer:
+        named = {SESSION: answer.headers[SESSION]}
+        async for piece in answer.aiter_text():
+            if '"content":"words' in piece:
+                break
+    again = await host.http.post(CHAT, json=HI, headers=named)
+    assert again.json()["choices"][0]["message"]["content"] == "ok"
+
+
+async def test_a_conversation_that_is_over_leaves_no_garbage_to_look_for(host: Hosted) -> None:
+    def is_left() -> bool:
+        return any(type(one) is SessionRunner for one in gc.get_objects())
+
+    named = (await host.http.post(CHAT, json=HI)).headers[SESSION]
+    gc.collect()
+    gc.disable()
+    try:
+        assert is_left()
+        await host.http.delete(f"/v1/sessions/{named}")
+        async with asyncio.timeout(PATIENCE):
+            while is_left():  # noqa: ASYNC110 (nothing tells of it)
+                await asyncio.sleep(0.02)
+    finally:
+        gc.enable()
+
+
+async def test_requests_in_one_conversation_are_answered_one_after_the_other(host: Hosted, model: ModelServer) -> None:
+    named = {SESSION: (await host.http.post(CHAT, json=HI)).headers[SESSION]}
+
+    def echo(received: Received) -> Say:
+        return Say(f"You said {received.question}.", chunks=3, pause=0.02)
+
+    model.answering(echo)
+
+    async def say(word: str) -> str:
+        body = {"messages": [{"role": "user", "content": word}]}
+        answer = await host.http.post(CHAT, json=body, headers=named)
+        content: str = answer.json()["choices"][0]["message"]["content"]
+        return content
+
+    words = [f"w{number}" for number in range(8)]
+    assert await asyncio.gather(*map(say, words)) == [f"You said {word}." for word in words]
+    stored = await host.application.store.read(lambda tx: tx.messages.load(SessionId(named[SESSION])))
+    assert [one.message.role for one in stored] == ["user", "assistant"] * 9
+
+
+async def test_a_conversation_that_others_work_on_is_left_to_them(host: Hosted) -> None:
+    named = {SESSION: (await host.http.post(CHAT, json=HI)).headers[SESSION]}
+    session_id = SessionId(named[SESSION])
+
+    async def take() -> bool:
+        claim = await host.application.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
+        return claim is not None
+
+    async with asyncio.timeout(PATIENCE):
+        while not await take():  # noqa: ASYNC110 (its own lane is given up a moment behind the reply)
+            await asyncio.sleep(0.02)
+    answer = await host.http.post(CHAT, json=HI, headers=named)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
+    waiting = await host.application.store.read(lambda tx: tx.inbox.unsettled(session_id))
+    assert waiting == []
+
+
+async def test_nobody_can_be_woken_or_asked_back_over_request_and_response(
+    tmp_path: Path, model: ModelServer, host: Hosted
+) -> None:
+    call = Ask("terminal", {"command": "sleep 60", "background": True, "notify_on_complete": True}, id="c1")
+    danger = Ask("terminal", {"command": "rm -rf ."}, id="c2")
+    model.script(Say(calls=[call]), Say(calls=[danger]), Say("Done."))
+    answer = await host.http.post(CHAT, json=HI)
+    assert answer.json()["choices"][0]["message"]["content"] == "Done."
+    told = {one["tool_call_id"]: one["content"] for one in model.received[-1].json["messages"] if one["role"] == "tool"}
+    assert "poll" in told["c1"].lower()
+    assert "not allowed" in told["c2"].lower() or "nobody" in told["c2"].lower(), told["c2"]
+
+
+async def test_a_silent_stream_shows_that_it_is_still_there(tmp_path: Path, model: ModelServer) -> None:
+    held = asyncio.Event()
+
+    async def wait(_: object) -> Say:
+        await held.wait()
+        return Say("At last.")
+
+    model.answering(wait)
+    heard = ""
+    settings = "[api]\nheartbeat_seconds = 0.05\n"
+    async with hosted(tmp_path, model, settings) as host, host.http.stream("POST", CHAT, json=STREAM) as answer:
+        async for piece in answer.aiter_text():
+            heard += piece
+            if heard.count(": still here\n\n") > 2:
+                held.set()
+    assert heard.endswith("data: [DONE]\n\n")
+    words = [line for line in heard.splitlines() if line.startswith("data: {")]
+    assert "At last." in "".join(
+        msgspec.json.decode(one[6:])["choices"][0]["delta"].get("content", "") for one in words
+    )
+
+
+async def test_a_client_that_takes_nothing_counts_as_gone(tmp_path: Path, model: ModelServer) -> None:
+    model.otherwise(Say("\x01" * 900_000, chunks=200, pause=0.01))  # six times as long as JSON
+    async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.2\n") as host:
+        reader, writer = await asyncio.open_connection("127.0.0.1", host.port, limit=1024)
+        body = msgspec.json.encode(STREAM)
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
+        head += f"content-length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        await reader.read(10)
+        await model.gone()
+        await _stopped(host)
+        writer.close()
+
+
+async def test_what_was_left_unfinished_is_finished_before_the_next_message(host: Hosted, model: ModelServer) -> None:
+    named = {SESSION: (await host.http.post(CHAT, json=HI)).headers[SESSION]}
+    message = Message(role="user", parts=(Text("left behind"),), at=datetime.now(UTC))
+    left = make_arrival(SessionId(named[SESSION]), "api", "left", message)
+    await host.application.store.write(lambda tx: tx.inbox.add(left))
+    model.answering(lambda received: Say(f"You said {received.question}."))
+    answer = await host.http.post(CHAT, json=HI, headers=named)
+    assert answer.json()["choices"][0]["message"]["content"] == "You said hi."
+    stored = await host.application.store.read(lambda tx: tx.messages.load(SessionId(named[SESSION])))
+    assert [one.message.text for one in stored[2:]] == ["left behind", "You said left behind.", "hi", "You said hi."]

@@ -1,0 +1,67 @@
+"""One gateway on a machine uses an account of a network."""
+
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from talaria.app.gateway.build import lock_account
+from talaria.core.errors import Refused
+
+HOLD = """\
+import asyncio, sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from talaria.app.gateway.build import lock_account
+
+async def main():
+    async with AsyncExitStack() as stack:
+        lock_account(Path(sys.argv[1]), "telegram", ["123:abc"], sys.argv[2], stack)
+        print("held", flush=True)
+        sys.stdin.read()
+
+asyncio.run(main())
+"""
+
+
+def hold(folder: Path, store: str) -> subprocess.Popen[str]:
+    """Let another process hold the account until its input ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder), store], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+async def test_another_profile_is_refused_until_the_holder_is_gone(tmp_path: Path) -> None:
+    with hold(tmp_path, "one") as other:
+        async with AsyncExitStack() as stack:
+            with pytest.raises(Refused, match=f"process {other.pid}, uses this account"):
+                lock_account(tmp_path, "telegram", ["123:abc"], "two", stack)
+            lock_account(tmp_path, "telegram", ["456:def"], "two", stack)
+        other.kill()
+        other.wait()
+        async with AsyncExitStack() as stack:
+            lock_account(tmp_path, "telegram", ["123:abc"], "two", stack)
+
+
+async def test_workers_over_one_store_hold_it_together(tmp_path: Path) -> None:
+    with hold(tmp_path, "one") as first, hold(tmp_path, "one") as second:
+        first.kill()
+        first.wait()
+        async with AsyncExitStack() as stack:
+            with pytest.raises(Refused):
+                lock_account(tmp_path, "telegram", ["123:abc"], "two", stack)
+            lock_account(tmp_path, "telegram", ["123:abc"], "one", stack)
+        second.kill()
+
+
+async def test_the_token_is_not_written_down(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        lock_account(tmp_path, "telegram", ["123:abc"], "postgresql://user:hush@host/db", stack)
+        (lock,) = tmp_path.iterdir()  # noqa: ASYNC240 (nothing else goes on here)
+        assert "123" not in lock.name
+        assert "hush" not in lock.read_text()

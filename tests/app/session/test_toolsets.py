@@ -1,0 +1,134 @@
+"""Tools of a session: described from their classes, constructed on the first call, released after the session."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.tools.tool_calls import call_from
+
+from talaria.agent.toolbox import Toolbox
+from talaria.app.session.toolsets import TOOLSETS, ToolContext, build_sandbox, is_guest_tool, list_toolsets, make_tools
+from talaria.contracts.models import ModelInfo
+from talaria.core.errors import ToolFailed
+from talaria.core.ids import SessionId
+from talaria.core.os_processes import is_running
+from talaria.settings import model
+from talaria.settings.model import SandboxSettings, Settings, ToolSettings
+from talaria.settings.profiles import Profile, Profiles
+from talaria.settings.sections.chats import AccessSettings
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.tools.terminal.tool import TerminalArguments
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    profile = Profiles(tmp_path).active()
+    profile.prepare()
+    return profile
+
+
+@pytest.fixture
+async def closing() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+def bench(profile: Profile, closing: AsyncExitStack, settings: Settings, info: ModelInfo | None = None) -> ToolContext:
+    store = open_sqlite_store(profile.database_file)
+    closing.push_async_callback(store.close)
+    return ToolContext(
+        settings=settings,
+        profile=profile,
+        store=store,
+        session_id=SessionId("one"),
+        folder=profile.folder,
+        closing=closing,
+        model=info or ModelInfo(name="any", tools=True, images=True),
+    )
+
+
+def test_the_settings_name_the_toolsets_there_are() -> None:
+    assert tuple(TOOLSETS) == model.TOOLSETS
+
+
+async def test_what_is_listed_is_what_is_made(profile: Profile, closing: AsyncExitStack) -> None:
+    made = make_tools(bench(profile, closing, Settings(sandbox=SandboxSettings(enabled=True))))
+    elsewhere = {"process", "vision", "send_message", "send_file", "delegate_task"}
+    listed = [one for toolset in list_toolsets(Settings()) for one in toolset.tools if one.name not in elsewhere]
+    assert [(tool.name, tool.description) for tool in made] == [(tool.name, tool.does) for tool in listed]
+    told = {spec.name: spec for spec in Toolbox(made).specs}
+    assert all(len(bytes(told[tool.name].parameters)) < tool.bytes for tool in listed)
+
+
+async def test_tools_are_released_after_the_session_that_uses_them(profile: Profile, closing: AsyncExitStack) -> None:
+    settings = Settings(tools=ToolSettings(toolsets=("terminal",)), sandbox=SandboxSettings(enabled=False))
+    running: list[bool] = []
+    printed = asyncio.Queue[str]()
+    call = structs.replace(
+        call_from(profile.folder, environment={"PATH": "/usr/bin:/bin"}), progress=printed.put_nowait
+    )
+
+    async def close_session() -> None:
+        running.append(is_running(pid))
+        work.cancel()
+        await asyncio.wait([work])
+
+    async with asyncio.TaskGroup() as group, asyncio.timeout(30), AsyncExitStack() as stack:
+        (terminal,) = make_tools(structs.replace(bench(profile, closing, settings), closing=stack))
+        stack.push_async_callback(close_session)
+        work = group.create_task(terminal.run(TerminalArguments("echo $$; exec sleep 60"), call))
+        pid = int(await printed.get())
+    assert running == [True]
+
+
+async def test_commands_and_code_do_not_run_where_the_sandbox_is_missing(
+    profile: Profile, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    sandbox = build_sandbox(bench(profile, closing, Settings(sandbox=SandboxSettings(enabled=True))))
+    assert sandbox is not None
+    with pytest.raises(ToolFailed, match="bubblewrap"):
+        sandbox.wrap(["true"], profile.folder)
+
+
+async def test_guests_get_nothing_that_writes_files_or_runs_programs(profile: Profile, closing: AsyncExitStack) -> None:
+    def made(settings: Settings) -> set[str]:
+        return {tool.name for tool in make_tools(structs.replace(bench(profile, closing, settings), guest=True))}
+
+    usual = made(Settings())
+    assert usual == {
+        *("web_fetch", "web_search", "memory", "session_search", "todo", "clarify"),
+        *("read_file", "list_files", "search_files"),
+    }
+    assert made(Settings(access=AccessSettings(guest_tools=("code", "write_file")))) == {"execute_code", "write_file"}
+    assert made(
+        Settings(access=AccessSettings(guest_tools=("web",)), tools=ToolSettings(disabled=("web_search",)))
+    ) == {"web_fetch"}
+
+
+def test_tools_that_are_not_ours_are_for_guests_only_if_they_are_named() -> None:
+    assert not is_guest_tool(Settings(), "notes_read")
+    assert is_guest_tool(Settings(access=AccessSettings(guest_tools=("mcp",))), "notes_read")
+    assert is_guest_tool(Settings(access=AccessSettings(guest_tools=("notes_read",))), "notes_read")
+    assert not is_guest_tool(Settings(access=AccessSettings(guest_tools=("mcp",))), "terminal")
+
+
+async def test_what_is_off_is_not_made(profile: Profile, closing: AsyncExitStack) -> None:
+    settings = Settings(tools=ToolSettings(toolsets=("files", "planning"), disabled=("todo", "write_file")))
+    made = [tool.name for tool in make_tools(bench(profile, closing, settings))]
+    assert made == ["read_file", "edit_file", "search_files", "list_files", "clarify"]
+    listed = [tool.name for toolset in list_toolsets(settings) for tool in toolset.tools if tool.enabled]
+    assert listed == made
+
+
+async def test_messages_are_sent_where_there_is_a_chat_network(profile: Profile, closing: AsyncExitStack) -> None:
+    alone = bench(profile, closing, Settings(tools=ToolSettings(toolsets=("send",))))
+    assert make_tools(alone) == []
+    assert [tool.name for tool in make_tools(structs.replace(alone, networks=("telegram",)))] == ["send_message"]
+
+
+async def test_a_model_that_cannot_use_tools_gets_none(profile: Profile, closing: AsyncExitStack) -> None:
+    assert make_tools(bench(profile, closing, Settings(), ModelInfo(name="small", tools=False))) == []

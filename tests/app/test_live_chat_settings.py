@@ -1,0 +1,243 @@
+"""Settings of chats that are marked as live take effect in a gateway that runs, in conversations that are open."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.app.serving_process import SECONDS, Process, process
+
+from talaria.contracts.platform import Attachment
+from talaria.core.addresses import Address
+from talaria.core.aio import StopSignal
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, Received, Say
+
+BASE = """
+[model]
+provider = "mine"
+name = "scripted"
+[access]
+owners = ["loopback:ann"]
+allowed = ["loopback:bob", "loopback:eve", "sammy"]
+[people.sammy]
+ids = ["loopback:nobody"]
+[platforms.loopback]
+enabled = true
+options = {{ address = "{address}" }}
+"""
+CLUB = Address("loopback", "club", "group")
+THREAD = Address("loopback", "club", "thread", thread_id="7")
+CODE, REPLY, SILENCE = "code", "re: hello", ""
+FILE = Attachment("f1", "document", "notes.txt")
+VOICE = Attachment("v1", "voice", "note.ogg", media_type="audio/ogg")
+
+
+@dataclass
+class Gateway:
+    """A gateway in this process, the network that it serves, and a model that repeats what people say."""
+
+    here: Process
+    network: LoopbackNetwork
+    held: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, received: Received) -> Say:
+        text, last = received.question, received.json["messages"][-1]
+        if "at most six words" in text:
+            return Say("Title")
+        if "LOOK" in text and last["role"] != "tool":
+            return Say(calls=[Ask("list_files", {})])
+        if "HOLD" in text:
+            self.held.set()
+            await self.released.wait()
+        return Say("long " * 500 if "LONG" in text else f"re: {text}")
+
+    async def replies(self, text: str, *, place: str | Address = "bob", sender: str = "bob", wanted: str = "") -> str:
+        """Let somebody write, wait for a reply that matches ``wanted``, if that is given, and return what was shown."""
+        chat, thread = (place, "") if isinstance(place, str) else (place.chat_id, place.thread_id)
+        known = len(self.network.shown(chat, thread))
+
+        def shown() -> str:
+            return "\n".join(self.network.shown(chat, thread)[known:])
+
+        self.network.say(place, text, sender=sender)
+        if wanted:
+            await self.network.until(lambda: re.search(wanted, shown()) is not None, SECONDS)
+        else:  # what arrives later is answered, so this was decided upon
+            await self.replies("and now?", place="ann", sender="ann", wanted="re: and now")
+        return shown()
+
+
+@asynccontextmanager
+async def gateway(home: Path, settings: str = "") -> AsyncIterator[Gateway]:
+    async with LoopbackNetwork() as network, process(home, BASE.format(address=network.address) + settings) as here:
+        stop, chats = StopSignal(), Gateway(here, network)
+        here.server.answering(chats.answer)
+        serving = here.jobs.create_task(here.application.serve_gateway(stop, beside=True))
+        try:
+            yield chats
+        finally:
+            chats.released.set()
+            stop.request_stop("the test is over")
+            await serving
+
+
+@dataclass(frozen=True)
+class Case:
+    """What somebody is answered before and after a setting gets a value; ``later`` is who writes after it."""
+
+    value: str
+    before: str
+    after: str
+    text: str = "hello"
+    sender: str = "sam"
+    place: str | Address = ""
+    later: str = ""
+
+
+ANSWERS = {
+    "access.owners": Case('["loopback:ann", "loopback:sam"]', CODE, REPLY),
+    "access.allowed": Case('["loopback:sam"]', CODE, REPLY),
+    "access.chats": Case('["loopback:club"]', SILENCE, REPLY, place=CLUB),
+    "access.blocked": Case('["loopback:bob"]', REPLY, SILENCE, sender="bob"),
+    "access.pairing": Case("false", CODE, SILENCE, later="sid"),
+    "access.everyone": Case("true", CODE, REPLY),
+    "access.slash_access": Case('{ title = ["loopback:ann"] }', "title", "owner", text="/title", sender="bob"),
+    "platforms.loopback.allowed": Case('["sam"]', CODE, REPLY),
+    "platforms.loopback.chats": Case('["club"]', SILENCE, REPLY, place=CLUB),
+    "platforms.loopback.everyone": Case("true", CODE, REPLY),
+    "platforms.loopback.footer": Case("true", "^re: hello$", r"re: hello\n\n`scripted`", sender="bob"),
+    "people.sammy.ids": Case('["loopback:sam"]', CODE, REPLY),
+    "gateway.reply_characters": Case("1000", r"(long ){300}", r"attached|file", text="LONG", sender="bob"),
+}
+
+
+@pytest.mark.parametrize("key", sorted(ANSWERS))
+async def test_the_next_message_is_answered_by_the_new_value(tmp_path: Path, key: str) -> None:
+    case = ANSWERS[key]
+    async with gateway(tmp_path) as chats:
+        before = await chats.replies(case.text, place=case.place or case.sender, sender=case.sender, wanted=case.before)
+        assert bool(before) == bool(case.before)
+        assert not case.after or not re.search(case.after, before)
+        await chats.here.write(key, case.value)
+        later = case.later or case.sender
+        after = await chats.replies(case.text, place=case.place or later, sender=later, wanted=case.after)
+        assert bool(after) == bool(case.after)
+
+
+async def _prompts(chats: Gateway) -> object:
+    await chats.replies("/new", wanted="new")
+    await chats.replies("hello", wanted=REPLY)
+    return any("be brief" in one.body.decode() for one in chats.here.server.received)
+
+
+async def _reactions(chats: Gateway) -> object:
+    await chats.replies("hello", wanted=REPLY)
+    return any(record.kind == "reaction" for record in chats.network.records)
+
+
+async def _progress(chats: Gateway) -> object:
+    known, manner = len(chats.network.records), chats.here.application.settings.platforms["loopback"]
+
+    def shown() -> bool:
+        return any("✓" in record.text for record in chats.network.records[known:])
+
+    chats.released.clear()
+    chats.network.say("bob", "LOOK and HOLD", sender="bob")
+    if manner.streaming and manner.progress != "off":
+        await chats.network.until(shown, SECONDS)
+    chats.released.set()
+    await chats.network.until(lambda: any("re: LOOK" in text for text in chats.network.shown("bob")[-1:]), SECONDS)
+    return shown()
+
+
+def _shares(place: Address) -> Callable[[Gateway], Awaitable[object]]:
+    async def look(chats: Gateway) -> object:
+        await chats.replies("I am Bob", place=place, wanted="I am Bob")
+        await chats.replies("I am Eve", place=place, sender="eve", wanted="I am Eve")
+        (asked,) = [one for one in chats.here.server.received[-2:] if "I am Eve" in one.question][-1:]
+        return any("I am Bob" in str(message["content"]) for message in asked.json["messages"])
+
+    return look
+
+
+async def _asked_with(chats: Gateway, file: Attachment, data: bytes) -> str:
+    """Return what models are asked after somebody has sent a file, once that is answered."""
+    known = len(chats.network.shown("bob"))
+    chats.here.server.received.clear()
+    chats.network.say_with_file("bob", file, data, sender="bob")
+    await chats.network.until(lambda: len(chats.network.shown("bob")) > known, SECONDS)
+    return " ".join(one.question for one in chats.here.server.received)
+
+
+async def _largest_file(chats: Gateway) -> object:
+    return "is the most" in await _asked_with(chats, FILE, b"x" * 2000)
+
+
+def _hears(wanted: str) -> Callable[[Gateway], Awaitable[object]]:
+    async def look(chats: Gateway) -> object:
+        return wanted in await _asked_with(chats, VOICE, b"spoken")
+
+    return look
+
+
+async def _speaks(chats: Gateway) -> object:
+    await chats.replies("hello", wanted=REPLY)
+    voice = chats.here.application.settings.voice
+    if voice.speak == "always" and "OggS" in voice.speak_command:
+        await chats.network.until(lambda: any(post.files for post in chats.network.posts), SECONDS)
+    return any(post.files for post in chats.network.posts)
+
+
+async def _voice(chats: Gateway) -> object:
+    known = len(chats.here.server.audio.spoken)
+    await chats.replies("hello", wanted=REPLY)
+    await chats.here.until(lambda: len(chats.here.server.audio.spoken) > known)
+    return chats.here.server.audio.spoken[-1].voice, chats.here.server.audio.spoken[-1].model
+
+
+HEARS = '[voice]\ntranscribe = "command"\ncommand = "echo first #"\n'
+TALKS = '[voice]\nspeak = "always"\nspeaker = "mine:speaks"\n'
+SPEAKS = '[voice]\nspeaker = "command"\nspeak_command = "echo OggS >{file}"\n'
+SPOILT = SPEAKS.replace("OggS", "noise") + 'speak = "always"\n'
+EFFECTS: dict[str, tuple[str, str, Callable[[Gateway], Awaitable[object]]]] = {
+    "platforms.loopback.prompts": ('{ bob = "be brief" }', "", _prompts),
+    "platforms.loopback.reactions": ("true", "", _reactions),
+    "platforms.loopback.progress": ('"off"', "", _progress),
+    "platforms.loopback.streaming": ("false", "", _progress),
+    "platforms.loopback.group_sessions_per_user": ("false", "", _shares(CLUB)),
+    "platforms.loopback.thread_sessions_per_user": ("true", "", _shares(THREAD)),
+    "media.file_megabytes": ("0.001", "", _largest_file),
+    "voice.transcribe": ('"command"', HEARS.replace('transcribe = "command"\n', ""), _hears("first")),
+    "voice.command": ('"echo second #"', HEARS, _hears("second")),
+    "voice.speak": ('"always"', SPEAKS, _speaks),
+    "voice.speak_command": ('"echo OggS >{file}"', SPOILT, _speaks),
+    "voice.speaker": ('"mine:other"', TALKS, _voice),
+    "voice.voice": ('"coral"', TALKS, _voice),
+}
+
+
+@pytest.mark.parametrize("key", sorted(EFFECTS))
+async def test_the_next_turn_follows_the_new_value(tmp_path: Path, key: str) -> None:
+    value, settings, look = EFFECTS[key]
+    async with gateway(tmp_path, settings) as chats:
+        before = await look(chats)
+        await chats.here.write(key, value)
+        assert await look(chats) != before
+
+
+async def test_a_message_during_a_turn_does_what_the_new_value_says(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        chats.network.say("bob", "HOLD", sender="bob")
+        async with asyncio.timeout(SECONDS):
+            await chats.held.wait()
+        await chats.here.write("gateway.busy", '"interrupt"')
+        await chats.replies("instead", wanted="re: instead")
+    assert not any("HOLD" in text for text in chats.network.shown("bob"))
+
+
+SHOWN_IN_CHATS = {*ANSWERS, *EFFECTS, "gateway.busy"}

@@ -1,0 +1,147 @@
+"""Whether commands of a turn run in the sandbox: by the setting, the place of the turn, and what the machine has."""
+
+from pathlib import Path
+
+import pytest
+from tests.app.program_with_model import scripted_program, talk
+from tests.app.serving_process import Process, process, said
+from tests.system.test_gateway_process import running
+
+from talaria.app.jobs import open_scheduler
+from talaria.contracts.jobs import JobRequest, JobRequester
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.tools.sandbox.bubblewrap import sandbox_available
+
+MISSING = sandbox_available()
+needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=f"No sandbox on this machine: {MISSING}")
+UNASKED = {"TALARIA__APPROVAL__MODE": "off"}
+NOTE = "with the setting sandbox.enabled]"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A file that a sandbox does not show, because it has a /tmp of its own."""
+    file = tmp_path / "outside"
+    file.write_text("seen from inside")
+    return file
+
+
+@pytest.fixture
+def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+
+
+async def result_of(here: Process, command: str, source: str) -> str:
+    """Return what the model reads of a command that it runs in a turn of ``source``."""
+    (here.request.folder / "work").mkdir(exist_ok=True)
+    chat = await here.open(source=source, folder=here.request.folder / "work")
+    here.server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("done"))
+    await said(chat, "go")
+    return str(here.server.received[-1].json["messages"][-1]["content"])
+
+
+@needs_sandbox
+@pytest.mark.parametrize("source", ["telegram", "api", "cron", "boot"])
+async def test_auto_puts_commands_of_everything_but_the_terminal_into_the_sandbox(
+    tmp_path: Path, outside: Path, source: str
+) -> None:
+    async with process(tmp_path, **UNASKED) as here:
+        result = await result_of(here, f"cat {outside}", source)
+    assert "seen from inside" not in result
+    assert NOTE in result
+    assert str(tmp_path / "work") in result
+
+
+async def test_auto_leaves_the_terminal_alone_and_does_not_probe_there(
+    tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho >>{tmp_path}/probed\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    async with process(tmp_path, **UNASKED) as here:
+        result = await result_of(here, f"cat {outside}; cat /nowhere", "cli")
+        assert not (tmp_path / "probed").exists()
+        await result_of(here, "true", "telegram")
+        await result_of(here, "true", "api")
+        assert (tmp_path / "probed").read_text() == "\n"  # one probe for both
+    assert "seen from inside" in result
+    assert NOTE not in result
+
+
+@pytest.mark.usefixtures("no_bubblewrap")
+async def test_auto_without_bubblewrap_runs_commands_without_a_sandbox(tmp_path: Path, outside: Path) -> None:
+    async with process(tmp_path, **UNASKED) as here:
+        assert "seen from inside" in await result_of(here, f"cat {outside}", "telegram")
+
+
+@pytest.mark.usefixtures("no_bubblewrap")
+@pytest.mark.parametrize("source", ["cli", "telegram"])
+async def test_true_without_bubblewrap_runs_nothing(tmp_path: Path, outside: Path, source: str) -> None:
+    async with process(tmp_path, **UNASKED, TALARIA__SANDBOX__ENABLED="true") as here:
+        result = await result_of(here, f"touch {tmp_path}/made", source)
+    assert "bubblewrap (bwrap) is not installed" in result
+    assert "sandbox.enabled" in result
+    assert not (tmp_path / "made").exists()
+
+
+@needs_sandbox
+async def test_true_holds_in_the_terminal_and_false_in_chats(tmp_path: Path, outside: Path) -> None:
+    async with process(tmp_path, **UNASKED, TALARIA__SANDBOX__ENABLED="true") as here:
+        assert "seen from inside" not in await result_of(here, f"cat {outside}", "cli")
+    async with process(tmp_path, **UNASKED, TALARIA__SANDBOX__ENABLED="false") as here:
+        assert "seen from inside" in await result_of(here, f"cat {outside}", "telegram")
+
+
+@needs_sandbox
+async def test_a_conversation_that_moves_to_a_chat_still_writes_to_the_folder_where_it_began(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    async with process(tmp_path, **UNASKED) as here:
+        chat = await here.open(folder=project)
+        here.server.script(Say(calls=[Ask("terminal", {"command": "cd / && pwd"})]), Say("done"))
+        await said(chat, "go")
+        await chat.conversation.close()
+        (tmp_path / "served").mkdir()
+        moved = await here.open(source="telegram", folder=tmp_path / "served", resume=chat.conversation.session_id)
+        command = f"pwd; echo here >{project}/file; echo no >{tmp_path}/other"
+        here.server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("done"))
+        await said(moved, "again")
+    assert (project / "file").read_text() == "here\n"
+    assert not (tmp_path / "other").exists()
+
+
+@needs_sandbox
+async def test_scripts_of_jobs_run_in_the_sandbox(tmp_path: Path, outside: Path) -> None:
+    async with process(tmp_path) as here:
+        desk, ticker = here.application.schedules, open_scheduler(here.application, here.jobs)
+        await desk.add(
+            JobRequest(when="every 1h", script=f"echo begun | tee mine; cat {outside}", name="Look"), JobRequester()
+        )
+        await desk.run("Look", JobRequester())
+        assert await ticker.run_pending_turns() == 1
+        (run,) = await desk.history("Look", JobRequester())
+    assert (tmp_path / "workspaces" / "default" / "mine").read_text() == "begun\n"
+    assert "begun" in run.output
+    assert "seen from inside" not in run.output
+    assert NOTE in run.output
+
+
+@needs_sandbox
+async def test_the_same_program_in_a_chat_and_in_a_one_shot(tmp_path: Path, outside: Path, server: ModelServer) -> None:
+    calls = (Say(calls=[Ask("terminal", {"command": f"cat {outside}"})]), Say("Looked."))
+    async with LoopbackNetwork() as network:
+        program = scripted_program(
+            tmp_path,
+            server,
+            f'[access]\nowners = ["loopback:ann"]\n[platforms.loopback.options]\naddress = "{network.address}"\n',
+        )
+        server.script(*calls)
+        async with running(program):
+            network.say("ann", "look", sender="ann")
+            await network.until(lambda: "Looked." in network.shown("ann"), seconds=60)
+        in_chat = next(one for one in server.received if one.json["messages"][-1]["role"] == "tool")
+    assert NOTE in in_chat.json["messages"][-1]["content"]
+    server.script(*calls)
+    await talk(program, "chat", "-q", "look")
+    assert server.received[-1].json["messages"][-1]["content"].startswith("seen from inside")

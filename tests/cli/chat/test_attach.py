@@ -1,0 +1,210 @@
+"""`talaria attach`: what happens elsewhere is seen here, answered from here, and brought here."""
+
+import asyncio
+import json
+import re
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.app.program import TALARIA, Program
+from tests.cli.chat.chat_screen import DANGEROUS, opened, ready, say
+from tests.storage.engines import Place
+from tests.system.gateway_workers import worker, workplace
+
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
+from talaria.testing.screen import Screen
+
+OWNED = 'owners = ["loopback:ann"]'
+TALE = " ".join(f"word{number}" for number in range(80))
+BOTH = pytest.mark.parametrize("program", ["sqlite", "postgres"], indirect=True)
+WATCHED = re.compile("Watching")
+
+
+def answer(received: Received) -> Say:
+    if "six words" in received.body.decode():
+        return Say("The tale")
+    return Say(TALE, pause=0.05) if received.question == "Tell me." else Say(f"re: {received.question}")
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork() as network:
+        yield network
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
+    server.answering(answer)
+    (tmp_path / "work").mkdir()
+    store = ""
+    if getattr(request, "param", "sqlite") == "postgres":
+        place: Place = request.getfixturevalue("postgres_place")
+        store = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+    return workplace(tmp_path, server, network, access=OWNED, more=store)
+
+
+@asynccontextmanager
+async def told(program: Program, network: LoopbackNetwork) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Have a gateway in whose one chat a long answer is being given."""
+    async with worker(program) as process:
+        network.say("ann", "hello", sender="ann")
+        await network.until(lambda: "re: hello" in network.shown("ann"), seconds=20)
+        network.say("ann", "Tell me.", sender="ann")
+        await network.until(lambda: any("word2" in text for text in network.shown("ann")), seconds=20)
+        yield process
+
+
+def attached(program: Program) -> AbstractAsyncContextManager[Screen]:
+    return opened(program, "attach", "tale", columns=100)
+
+
+@BOTH
+async def test_a_turn_in_a_chat_is_seen_from_what_was_said_so_far_to_its_end(
+    program: Program, network: LoopbackNetwork
+) -> None:
+    async with told(program, network), attached(program) as screen:
+        await screen.wait_for(WATCHED)
+        await screen.wait_for(re.compile(r"It is on loopback, chat ann\. A turn is running"))
+        await screen.wait_for(re.compile("re: hello"))
+        await screen.wait_for(re.compile("│ ann: Tell me"))
+        await screen.wait_for(re.compile(r"word0 word1 word2[\s\S]* word79"))
+        await network.until(lambda: TALE in network.shown("ann"), seconds=20)
+        await say(screen, "and you?")
+        await screen.wait_for(re.compile("❯ and you[?]\n\n?re: and you[?]"))
+        await network.until(lambda: network.shown("ann")[-1] == "re: and you?", seconds=20)
+        assert network.shown("ann")[-2] == "From the terminal:\n> and you?"
+        await screen.press("c-d")
+        async with asyncio.timeout(20):
+            assert await screen.process.wait() == 0
+
+
+async def test_a_stop_from_the_terminal_ends_the_turn_in_the_chat(program: Program, network: LoopbackNetwork) -> None:
+    async with told(program, network), attached(program) as screen:
+        await screen.wait_for(re.compile("word5"))
+        await say(screen, "/stop")
+        await screen.wait_for(re.compile("Stopped"))
+        await network.until(lambda: network.shown("ann")[-1] == "Stopped.", seconds=20)
+
+
+@BOTH
+async def test_who_takes_it_sees_the_rest_and_goes_on(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    async with told(program, network), attached(program) as screen:
+        await screen.wait_for(re.compile("word5"))
+        await say(screen, "/take")
+        await screen.wait_for(re.compile("You took over the conversation"))
+        await network.until(lambda: any("has moved to the terminal" in one for one in network.shown("ann")), seconds=20)
+        await screen.wait_for(re.compile("word79"))
+        await ready(screen)
+        await say(screen, "what now?")
+        await screen.wait_for(re.compile("re: what now[?]"))
+        network.say("ann", "new here", sender="ann")
+        await network.until(lambda: "re: new here" in network.shown("ann"), seconds=20)
+    assert TALE not in network.shown("ann")
+    assert "re: what now?" not in network.shown("ann")
+    assert len([one for one in server.received if one.question == "Tell me." and "six" not in one.body.decode()]) == 1
+
+
+@BOTH
+async def test_when_the_gateway_is_killed_it_waits_and_goes_on_with_the_next(
+    program: Program, network: LoopbackNetwork
+) -> None:
+    async with told(program, network) as process, attached(program) as screen:
+        await screen.wait_for(re.compile("word5"))
+        process.kill()
+        await process.wait()
+        await screen.wait_for(re.compile("The process that ran this conversation is gone"))
+        async with worker(program):
+            await screen.wait_for(re.compile("Another process has taken over"), seconds=30)
+            await screen.wait_for(re.compile("word79"), seconds=30)
+
+
+async def test_who_takes_it_from_a_gateway_that_is_killed_goes_on_alone(
+    program: Program, network: LoopbackNetwork
+) -> None:
+    async with told(program, network) as process, attached(program) as screen:
+        await screen.wait_for(re.compile("word5"))
+        await say(screen, "/take")
+        await screen.wait_for(re.compile("You took over the conversation"))
+        process.kill()
+        await process.wait()
+        await ready(screen)
+        await screen.wait_for(re.compile("word79"), seconds=30)
+
+
+async def test_a_question_of_the_turn_is_answered_from_the_terminal(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    asked = iter([Say(calls=[Ask("terminal", {"command": DANGEROUS})])])
+    server.answering(
+        lambda received: answer(received) if "six" in received.body.decode() else next(asked, Say("Done."))
+    )
+    async with worker(program):
+        network.say("ann", "Do it.", sender="ann")
+        await network.until(lambda: any("Run this command?" in text for text in network.shown("ann")), seconds=20)
+        (session,) = json.loads((await asyncio.to_thread(program.run, "sessions", "list", "--json")).out)
+        async with opened(program, "attach", session["id"]) as screen:
+            await screen.wait_for("Type the letter and press Enter")
+            await say(screen, "y")
+            await screen.wait_for(re.compile("Done"))
+        await network.until(lambda: network.shown("ann")[-1] == "Done.", seconds=20)
+
+
+async def test_scripts_get_events_as_lines_of_json(program: Program, network: LoopbackNetwork) -> None:
+    async with told(program, network):
+        process = await asyncio.create_subprocess_exec(
+            TALARIA, "attach", "tale", "--json", env=program.environment(), stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        events: list[dict[str, Any]] = []
+        async with asyncio.timeout(30):
+            while not events or events[-1]["type"] != "answered":
+                events.append(json.loads(await process.stdout.readline()))
+        assert (events[0]["type"], events[0]["title"], events[0]["running"]) == ("attached", "The tale", True)
+        assert events[1]["type"] == "began"
+        assert "".join(one["text"] for one in events if one["type"] == "text") == TALE
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            assert await process.wait() == 0
+
+
+async def test_lines_of_text_for_those_who_want_no_more(program: Program, network: LoopbackNetwork) -> None:
+    async with told(program, network), opened(program, "attach", "tale", "--plain") as screen:
+        await screen.wait_for(WATCHED)
+        await screen.wait_for("> ann: Tell me.")
+        await screen.wait_for(re.compile("word79"), seconds=30)
+        await say(screen, "and you?")
+        await screen.wait_for(re.compile("^re: and you[?]", re.MULTILINE))
+        await say(screen, "/model")
+        await screen.wait_for(re.compile(r"/model[\s\S]*While you watch, you can use"))
+        await say(screen, "/take")
+        await screen.wait_for(re.compile("^>$", re.MULTILINE))
+        await say(screen, "here?")
+        await screen.wait_for(re.compile("^re: here[?]", re.MULTILINE))
+    assert "re: here?" not in network.shown("ann")
+
+
+async def test_what_nobody_would_answer_is_refused(program: Program, network: LoopbackNetwork) -> None:
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "hello")
+        await screen.wait_for(re.compile("re: hello"))
+        await screen.press("c-d")
+        async with asyncio.timeout(20):
+            await screen.process.wait()
+    (session,) = json.loads((await asyncio.to_thread(program.run, "sessions", "list", "--json")).out)
+    async with opened(program, "attach", session["id"]) as screen:
+        await screen.wait_for(re.compile("It is in the terminal. Nothing is running"))
+        await say(screen, "anybody?")
+        await screen.wait_for(re.compile("No process is running this conversation"))
+        await say(screen, "/take")
+        await ready(screen)
+        await say(screen, "and now?")
+        await screen.wait_for(re.compile("re: and now[?]"))

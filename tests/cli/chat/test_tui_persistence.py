@@ -1,0 +1,194 @@
+"""What the chat on a terminal keeps: goals, history, conversations, whatever was typed before it was killed."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from tests.app.named_pipes import open_gate
+from tests.app.program import Program
+from tests.app.program_with_model import scripted_program
+from tests.cli.chat.chat_screen import READY, TITLE, opened, ready, say
+
+from talaria.testing.model_server import Ask, ModelServer, Say
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer) -> Program:
+    """Talaria with the scripted model for its own."""
+    facts = "[models.scripted]\ncontext_limit = 10000\ninput_price = 3.0\noutput_price = 15.0\n"
+    return scripted_program(tmp_path, server, facts)
+
+
+async def test_history_is_kept_across_runs_and_searched(program: Program) -> None:
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "/title about herons")
+        await screen.wait_for("title is now about herons")
+        await screen.press("c-d")
+        await screen.exit_code()
+    async with opened(program) as screen:
+        await ready(screen)
+        await screen.press("up")
+        await screen.wait_for("❯ /title about herons")
+        await screen.press("c-c", "c-r")
+        await screen.type("heron")
+        await screen.wait_for(re.compile("I-search.*heron"))
+        await screen.wait_for("❯ /title about herons")
+
+
+async def test_killed_in_the_middle_nothing_is_lost(program: Program, server: ModelServer) -> None:
+    server.script(Say("slow " * 200, pause=0.05), Say("All there."), TITLE, Say("And this too."))
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "tell me everything")
+        await screen.wait_for("slow slow")
+        await say(screen, "and then this")
+        await screen.wait_for("queued: and then this")
+        screen.kill()
+        await screen.exit_code()
+    async with opened(program, "--continue") as screen:
+        await screen.wait_for("All there.")
+        await screen.wait_for("And this too.")
+    last = max((call.json["messages"] for call in server.received), key=len)
+    said = [message["content"] for message in last if message["role"] == "user"]
+    assert said == ["tell me everything", "and then this"]
+
+
+async def test_leaving_without_a_word_leaves_no_conversation_behind(program: Program) -> None:
+    async with opened(program) as screen:
+        await ready(screen)
+        await screen.press("c-d")
+        assert await screen.exit_code() == 0
+    assert (await asyncio.to_thread(program.run, "sessions", "list")).out == ""
+
+
+async def test_a_goal_is_worked_at_until_it_is_reached(program: Program, server: ModelServer) -> None:
+    server.script(
+        Say("Step one."),
+        Say('{"verdict": "continue", "reason": "half of it is missing"}'),
+        Say("Step two."),
+        Say('{"verdict": "done", "reason": "both steps are there"}'),
+    )
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "/title Steps")
+        await screen.wait_for("title is now")
+        await say(screen, "/goal take two steps")
+        await screen.wait_for("half of it is missing")
+        await screen.wait_for("Step two.")
+        await screen.wait_for("both steps are there")
+        await say(screen, "/goal history")
+        await screen.wait_for(re.compile("half of it is missing.*both steps are there", re.DOTALL))
+    continuation = server.received[2].json["messages"][-1]
+    assert continuation["role"] == "user"
+    assert "take two steps" in continuation["content"]
+
+
+async def test_goal_notices_are_drawn_as_markdown_and_wrapped_at_words(program: Program, server: ModelServer) -> None:
+    server.script(Say("Step one."), Say('{"verdict": "continue", "reason": "half of it is missing"}'))
+    async with opened(program, columns=60) as screen:
+        await ready(screen)
+        await say(screen, "/title Steps")
+        await screen.wait_for("title is now")
+        await say(screen, "/goal take two steps | budget: 1 turn")
+        await screen.wait_for("used up. /goal resume")
+        lines = screen.lines
+    first = next(number for number, line in enumerate(lines) if line.startswith("Goal paused"))
+    told = [line.rstrip() for line in lines[first : first + 3]]
+    assert " ".join(told).startswith(
+        "Goal paused (1 of 1 turns), because its budget of 1 turn is used up. /goal resume"
+    )
+    assert "`" not in " ".join(told)
+
+
+async def test_a_goal_shows_in_the_status_bar_and_outlives_the_program(program: Program, server: ModelServer) -> None:
+    server.script(Say("Step one."), Say('{"verdict": "continue", "reason": "go on"}'), Say("slow " * 500, pause=0.05))
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "/title Steps")
+        await screen.wait_for("title is now")
+        await say(screen, "/goal take two steps")
+        await screen.wait_for("slow slow")
+        await screen.wait_for("goal 1/20")
+        screen.kill()
+        await screen.exit_code()
+    server.script(Say("Step two."), Say('{"verdict": "done", "reason": "all there"}'))
+    async with opened(program, "--continue") as screen:
+        await screen.wait_for("Step two.")
+        await screen.wait_for("all there")
+        await screen.wait_until(lambda: "goal 1/20" not in screen.text)
+
+
+async def test_undo_gives_the_words_back_and_what_was_removed_is_found_again(
+    program: Program, server: ModelServer
+) -> None:
+    server.script(Say("The first answer."), Say("The second answer."))
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "/title Birds")
+        await screen.wait_for("title is now")
+        await say(screen, "about herons")
+        await screen.wait_for("The first answer.")
+        await say(screen, "about storks")
+        await screen.wait_for("The second answer.")
+        await say(screen, "/undo")
+        await screen.wait_until(
+            lambda: [line for line in screen.lines if line.startswith("❯")][-1:] == ["❯ about storks"]
+        )
+        await screen.press("c-c")
+        await say(screen, "/resume")
+        await screen.wait_for("before undo")
+        await screen.press("enter")
+        await screen.wait_for(re.compile("gateway off · Birds .*before undo"))
+        await say(screen, "/history")
+        await screen.wait_for(re.compile("about storks.*The second answer.", re.DOTALL))
+
+
+async def test_keys_typed_before_all_is_loaded_are_not_lost(program: Program, server: ModelServer) -> None:
+    server.script(Say("Quick."))
+    async with opened(program) as screen:
+        await screen.wait_for(READY)
+        await say(screen, "are you there?")
+        await screen.wait_for("Quick.")
+    assert server.received[0].question == "are you there?"
+
+
+async def test_what_runs_in_the_background_wakes_the_terminal_though_nobody_types(
+    program: Program, server: ModelServer
+) -> None:
+    command = "mkfifo gate; read _ <gate; echo from the gate"
+    server.script(
+        Say(calls=[Ask("terminal", {"command": command, "background": True})]),
+        Say("It waits."),
+        TITLE,
+        Say("It is over."),
+    )
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "open it later")
+        await screen.wait_for("It waits.")
+        await server.arrived(3)
+        await open_gate(program.home / "work" / "gate")
+        await screen.wait_for("Background report:")
+        await screen.wait_for("It is over.")
+    assert "from the gate" in server.received[-1].question
+
+
+async def test_what_ended_while_the_terminal_was_gone_is_told_when_the_conversation_is_opened(
+    program: Program, server: ModelServer
+) -> None:
+    command = "mkfifo gate; read _ <gate; echo from the gate"
+    server.script(Say(calls=[Ask("terminal", {"command": command, "background": True})]), Say("It waits."), TITLE)
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "open it later")
+        await screen.wait_for("It waits.")
+        await server.arrived(3)
+        screen.kill()
+        await screen.exit_code()
+    server.script(Say("It is over."))
+    await open_gate(program.home / "work" / "gate")
+    async with opened(program, "--continue") as screen:
+        await screen.wait_for("It is over.")
+    assert "from the gate" in server.received[-1].question

@@ -1,0 +1,62 @@
+"""`talaria approvals`: what was allowed for good is listed and taken back."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.app.program import Outcome, Program
+from tests.cli.stored_sessions import read, write
+
+from talaria.agent.approval.grants import Grant
+from talaria.contracts.store import Transaction
+from talaria.runtime.approvals import STANDING_GRANTS_KEY, encode_grants, list_standing_grants
+
+GRANTS = [
+    Grant("terminal", "pip install requests", exact=True, folder="/project", scope="always"),
+    Grant("send_message", "to the family", exact=True, folder="/project", scope="always"),
+]
+
+
+def keep_grants(tx: Transaction) -> None:
+    tx.state.put(STANDING_GRANTS_KEY, encode_grants(GRANTS).decode())
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def test_nothing_is_allowed_for_good_at_first(program: Program) -> None:
+    assert program.run("approvals", "list") == Outcome(0, "")
+    assert program.run("approvals", "list", "--json") == Outcome(0, "[]\n")
+    assert "There are no permanent approvals" in program.run_on_terminal("approvals", "list").out
+
+
+def test_an_approval_is_taken_back_by_its_id(program: Program) -> None:
+    write(program, keep_grants)
+    first, second = json.loads(program.run("approvals", "list", "--json").out)
+    assert (first["tool"], first["allowed"], first["folder"]) == ("terminal", "pip install requests", "/project")
+    taken = program.run("approvals", "revoke", first["id"])
+    assert taken == Outcome(0, "Revoked terminal: pip install requests\n")
+    assert program.run("approvals", "list").out == f"{second['id']}\tsend_message\tto the family\t/project\n"
+
+
+def test_all_approvals_are_taken_back_at_once(program: Program) -> None:
+    write(program, keep_grants)
+    assert program.run("approvals", "revoke", "--all").code == 0
+    assert read(program, list_standing_grants) == []
+
+
+@pytest.mark.parametrize("words", [["revoke"], ["revoke", "ffffffff"], ["revoke", "ab", "--all"]])
+def test_an_approval_that_is_not_there_is_named(program: Program, words: list[str]) -> None:
+    write(program, keep_grants)
+    refused = program.run("approvals", *words)
+    assert refused.code == 1
+    assert "`talaria approvals list` shows them." in refused.err
+    assert len(read(program, list_standing_grants)) == 2
+
+
+def test_a_tool_cannot_take_approvals_back(program: Program) -> None:
+    write(program, keep_grants)
+    assert program.run("approvals", "revoke", "--all", env={"TALARIA_SESSION_ID": "one"}).code == 1
+    assert len(read(program, list_standing_grants)) == 2

@@ -1,0 +1,120 @@
+import json
+from pathlib import Path
+
+import pytest
+from tests.app.program import Outcome, Program
+from tests.cli.stored_sessions import read, write
+
+from talaria.access.pairing import RULES, offer_code
+from talaria.contracts.stores.pairing import PairedPerson
+
+ANN, BEN = PairedPerson("telegram", "12345", "Ann"), PairedPerson("matrix", "@ben:example.org")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def offered(program: Program, person: PairedPerson) -> str:
+    code = write(program, lambda tx: offer_code(tx, person))
+    assert code is not None
+    return code
+
+
+def test_nobody_waits_and_nobody_was_let_in(program: Program) -> None:
+    for action in ("list", "people"):
+        assert program.run("pairing", action) == Outcome(0, "")
+        assert program.run("pairing", action, "--json") == Outcome(0, "[]\n")
+    assert "No pending requests" in program.run_on_terminal("pairing", "list").out
+    assert "Nobody has been approved" in program.run_on_terminal("pairing", "people").out
+
+
+def test_who_waits_is_let_in_with_the_code_and_shut_out_again(program: Program) -> None:
+    code = offered(program, ANN)
+    offered(program, BEN)
+    assert program.run("pairing", "list").out == (
+        "telegram\t12345\tAnn\tjust now\nmatrix\t@ben:example.org\t\tjust now\n"
+    )
+    approved = program.run("pairing", "approve", "telegram", f"{code[:4].lower()}-{code[4:]}")
+    assert (approved.code, approved.out) == (0, "Ann (12345) can now talk to the agent on telegram.\n")
+    assert "talaria config set access.owners telegram:12345" in approved.err
+    people = json.loads(program.run("pairing", "people", "--json").out)
+    assert [(one["platform"], one["user_id"], one["name"]) for one in people] == [("telegram", "12345", "Ann")]
+    assert program.run("pairing", "people", "matrix").out == ""
+    assert program.run("pairing", "people", "telegram").out.startswith("telegram\t12345\tAnn\t20")
+    assert program.run("pairing", "revoke", "telegram", "12345") == Outcome(
+        0, "Ann (12345) can no longer talk to the agent on telegram.\n"
+    )
+    assert read(program, lambda tx: tx.pairing.people()) == []
+
+
+def test_a_script_reads_who_was_let_in_and_shut_out(program: Program) -> None:
+    code = offered(program, BEN)
+    approved = json.loads(program.run("pairing", "approve", "matrix", code, "--json").out)
+    assert (approved["user_id"], approved["platform"]) == ("@ben:example.org", "matrix")
+    assert json.loads(program.run("pairing", "revoke", "matrix", "@ben:example.org", "--json").out) == approved
+
+
+def test_the_owner_is_not_told_how_to_become_one(program: Program) -> None:
+    code = offered(program, BEN)
+    owned = program.run("pairing", "approve", "matrix", code, env={"TALARIA__ACCESS__OWNERS": "telegram:1"})
+    assert (owned.code, owned.err) == (0, "")
+
+
+def test_a_wrong_code_is_refused_and_counted(program: Program) -> None:
+    code = offered(program, ANN)
+    for _ in range(RULES.failures):
+        refused = program.run("pairing", "approve", "telegram", "AAAAAAAA")
+        assert (refused.code, refused.out) == (1, "")
+        assert "`AAAAAAAA` isn't a valid code on telegram" in refused.err
+    locked = program.run("pairing", "approve", "telegram", code)
+    assert locked.code == 1
+    assert "Too many wrong codes for telegram" in locked.err
+
+
+def test_what_makes_no_sense_is_told_and_not_counted(program: Program) -> None:
+    assert "There is no valid pairing code on telegram" in program.run("pairing", "approve", "telegram", "ABCDEFGH").err
+    code = offered(program, ANN)
+    assert "Requests are pending on telegram." in program.run("pairing", "approve", "telegarm", code).err
+    for _ in range(RULES.failures):
+        assert "`123` is no code" in program.run("pairing", "approve", "telegram", "123").err
+    assert program.run("pairing", "approve", "Telegram", code).code == 0
+    assert "`talaria pairing people`" in program.run("pairing", "revoke", "telegram", "999").err
+
+
+def test_whom_the_settings_allow_stays_in_and_that_is_said(program: Program) -> None:
+    code = offered(program, ANN)
+    assert program.run("pairing", "approve", "telegram", code).code == 0
+    allowed = {"TALARIA__ACCESS__ALLOWED": "telegram:12345"}
+    assert "still name telegram:12345" in program.run("pairing", "revoke", "telegram", "12345", env=allowed).err
+
+
+def test_a_name_cannot_disturb_the_screen(program: Program) -> None:
+    offered(program, PairedPerson("telegram", "6", "\x1b[2JEve\n"))
+    shown = program.run_on_terminal("pairing", "list").out
+    assert "\x1b[2J" not in shown
+    assert "Eve" in shown
+
+
+def test_the_doctor_warns_of_open_doors_and_of_names_that_are_nobodys(program: Program) -> None:
+    folder = program.home / "profiles" / "default"
+    folder.mkdir(parents=True, mode=0o700)
+    file = folder / "config.toml"
+
+    def seen(text: str) -> list[tuple[str, str]]:
+        file.write_text(text)
+        file.chmod(0o600)
+        checks = {one["check"]: one for one in json.loads(program.run("doctor", "--json").out)}
+        return [(one["state"], one["found"]) for one in checks["access"]["findings"]]
+
+    assert [state for state, _ in seen("")] == ["ok"]
+    ((state, sentence),) = seen("[access]\neveryone = true\n")
+    assert (state, "access.everyone" in sentence) == ("warning", True)
+    ((state, sentence),) = seen("[platforms.telegram]\neveryone = true\n[platforms.matrix]\n")
+    assert (state, "platforms.telegram.everyone" in sentence) == ("warning", True)
+    names = '[access]\nowners = ["anna"]\n[access.slash_access]\nmodel = ["owner", "bem"]\n[people.ann]\n[people.ben]\n'
+    assert seen(names) == [
+        ("fault", "`access.owners` names an unknown person, `anna`; the nearest is `ann`."),
+        ("fault", "`access.slash_access.model` names an unknown person, `bem`; the nearest is `ben`."),
+    ]

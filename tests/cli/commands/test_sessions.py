@@ -1,0 +1,447 @@
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.app.program import Outcome, Program
+from tests.cli.stored_sessions import converse, days_ago, read, said, session_ids, write
+
+from talaria.cli.commands.sessions.command import add_arguments
+from talaria.cli.parser import Parser
+from talaria.cli.parser_tree import read_parser
+from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, SessionFilter
+from talaria.core.ids import SessionId
+from talaria.core.messages import File, Image, Reasoning, ToolCall, ToolResult, Usage
+
+ESCAPE = "\x1b"
+STYLE = re.compile(r"\x1b\[\d+m")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def on_screen(program: Program, *words: str, typed: str = "", columns: int = 80) -> str:
+    return program.run_on_terminal("sessions", *words, typed=typed, env={"COLUMNS": str(columns)}).out
+
+
+def titled(program: Program, title: str, *, at: datetime | None = None) -> Session:
+    return converse(program, NewSession(source="cli", title=title), said("Hello"), at=at)
+
+
+def sessions(program: Program) -> dict[SessionId, Session]:
+    found = read(program, lambda store: store.sessions.find(SessionFilter(archived=None, limit=None)))
+    return {session.id: session for session in found}
+
+
+def archive(program: Program, session: Session) -> None:
+    write(program, lambda store: store.sessions.update(session.id, SessionChanges(archived=True)))
+
+
+# list
+
+
+def test_an_empty_store_says_what_to_do_on_a_terminal_and_nothing_in_a_pipe(program: Program) -> None:
+    assert program.run("sessions", "list") == Outcome(0, "")
+    assert program.run("sessions", "list", "--json") == Outcome(0, "[]\n")
+    shown = on_screen(program, "list")
+    assert "There are no sessions yet" in shown
+    assert "TITLE" not in shown
+    assert "No session matches" in on_screen(program, "list", "--source", "telegram")
+
+
+def test_the_list_has_the_last_used_first_with_its_figures(program: Program) -> None:
+    old = titled(program, "Old", at=datetime.now(UTC) - timedelta(hours=2, minutes=5))
+    new = converse(program, NewSession(source="telegram", title="New"), said("One"), said("Two"))
+    write(program, lambda store: store.sessions.add_usage(new.id, Usage(calls=1, cost_microdollars=1_230_000)))
+    assert program.run("sessions", "list").out == (
+        f"{new.id}\tNew\ttelegram\t2\t$1.23\tjust now\n{old.id}\tOld\tcli\t1\t\t2 h ago\n"
+    )
+
+
+def test_a_session_without_a_title_is_listed_by_what_was_said_first(program: Program) -> None:
+    converse(program, NewSession(source="cli"), said("Be brief.", role="system"), said("Which train\ngoes to Rome?"))
+    assert "\tWhich train goes to Rome?\t" in program.run("sessions", "list").out
+    assert json.loads(program.run("sessions", "list", "--json").out)[0]["title"] == ""
+
+
+def test_untitled_session_is_found_by_what_is_listed_as_its_title(program: Program) -> None:
+    rome = converse(program, NewSession(source="cli"), said("Which train goes to ROME?"))
+    oslo = converse(program, NewSession(source="cli", title="Trip to Oslo"), said("Not to Rome"))
+    assert session_ids(program, "list", "--matching", "rome") == [rome.id]
+    assert session_ids(program, "list", "--matching", "T") == [oslo.id, rome.id]
+    assert session_ids(program, "list", "--matching", "trip to oslo") == [oslo.id]
+    assert rome.id in program.run("sessions", "show", "train goes").out
+    assert program.run("trace", "rome", "--json").code == 0
+    ambiguous = program.run("sessions", "show", "t")
+    assert (ambiguous.code, f"{rome.id}  Which train goes to ROME?" in ambiguous.err) == (1, True)
+
+
+def test_the_list_fits_a_terminal_of_eighty_columns(program: Program) -> None:
+    titled(program, "東京の旅行 " * 20)
+    titled(program, "A very long title of a conversation " * 5)
+    shown = on_screen(program, "list")
+    assert ESCAPE in shown
+    header, rule, *rows = [STYLE.sub("", line) for line in shown.splitlines()]
+    assert header.split() == ["ID", "TITLE", "SOURCE", "MESSAGES", "COST", "LAST", "USED"]
+    assert len(rule) <= 80
+    assert len(rows) == 2
+    assert all("…" in row and row.endswith("just now") for row in rows)
+
+
+def test_the_list_is_narrowed_by_source_title_age_and_number(program: Program) -> None:
+    rome, oslo = titled(program, "Trip to Rome"), titled(program, "Trip to Oslo")
+    chat = converse(program, NewSession(source="telegram", title="Chat"))
+    archive(program, oslo)
+    assert session_ids(program, "list") == [chat.id, rome.id]
+    assert session_ids(program, "list", "--all") == [chat.id, oslo.id, rome.id]
+    assert session_ids(program, "list", "--archived") == [oslo.id]
+    assert session_ids(program, "list", "--source", "telegram") == [chat.id]
+    assert session_ids(program, "list", "--matching", "TRIP", "--all") == [oslo.id, rome.id]
+    assert session_ids(program, "list", "--limit", "1") == [chat.id]
+    assert "--limit 2" in on_screen(program, "list", "--limit", "1")
+    assert program.run("sessions", "list", "--all", "--archived").code == 2
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "1000001", "9" * 5000, "٣"])
+def test_an_impossible_number_is_misuse(program: Program, number: str) -> None:
+    refused = program.run("sessions", "list", f"--limit={number}")
+    assert refused.code == 2
+    assert "isn't a number from 1 to" in refused.err
+
+
+def test_json_has_every_field_of_a_session_even_where_it_is_zero(program: Program) -> None:
+    session = titled(program, "Trip")
+    (listed,) = json.loads(program.run("sessions", "list", "--json").out)
+    assert (listed["id"], listed["message_count"], listed["archived_at"]) == (session.id, 1, None)
+    assert listed["usage"]["cost_microdollars"] == 0
+    assert set(listed) == set(Session.__struct_fields__)
+
+
+def test_a_title_cannot_disturb_the_screen(program: Program) -> None:
+    titled(program, "evil\x1b[2J\r\nname")
+    for words in (["list"], ["show", "evil"], ["search", "hello"]):
+        shown = on_screen(program, *words)
+        assert "\x1b[2J" not in shown
+        assert "evil\\x1b[2J" in shown
+
+
+# names
+
+
+def test_a_session_is_named_by_its_id_the_beginning_of_it_or_its_title(program: Program) -> None:
+    session = titled(program, "Night train")
+    for name in (session.id, session.id[:12], "Night train", "night TRAIN", "train", " train "):
+        assert json.loads(program.run("sessions", "show", name, "--json").out)["session"]["id"] == session.id
+
+
+def test_a_whole_title_wins_over_longer_ones(program: Program) -> None:
+    session = titled(program, "Rome")
+    titled(program, "Rome again")
+    assert json.loads(program.run("sessions", "show", "rome", "--json").out)["session"]["id"] == session.id
+
+
+@pytest.mark.parametrize("words", [["show"], ["rename", "", "x"], ["archive"], ["export"], ["delete", "--yes"]])
+def test_a_name_that_fits_several_lists_them_and_changes_nothing(program: Program, words: list[str]) -> None:
+    one, two = titled(program, "Trip to Rome"), titled(program, "Trip to Oslo")
+    before = sessions(program)
+    action, *rest = words
+    refused = program.run("sessions", action, "trip", *filter(None, rest))
+    assert (refused.code, refused.out) == (1, "")
+    assert "`trip` matches 2 sessions" in refused.err
+    assert f"{one.id}  Trip to Rome" in refused.err
+    assert f"{two.id}  Trip to Oslo" in refused.err
+    assert sessions(program) == before
+
+
+def test_only_some_of_very_many_candidates_are_listed(program: Program) -> None:
+    for number in range(12):
+        titled(program, f"Trip {number}x")
+    refused = program.run("sessions", "show", "trip")
+    assert "more than 10 sessions" in refused.err
+    assert refused.err.count("\n") == 12
+
+
+@pytest.mark.parametrize("name", ["nothing", "", " ", "%", "_", "'; --"])
+def test_a_name_that_fits_none_points_to_the_list(program: Program, name: str) -> None:
+    titled(program, "Trip")
+    refused = program.run("sessions", "show", name)
+    assert (refused.code, refused.out) == (1, "")
+    assert "`talaria sessions list --all`" in refused.err
+
+
+def test_sessions_are_offered_to_the_shell() -> None:
+    parser = Parser(prog="talaria sessions")
+    add_arguments(parser)
+    command = read_parser(("talaria", "sessions"), "", parser)
+    named = [one for action in command.actions for one in (*action.positionals, *action.options)]
+    wanted = [one for one in named if one.name == "SESSION"]
+    assert len(wanted) == 8
+    assert {one.completes for one in wanted} == {"sessions"}
+
+
+# show
+
+
+def test_a_session_is_shown_with_its_details_and_what_was_said(program: Program) -> None:
+    calls = (ToolCall("c1", "read_file", '{"path": "list.txt"}'), Reasoning("I should look first."))
+    session = converse(
+        program,
+        NewSession(source="cli", title="Packing", model="large"),
+        said("What do I pack?", Image("photo.png"), File("list.pdf", "list.pdf")),
+        said("Let me see.", *calls, role="assistant"),
+        said("", ToolResult("c1", "socks\nhat\n" * 100, failed=True), role="tool"),
+        said("Socks and a hat.", role="assistant"),
+    )
+    shown = program.run("sessions", "show", session.id).out
+    assert shown.startswith(f"Packing\nid         {session.id}\nsource     cli\nmodel      large\n")
+    assert "What do I pack?\n[image] photo.png\n[file] list.pdf\n" in shown
+    assert 'Let me see.\n→ read_file {"path": "list.txt"}\n(thought) I should look first.\n' in shown
+    assert "← failed: socks hat socks hat" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.endswith("Socks and a hat.\n")
+
+
+def test_roles_are_coloured_on_a_terminal(program: Program) -> None:
+    converse(program, NewSession(source="cli", title="Trip"), said("Hi"), said("Hello", role="assistant"))
+    shown = on_screen(program, "show", "trip")
+    assert "\x1b[36m\x1b[1muser\x1b[0m" in shown
+    assert "\x1b[32m\x1b[1massistant\x1b[0m" in shown
+    assert ESCAPE not in program.run("sessions", "show", "trip").out
+
+
+def test_only_the_end_of_a_long_transcript_is_shown_unless_all_is_asked_for(program: Program) -> None:
+    converse(program, NewSession(source="cli", title="Long"), *(said(f"number {n}.") for n in range(1, 31)))
+    ending = program.run("sessions", "show", "long").out
+    assert "… 10 earlier messages; --all shows everything\n" in ending
+    assert ending.count("number") == 20
+    assert "number 11." in ending
+    assert program.run("sessions", "show", "long", "--last", "2").out.count("number") == 2
+    everything = program.run("sessions", "show", "long", "--all").out
+    assert everything.count("number") == 30
+    assert "earlier" not in everything
+    shown = json.loads(program.run("sessions", "show", "long", "--last", "2", "--json").out)
+    assert [one["seq"] for one in shown["messages"]] == [29, 30]
+
+
+def test_times_are_those_of_the_zone_in_the_settings(program: Program) -> None:
+    at = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
+    converse(program, NewSession(source="cli", title="Late"), said("Good night", at=at), at=at)
+    shown = program.run("sessions", "show", "late", env={"TALARIA__CLI__TIME_ZONE": "Asia/Tokyo"}).out
+    assert "user · 2026-07-02 08:30\n" in shown
+    assert "begun      2026-07-02 08:30\n" in shown
+
+
+# search
+
+
+def test_search_finds_messages_with_the_words_around_them(program: Program) -> None:
+    at = datetime(2026, 7, 1, tzinfo=UTC)
+    session = converse(
+        program, NewSession(source="cli", title="Trip"), said("No"), said("The night train to Rome.", at=at)
+    )
+    assert program.run("sessions", "search", "night", "rome").out == (
+        f"{session.id}\t2\tuser\t2026-07-01T00:00:00+00:00\tTrip\tThe [night] train to [Rome].\n"
+    )
+    (hit,) = json.loads(program.run("sessions", "search", "night", "--json").out)
+    assert (hit["session_id"], hit["seq"], hit["snippet"]) == (session.id, 2, "The [night] train to Rome.")
+
+
+def test_matches_are_highlighted_on_a_terminal(program: Program) -> None:
+    session = converse(program, NewSession(source="cli", title="Trip"), said("The night train."))
+    shown = on_screen(program, "search", "night")
+    assert "The \x1b[1m\x1b[33mnight\x1b[0m train." in shown
+    assert session.id in shown
+    plain = program.run_on_terminal("sessions", "search", "night", env={"NO_COLOR": "1"}).out
+    assert "The [night] train." in plain
+    assert "Nothing found." in on_screen(program, "search", "xyzzy")
+
+
+def test_search_is_narrowed_by_every_filter(program: Program) -> None:
+    old, new = days_ago(30), days_ago(1)
+    one = converse(program, NewSession(source="cli", title="One"), said("train", at=old), said("train", at=new))
+    two = converse(program, NewSession(source="telegram"), said("train", role="assistant", at=old))
+
+    def places(*words: str) -> list[tuple[str, int]]:
+        found = json.loads(program.run("sessions", "search", "train", "--json", *words).out)
+        return sorted((hit["session_id"], hit["seq"]) for hit in found)
+
+    assert places() == sorted([(one.id, 1), (one.id, 2), (two.id, 1)])
+    assert places("--source", "telegram") == [(two.id, 1)]
+    assert places("--role", "assistant") == [(two.id, 1)]
+    assert places("--session", "one") == [(one.id, 1), (one.id, 2)]
+    assert places("--since", "7d") == [(one.id, 2)]
+    assert places("--until", "7d", "--session", one.id) == [(one.id, 1)]
+    assert places("--since", f"{old:%Y-%m-%d}", "--until", f"{new:%Y-%m-%dT%H:%M}Z", "--role", "user") == [(one.id, 1)]
+    assert len(places("--limit", "1")) == 1
+
+
+def test_words_that_look_like_options_follow_two_dashes(program: Program) -> None:
+    converse(program, NewSession(source="cli", title="One"), said("train and plane"))
+    two = converse(program, NewSession(source="cli", title="Two"), said("train only"))
+    assert session_ids(program, "search", "--", "train", "-plane") == [two.id]
+    assert session_ids(program, "search", "--limit", "5", "train", "--", "-plane") == [two.id]
+    assert session_ids(program, "search", "--", "-plane", "train") == [two.id]
+
+
+@pytest.mark.parametrize(
+    "words", [['"'], ["*"], ["AND", "OR"], ["a:b", "("], [""], ["--", "-"], ["--", "--"], ["NEAR("]]
+)
+def test_no_input_makes_search_fail(program: Program, words: list[str]) -> None:
+    titled(program, "Trip")
+    assert program.run("sessions", "search", *words).code == 0
+
+
+def test_a_time_that_is_none_is_misuse(program: Program) -> None:
+    for when in ("soon", "3m", "1900-01-01", "99999999d", "-1d"):
+        refused = program.run("sessions", "search", "x", f"--since={when}")
+        assert refused.code == 2
+        assert f"`{when}` is" in refused.err
+
+
+# rename, archive
+
+
+def test_a_session_gets_a_new_title_and_loses_it(program: Program) -> None:
+    session = titled(program, "Old")
+    renamed = program.run("sessions", "rename", "old", "Night", "train  to\nRome")
+    assert renamed == Outcome(0, f"The title of {session.id} is now “Night train to Rome”.\n")
+    assert sessions(program)[session.id].title == "Night train to Rome"
+    assert program.run("sessions", "rename", session.id, "").out == f"{session.id} no longer has a title.\n"
+    assert sessions(program)[session.id].title == ""
+
+
+def test_a_title_that_is_taken_is_given_with_a_remark(program: Program) -> None:
+    titled(program, "Rome")
+    session = titled(program, "Oslo")
+    assert "Another session has the same title" in program.run("sessions", "rename", "oslo", "rome").err
+    assert sessions(program)[session.id].title == "rome"
+    assert program.run("sessions", "rename", session.id, "Bergen").err == ""
+
+
+def test_sessions_are_archived_and_brought_back(program: Program) -> None:
+    one, two = titled(program, "One"), titled(program, "Two")
+    done = program.run("sessions", "archive", "one", "two", one.id)
+    assert done.out == f"Archived “One” ({one.id}).\nArchived “Two” ({two.id}).\n"
+    assert session_ids(program, "list") == []
+    assert program.run("sessions", "unarchive", "one").out == f"“One” ({one.id}) is no longer archived.\n"
+    assert session_ids(program, "list") == [one.id]
+
+
+def test_nothing_is_archived_if_one_name_is_wrong(program: Program) -> None:
+    titled(program, "One")
+    assert program.run("sessions", "archive", "one", "nothing").code == 1
+    assert session_ids(program, "list", "--archived") == []
+
+
+# delete
+
+
+def test_deleting_asks_first_and_says_what_goes(program: Program) -> None:
+    one, two = titled(program, "One"), titled(program, "Two")
+    shown = on_screen(program, "delete", "one", "two", typed="n\n")
+    assert f"“One” ({one.id}): 1 message, from cli" in shown
+    assert "Permanently delete 2 sessions? [y/N]" in shown
+    assert "Nothing was deleted." in shown
+    assert set(sessions(program)) == {one.id, two.id}
+    assert f"Deleted “One” ({one.id}) with 1 message." in on_screen(program, "delete", "one", typed="y\n")
+    assert set(sessions(program)) == {two.id}
+
+
+def test_nothing_is_deleted_where_nobody_can_be_asked(program: Program) -> None:
+    session = titled(program, "One")
+    refused = program.run("sessions", "delete", "one")
+    assert refused.code == 1
+    assert "Add --yes" in refused.err
+    assert set(sessions(program)) == {session.id}
+    assert program.run("sessions", "delete", "one", "--yes").out == f"Deleted “One” ({session.id}) with 1 message.\n"
+    assert sessions(program) == {}
+
+
+# prune
+
+
+def test_pruning_removes_what_nobody_used_for_long_and_keeps_what_was_named_or_archived(program: Program) -> None:
+    old = converse(program, NewSession(source="cli"), said("old words"), at=days_ago(100))
+    young = converse(program, NewSession(source="cli"), said("young"), at=days_ago(80))
+    named = titled(program, "Named", at=days_ago(100))
+    stored = converse(program, NewSession(source="cli"), said("stored"), at=days_ago(100))
+    archive(program, stored)
+    done = program.run("sessions", "prune", "--yes")
+    assert done == Outcome(0, "Deleted 1 session with 1 message (9 B of text).\n")
+    assert set(sessions(program)) == {young.id, named.id, stored.id}
+    assert old.id not in session_ids(program, "search", "words")
+    everything = ["--include-titled", "--include-archived", "--older-than", "7d"]
+    assert "Deleted 3 sessions" in program.run("sessions", "prune", "--yes", *everything).out
+    assert sessions(program) == {}
+
+
+def test_a_dry_run_lists_what_would_go_and_removes_nothing(program: Program) -> None:
+    session = converse(program, NewSession(source="cli"), said("x" * 1500), said("y"), at=days_ago(200))
+    listed = program.run("sessions", "prune", "--dry-run")
+    assert listed.out == f"{session.id}\t\tcli\t2\t1.5 kB\t{days_ago(200):%Y-%m-%d}\n"
+    assert listed.err == "Would delete 1 session with 2 messages (1.5 kB of text).\n"
+    (data,) = json.loads(program.run("sessions", "prune", "--dry-run", "--json").out)
+    assert (data["id"], data["text_bytes"]) == (session.id, 1501)
+    assert set(sessions(program)) == {session.id}
+
+
+def test_the_age_comes_from_the_command_line_or_the_settings(program: Program) -> None:
+    converse(program, NewSession(source="cli"), said("x"), at=days_ago(10))
+    converse(program, NewSession(source="telegram"), said("x"), at=days_ago(5))
+
+    def count(*words: str, env: dict[str, str] | None = None) -> int:
+        return len(json.loads(program.run("sessions", "prune", "--dry-run", "--json", *words, env=env).out))
+
+    assert count() == 0
+    assert count(env={"TALARIA__SESSIONS__PRUNE_AFTER_DAYS": "7"}) == 1
+    assert count("--older-than", "7") == count("--older-than", "1w") == 1
+    assert count("--older-than", "96h") == 2
+    assert count("--older-than", "0d", "--source", "telegram") == 1
+
+
+def test_empty_sessions_are_pruned_by_themselves_after_a_day(program: Program) -> None:
+    empty = converse(program, NewSession(source="cli"), at=days_ago(2))
+    fresh = converse(program, NewSession(source="cli"))
+    full = converse(program, NewSession(source="cli"), said("x"), at=days_ago(2))
+    assert "Deleted 1 session with 0 messages" in program.run("sessions", "prune", "--empty", "--yes").out
+    assert set(sessions(program)) == {fresh.id, full.id}
+    assert empty.id not in sessions(program)
+
+
+def test_pruning_asks_on_a_terminal_and_refuses_without_one(program: Program) -> None:
+    session = converse(program, NewSession(source="cli"), said("x"), at=days_ago(100))
+    assert "Add --yes" in program.run("sessions", "prune").err
+    assert "Nothing was deleted." in on_screen(program, "prune", typed="n\n")
+    assert set(sessions(program)) == {session.id}
+    shown = on_screen(program, "prune", typed="yes\n")
+    assert "Permanently delete 1 session with 1 message (1 B of text)?" in shown
+    assert sessions(program) == {}
+    assert program.run("sessions", "prune").err == "Nothing to prune.\n"
+
+
+def test_a_branch_and_its_parent_can_go_together(program: Program) -> None:
+    parent = converse(program, NewSession(source="cli"), said("shared"), said("more"), at=days_ago(100))
+    branch = NewSession(source="cli", parent_id=parent.id, parent_seq=1)
+    converse(program, branch, said("own"), at=days_ago(99))
+    done = program.run("sessions", "prune", "--yes")
+    assert done.out == "Deleted 2 sessions with 3 messages (13 B of text).\n"
+    assert sessions(program) == {}
+
+
+def test_search_finds_what_no_program_had_time_to_index(program: Program) -> None:
+    converse(program, NewSession(source="cli"), said("an early heron"), *(said(f"filler {n}") for n in range(2_500)))
+    assert "early" in program.run("sessions", "search", "heron").out
+
+
+def test_what_a_deleted_session_has_left_in_files_goes_with_it(program: Program) -> None:
+    session = converse(program, NewSession(source="cli"), said("hello"))
+    outputs, media = (program.home / "profiles" / "default" / name / session.id for name in ("outputs", "media"))
+    for folder in (outputs, media):
+        folder.mkdir(parents=True)
+        (folder / "1.txt").write_text("long")
+    program.run("sessions", "delete", session.id, "--yes")
+    assert not outputs.exists()
+    assert not media.exists()

@@ -1,0 +1,292 @@
+"""`talaria setup` on a terminal: what it asks, tries out and writes."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.app.program import Program
+from tests.app.setup.network_servers import TOKEN, networks
+from tests.cli.terminal_dialogue import dialogue
+
+from talaria.providers.presets import PRESETS
+from talaria.settings.model import TOOLSETS
+from talaria.testing.model_server import ModelServer
+from talaria.tools.sandbox.bubblewrap import sandbox_available
+
+KEY = "sk-right-0123456789"
+DEAD = "http://127.0.0.1:9/v1"
+ELSEWHERE = {f"TALARIA__PROVIDERS__{preset.name.upper()}__BASE_URL": DEAD for preset in PRESETS}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer(keys=[KEY], models=["gpt-5", "gpt-6.1-terra", "nameless"]) as server:
+        yield server
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+@pytest.fixture
+def env(server: ModelServer) -> dict[str, str]:
+    """A machine on which OpenAI is the scripted server, and everything else dead."""
+    return {**ELSEWHERE, "TALARIA__PROVIDERS__OPENAI__BASE_URL": f"{server.url}/v1", "NO_COLOR": "1"}
+
+
+def kept(program: Program, name: str) -> str:
+    file = program.home / "profiles" / "default" / name
+    return file.read_text() if file.exists() else ""
+
+
+async def test_a_whole_set_up_from_nothing(program: Program, env: dict[str, str]) -> None:
+    async with networks() as base, dialogue(program, "setup", "--network-url", f"telegram={base}", env=env) as talk:
+        await talk.answer("Provider", "openai")
+        await talk.answer("Key OPENAI_API_KEY", KEY)
+        await talk.answer("Model [gpt-6.1-terra]", "gpt-5")
+        await talk.answer("Networks [none]", "telegram")
+        await talk.answer("TELEGRAM_BOT_TOKEN", TOKEN)
+        await talk.answer("Toolsets", "files, web")
+        await talk.answer("Web search", "http://127.0.0.1:8888")
+        await talk.answer("Approval [ask]", "allow-list")
+        assert await talk.end() == 0
+    assert "no API key or local server was found" in talk.text or "No model can be used" in talk.text
+    assert "Saved OPENAI_API_KEY ****6789" in talk.text
+    assert "Telegram accepted the token: @winged_bot." in talk.text
+    assert KEY not in talk.text
+    assert TOKEN not in talk.text
+    assert "Model:    openai:gpt-5. Chosen by the setting `model.provider`." in talk.text
+    assert "Chats:    Telegram, when the gateway runs." in talk.text
+    assert "ask before every command that is not on your list" in talk.text
+    assert "Run `talaria` to chat" in talk.text
+    assert kept(program, ".env") == f"OPENAI_API_KEY={KEY}\nTELEGRAM_BOT_TOKEN={TOKEN}\n"
+    assert kept(program, "config.toml") == (
+        '[model]\nprovider = "openai"\nname = "gpt-5"\n\n[tools]\ntoolsets = ["files", "web"]\n'
+        'search_engine = "http://127.0.0.1:8888"\n\n[approval]\nmode = "allow-list"\n'
+    )
+
+
+async def test_a_wrong_key_is_told_and_another_one_taken(program: Program, env: dict[str, str]) -> None:
+    async with dialogue(program, "setup", "model", env=env) as talk:
+        await talk.answer("Provider", "1")
+        await talk.answer("Key OPENAI_API_KEY", "sk-wrong")
+        await talk.asked("What next? [another]")
+        assert "OpenAI rejected this key. Copy it again" in talk.text
+        assert kept(program, ".env") + kept(program, "config.toml") == ""
+        await talk.answer("What next? [another]", "another")
+        await talk.answer("Key OPENAI_API_KEY", KEY)
+        await talk.answer("Model", "")
+        assert await talk.end() == 0
+    assert kept(program, ".env") == f"OPENAI_API_KEY={KEY}\n"
+    assert 'name = "gpt-6.1-terra"' in kept(program, "config.toml")
+
+
+async def test_a_key_that_cannot_be_checked_is_kept_on_demand(program: Program, env: dict[str, str]) -> None:
+    async with dialogue(program, "setup", "model", env=env) as talk:
+        await talk.answer("Provider", "anthropic")
+        await talk.answer("Key ANTHROPIC_API_KEY", "sk-ant-unchecked-0123")
+        await talk.answer("What next? [again]", "")
+        await talk.asked("What next? [again]")
+        assert f"Can't reach Anthropic at {DEAD}. Check the network and the address." in talk.text
+        await talk.answer("What next?", "keep")
+        await talk.answer("Model, as the provider calls it", "claude-opus-5-5")
+        assert await talk.end() == 0
+    assert kept(program, ".env") == "ANTHROPIC_API_KEY=sk-ant-unchecked-0123\n"
+    assert 'provider = "anthropic"\nname = "claude-opus-5-5"' in kept(program, "config.toml")
+
+
+async def test_a_provider_that_says_nothing_is_not_waited_for(program: Program, env: dict[str, str]) -> None:
+    async with networks() as base:
+        silent = {
+            "TALARIA__PROVIDERS__GROQ__BASE_URL": f"{base}/silent",
+            "TALARIA__PROVIDERS__GROQ__FIRST_TIMEOUT_SECONDS": "0.3",
+        }
+        async with dialogue(program, "setup", "model", env={**env, **silent}) as talk:
+            await talk.answer("Provider", "groq")
+            await talk.answer("Key GROQ_API_KEY", "gsk-x")
+            await talk.answer("What next?", "skip")
+            assert await talk.end() == 0
+    assert "Groq didn't answer within 0.3 s. Try again in a moment." in talk.text
+    assert kept(program, ".env") + kept(program, "config.toml") == ""
+
+
+async def test_a_wrong_openrouter_key_is_found_out_although_its_models_are_public(
+    program: Program, env: dict[str, str]
+) -> None:
+    async with networks() as base:
+        here = {"TALARIA__PROVIDERS__OPENROUTER__BASE_URL": f"{base}/openrouter"}
+        async with dialogue(program, "setup", "model", env={**env, **here}) as talk:
+            await talk.answer("Provider", "openrouter")
+            await talk.answer("Key OPENROUTER_API_KEY", "wrong")
+            await talk.answer("What next?", "another")
+            await talk.answer("Key OPENROUTER_API_KEY", TOKEN)
+            await talk.answer("Model", "")
+            assert await talk.end() == 0
+    assert "OpenRouter rejected this key" in talk.text
+    assert kept(program, ".env") == f"OPENROUTER_API_KEY={TOKEN}\n"
+
+
+async def test_a_server_of_ones_own_is_added_by_its_address(program: Program, env: dict[str, str]) -> None:
+    async with ModelServer(models=["mine-large"]) as own:
+        async with dialogue(program, "setup", "model", env=env) as talk:
+            await talk.answer("Provider", "own")
+            await talk.answer("Address", "127.0.0.1")
+            await talk.answer("Address", f"{own.url}/v1/")
+            await talk.answer("Name for this server [mine]", "openai")
+            await talk.answer("Name for this server [mine]", "box")
+            await talk.answer("Key BOX_API_KEY (not shown) [no key]", "")
+            await talk.answer("Model [mine-large]", "")
+            assert await talk.end() == 0
+        assert "The address must start with http:// or https://." in talk.text
+        assert "`openai` can't be used" in talk.text
+        assert "Model:    box:mine-large." in talk.text
+        assert kept(program, "config.toml") == (
+            f'[providers.box]\nbase_url = "{own.url}/v1"\n\n[model]\nprovider = "box"\nname = "mine-large"\n'
+        )
+        assert kept(program, ".env") == ""
+
+
+@pytest.mark.parametrize(("way", "code"), [("quit", 0), ("c-d", 0), ("c-c", 130)])
+async def test_it_is_left_anywhere_and_resumed(program: Program, env: dict[str, str], way: str, code: int) -> None:
+    async with dialogue(program, "setup", env=env) as talk:
+        await talk.answer("Provider", "openai")
+        await talk.answer("Key", KEY)
+        await talk.answer("Model", "")
+        if way == "quit":
+            await talk.answer("Networks", way)
+        else:
+            await talk.press("Networks", way)
+        assert await talk.end() == code
+        assert "`talaria setup` continues, starting with: Chat networks." in " ".join(talk.text.split())
+    async with dialogue(program, "setup", env=env) as talk:
+        await talk.answer("Networks", "none")
+        assert "Already done: Model. Continuing with: Chat networks." in talk.text
+        await talk.answer("Toolsets", "files")
+        await talk.answer("Approval", "")
+        assert await talk.end() == 0
+    async with dialogue(program, "setup", env=env) as talk:
+        await talk.answer("Which section? [all]", "chat")
+        await talk.answer("Networks", "")
+        assert await talk.end() == 0
+
+
+@pytest.mark.parametrize("key", ["c-c", "c-d"])
+async def test_it_is_left_while_a_key_is_typed(program: Program, env: dict[str, str], key: str) -> None:
+    async with dialogue(program, "setup", env=env) as talk:
+        await talk.answer("Provider", "openai")
+        await talk.press("Key", key)
+        await talk.end()
+    assert "Stopped here." in talk.text
+    assert "Traceback" not in talk.text
+    assert kept(program, "config.toml") == ""
+
+
+async def test_it_is_left_while_a_provider_is_asked(program: Program, env: dict[str, str]) -> None:
+    async with networks() as base:
+        silent = {"TALARIA__PROVIDERS__GROQ__BASE_URL": f"{base}/silent"}
+        async with dialogue(program, "setup", "model", env={**env, **silent}) as talk:
+            await talk.answer("Provider", "groq")
+            await talk.answer("Key GROQ_API_KEY", "gsk-x")
+            await talk.screen.wait_for("Checking with Groq")
+            await talk.screen.press("c-c")
+            assert await talk.end() == 130
+    assert "Stopped here." in talk.text
+    assert "Traceback" not in talk.text
+    assert kept(program, ".env") == ""
+
+
+async def test_a_sandbox_is_offered_where_there_can_be_one(program: Program, env: dict[str, str]) -> None:
+    async with dialogue(program, "setup", "tools", env=env) as talk:
+        await talk.answer("Toolsets", "terminal")
+        if sandbox_available() is None:
+            await talk.answer("Sandbox [auto]", "perhaps")
+            await talk.answer("Sandbox [auto]", "on")
+            await talk.answer("May sandboxed commands use the network? [Y/n]", "n")
+        await talk.answer("Approval", "")
+        assert await talk.end() == 0
+    if sandbox_available() is None:
+        assert "[sandbox]\nenabled = true\nnetwork = false\n" in kept(program, "config.toml")
+    else:
+        assert "A sandbox for commands isn't available here: " in talk.text
+
+
+async def test_every_question_explains_itself_and_leads_back(program: Program, env: dict[str, str]) -> None:
+    program.run("config", "set", "tools.toolsets", "web")
+    async with dialogue(program, "setup", env=env) as talk:
+        await talk.answer("Provider", "back")
+        await talk.answer("Provider", "?")
+        await talk.answer("Provider", "opnai")
+        await talk.answer("Provider", "openai")
+        await talk.answer("Key", "?")
+        await talk.answer("Key", "back")
+        await talk.answer("Provider", "skip")
+        await talk.answer("Networks", "back")
+        await talk.answer("Provider", "skip")
+        await talk.answer("Networks", "skip")
+        await talk.answer("Toolsets", "skip")
+        await talk.answer("Web search", "?")
+        await talk.answer("Web search", "skip")
+        await talk.answer("Approval", "skip")
+        assert await talk.end() == 0
+    assert "This is the first question." in talk.text
+    assert "did you mean openai?" in talk.text
+    assert "A provider runs the models." in talk.text
+    assert "API keys section of your OpenAI account" in talk.text
+    assert kept(program, "config.toml") + kept(program, ".env") == '[tools]\ntoolsets = ["web"]\n'
+
+
+async def test_answers_of_before_are_the_defaults(program: Program, env: dict[str, str]) -> None:
+    program.run("config", "set", "OPENAI_API_KEY", KEY)
+    program.run("config", "set", "tools.toolsets", "files")
+    async with dialogue(program, "setup", env=env) as talk:
+        await talk.answer("Provider [openai]", "")
+        await talk.answer("Key OPENAI_API_KEY (not shown) [keep ****6789]", "")
+        await talk.answer("Model [gpt-6.1-terra]", "terr")
+        await talk.answer("Model [gpt-6.1-terra]", "")
+        await talk.answer("Networks", "")
+        await talk.answer("Toolsets to turn on [files]", ", ".join(TOOLSETS))
+        await talk.answer("Web search [duckduckgo]", "quit")
+        await talk.end()
+    assert "openai      OpenAI, OPENAI_API_KEY is set" in talk.text
+    assert "toolsets" not in kept(program, "config.toml")
+
+
+async def test_tokens_of_all_networks_are_asked_for_and_kept(program: Program, env: dict[str, str]) -> None:
+    async with networks() as base:
+        urls = [word for name in ("telegram", "discord", "slack") for word in ("--network-url", f"{name}={base}")]
+        async with dialogue(program, "setup", "chat", *urls, env=env) as talk:
+            await talk.answer("Networks", "1, discord, 3, Matrix")
+            await talk.answer("TELEGRAM_BOT_TOKEN", "1:wrong")
+            await talk.answer("What next?", "skip")
+            await talk.answer("DISCORD_BOT_TOKEN", TOKEN)
+            await talk.answer("SLACK_BOT_TOKEN", TOKEN)
+            await talk.answer("SLACK_APP_TOKEN", TOKEN)
+            await talk.answer("Matrix server", f"{base}/")
+            await talk.answer("MATRIX_ACCESS_TOKEN", TOKEN)
+            assert await talk.end() == 0
+        secrets = kept(program, ".env").splitlines()
+    names = ["DISCORD_BOT_TOKEN", "SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "MATRIX_HOMESERVER", "MATRIX_ACCESS_TOKEN"]
+    assert [line.partition("=")[0] for line in secrets] == names
+    assert "The gateway uses these tokens when it runs" in talk.text
+    assert "Matrix accepted the token: @winged:example.org." in talk.text
+    assert TOKEN not in talk.text
+
+
+async def test_an_environment_that_wins_over_what_was_typed_is_told(program: Program, env: dict[str, str]) -> None:
+    async with dialogue(program, "setup", "model", env={**env, "OPENAI_API_KEY": "sk-old-0123456789abc"}) as talk:
+        await talk.answer("Provider [openai]", "")
+        await talk.answer("Key OPENAI_API_KEY (not shown) [keep ****9abc]", KEY)
+        await talk.answer("Model", "")
+        await talk.end()
+    assert "OPENAI_API_KEY has another value and overrides the file" in " ".join(talk.text.split())
+
+
+async def test_it_works_on_a_dumb_terminal(program: Program, env: dict[str, str]) -> None:
+    del env["NO_COLOR"]
+    async with dialogue(program, "setup", "tools", env={**env, "TERM": "dumb"}) as talk:
+        await talk.answer("Toolsets", "none")
+        await talk.answer("Approval", "")
+        assert await talk.end() == 0
+    assert "On: none." in talk.text
+    assert not any(cell.bold for row in talk.screen.styled for cell in row)

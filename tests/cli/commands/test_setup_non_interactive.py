@@ -1,0 +1,208 @@
+"""`talaria setup --non-interactive`: all of it is written, or nothing."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.app.program import TALARIA, Outcome, Program
+from tests.app.setup.network_servers import TOKEN, networks
+from tests.cli.commands.test_setup import DEAD, ELSEWHERE, KEY, kept
+
+from talaria.testing.model_server import ModelServer
+
+SCRIPT = ("setup", "--non-interactive")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ModelServer]:
+    async with ModelServer(keys=[KEY], models=["gpt-5", "gpt-6.1-terra"]) as server:
+        yield server
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+@pytest.fixture
+def env(server: ModelServer) -> dict[str, str]:
+    return {**ELSEWHERE, "TALARIA__PROVIDERS__OPENAI__BASE_URL": f"{server.url}/v1", "MY_KEY": KEY}
+
+
+async def run(program: Program, env: dict[str, str], *words: str, typed: str = "") -> Outcome:
+    """Run the set-up beside the server that it asks."""
+
+    def run_it() -> Outcome:
+        done = subprocess.run(
+            [TALARIA, *SCRIPT, *words],
+            env=program.environment(**env),
+            cwd=program.home,
+            input=typed,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return await asyncio.to_thread(run_it)
+
+
+def nothing_written(program: Program) -> bool:
+    return not (program.home / "profiles").exists()
+
+
+@pytest.mark.parametrize("source", ["MY_KEY", "key.txt", "-"])
+async def test_a_key_comes_from_a_variable_a_file_or_the_standard_input(
+    program: Program, env: dict[str, str], source: str
+) -> None:
+    (program.home / "key.txt").write_text(f"{KEY}\n")
+    done = await run(program, env, "--provider", "openai", "--key-from", source, typed=f"{KEY}\n")
+    assert (done.code, done.err) == (0, "")
+    assert KEY not in done.out
+    assert "openai: OpenAI is reachable and offers 2 models." in done.out
+    assert "OPENAI_API_KEY = ****6789" in done.out
+    assert kept(program, ".env") == f"OPENAI_API_KEY={KEY}\n"
+    assert kept(program, "config.toml") == '[model]\nprovider = "openai"\n'
+
+
+async def test_a_key_that_is_given_as_an_argument_is_not_repeated(program: Program, env: dict[str, str]) -> None:
+    done = await run(program, env, "--provider", "openai", "--key-from", KEY)
+    assert (done.code, done.out) == (1, "")
+    assert "--key-from names neither an environment variable that is set nor a readable file" in done.err
+    assert KEY not in done.err
+    assert nothing_written(program)
+
+
+async def test_everything_is_reported_as_json(program: Program, env: dict[str, str]) -> None:
+    words = ("--provider", "openai", "--model", "gpt-5", "--key-from", "MY_KEY", "--toolsets", "files,web")
+    done = await run(program, env, *words, "--approval", "off", "--sandbox", "on", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["ok"]) == (0, True)
+    assert told["checks"] == [
+        {"what": "openai", "outcome": "right", "sentence": "OpenAI is reachable and offers 2 models."}
+    ]
+    assert {one["key"]: one["value"] for one in told["written"]} == {
+        "OPENAI_API_KEY": "****6789",
+        "model.provider": "openai",
+        "model.name": "gpt-5",
+        "tools.toolsets": "files, web",
+        "sandbox.enabled": "true",
+        "approval.mode": "off",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome", "sentence"),
+    [
+        (("--provider", "openai", "--key-from", "WRONG"), "refused", "rejected this key"),
+        (("--provider", "groq", "--key-from", "MY_KEY"), "unreachable", "Can't reach"),
+        (("--provider", "ollama"), "unreachable", "Start Ollama first"),
+        (("--provider", "anthropic"), "odd", "Anthropic needs a key"),
+        (("--provider", "openai", "--key-from", "MY_KEY", "--model", "gpt-55"), "odd", "the nearest is `gpt-5`"),
+        (("--provider", "box", "--base-url", DEAD), "unreachable", "Check the network and the address"),
+    ],
+)
+async def test_a_check_that_fails_keeps_everything_from_being_written(
+    program: Program, env: dict[str, str], words: tuple[str, ...], outcome: str, sentence: str
+) -> None:
+    env["WRONG"] = "sk-wrong"
+    done = await run(program, env, *words, "--toolsets", "files", "--json")
+    told = json.loads(done.out)
+    assert (done.code, told["ok"], told["written"]) == (1, False, [])
+    assert told["checks"][0]["outcome"] == outcome
+    assert sentence in told["checks"][0]["sentence"]
+    assert nothing_written(program)
+    plain = await run(program, env, *words)
+    assert "Nothing was saved; --no-check saves without checking." in plain.err
+
+
+async def test_checks_can_be_left_out(program: Program, env: dict[str, str]) -> None:
+    done = await run(program, env, "--provider", "groq", "--key-from", "MY_KEY", "--no-check")
+    assert (done.code, done.err) == (0, "")
+    assert kept(program, ".env") == f"GROQ_API_KEY={KEY}\n"
+
+
+async def test_a_server_of_ones_own_with_a_key(program: Program, env: dict[str, str], server: ModelServer) -> None:
+    words = ("--provider", "my-box", "--base-url", f"{server.url}/v1", "--key-from", "MY_KEY", "--model", "gpt-5")
+    assert (await run(program, env, *words)).code == 0
+    assert kept(program, ".env") == f"MY_BOX_API_KEY={KEY}\n"
+    shown = await asyncio.to_thread(program.run, "model", "--json", env=env)
+    assert (json.loads(shown.out)["provider"], json.loads(shown.out)["model"]) == ("my-box", "gpt-5")
+    again = await run(program, env, "--model", "gpt-6.1-terra")
+    assert again.code == 0
+    assert 'name = "gpt-6.1-terra"' in kept(program, "config.toml")
+
+
+async def test_tokens_of_chat_networks(program: Program, env: dict[str, str]) -> None:
+    env["TOKEN"] = TOKEN
+    async with networks() as base:
+        urls = [word for name in ("telegram", "discord", "slack") for word in ("--network-url", f"{name}={base}")]
+        names = ("telegram", "discord", "slack", "slack-app", "matrix")
+        words = [word for name in names for word in (f"--{name}-token-from", "TOKEN")]
+        done = await run(program, env, *urls, *words, "--matrix-homeserver", base, "--json")
+        told = json.loads(done.out)
+        assert done.code == 0
+        assert [check["outcome"] for check in told["checks"]] == ["right"] * 5
+        assert TOKEN not in done.out
+        assert kept(program, ".env").count(TOKEN) == 5
+        refused = await run(program, env, *urls, "--telegram-token-from", "MY_KEY", "--toolsets", "files")
+    assert refused.code == 1
+    assert "telegram: Telegram rejected this token." in refused.out
+    assert "files" not in kept(program, "config.toml")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--toolsets", "files,magic"), "`tools.toolsets` must be a list of some of"),
+        (("--provider", "opnai"), "`opnai` isn't a known provider; the nearest is `openai`."),
+        (("--key-from", "MY_KEY"), "add --provider NAME"),
+        (("--model", "gpt-5"), "--model needs a provider"),
+        ((), "Nothing to set up"),
+        (("--telegram-token-from", "-", "--slack-token-from", "-", "--no-check"), "Only one key or token"),
+        (("--provider", "openai", "--key-from", "EMPTY"), "The value that --key-from refers to is empty."),
+        (("--network-url", "telegram", "--toolsets", "files"), "--network-url must be NETWORK=URL"),
+        (("--matrix-homeserver", "nowhere", "--toolsets", "files"), "start with http:// or https://"),
+        (("--provider", "My Box", "--base-url", DEAD, "--key-from", "MY_KEY"), "can't be the name of a provider"),
+        (("--matrix-token-from", "MY_KEY"), "add --matrix-homeserver URL"),
+        (("--provider", "box", "--base-url", "nowhere", "--no-check"), "starts with https:// or http://"),
+    ],
+)
+async def test_options_that_make_no_sense_are_a_sentence(
+    program: Program, env: dict[str, str], words: tuple[str, ...], sentence: str
+) -> None:
+    refused = await run(program, {**env, "EMPTY": " "}, *words, typed=TOKEN)
+    assert (refused.code, refused.out) == (1, "")
+    assert sentence in refused.err
+    assert nothing_written(program)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "there is no terminal to answer them; use --non-interactive with options instead."),
+        (("model",), "there is no terminal"),
+        (("--provider", "openai"), "--provider needs --non-interactive."),
+        (("--json",), "--json needs --non-interactive."),
+        (("chat", "--non-interactive"), "sections are for interactive setup"),
+    ],
+)
+def test_misuse_is_exit_code_2(program: Program, words: tuple[str, ...], sentence: str) -> None:
+    refused = program.run("setup", *words)
+    assert (refused.code, refused.out) == (2, "")
+    assert sentence in refused.err
+    assert refused.err.endswith("See `talaria help setup`.\n")
+
+
+def test_the_embedded_model_needs_no_key(program: Program) -> None:
+    done = program.run(*SCRIPT, "--provider", "embedded", "--no-check", env=ELSEWHERE)
+    assert (done.code, done.err) == (0, "")
+    assert kept(program, "config.toml") == '[model]\nprovider = "embedded"\n'
+
+
+async def test_what_was_set_up_by_a_script_is_not_asked_for_again(program: Program, env: dict[str, str]) -> None:
+    await run(program, env, "--provider", "openai", "--key-from", "MY_KEY", "--toolsets", "files")
+    assert json.loads(kept(program, "setup.json")) == {"finished": ["model", "tools"]}

@@ -1,0 +1,45 @@
+"""`talaria trust`, and what is ignored of a project until then."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.app.program import Program
+
+from talaria.app.session.toolsets import skill_folders
+from talaria.settings.profiles import Profiles
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path / "home")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    skill = tmp_path / "project" / ".talaria" / "skills" / "deploy"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: deploy\ndescription: Deploy it.\n---\nRun it.\n")
+    return tmp_path / "project"
+
+
+def test_a_folder_is_trusted_listed_and_revoked(program: Program, project: Path) -> None:
+    profile = Profiles(program.home).active()
+    assert len(skill_folders(profile, project)) == 1
+    assert "deploy/SKILL.md" in program.run("trust", str(project)).err
+    assert len(skill_folders(profile, project)) == 2
+    listed = json.loads(program.run("trust", "list", "--json").out)
+    assert listed == [{"folder": str(project.resolve()), "unchanged": True}]
+    assert program.run("trust", "revoke", str(project)).code == 0
+    assert len(skill_folders(profile, project)) == 1
+    assert program.run("trust", "revoke", str(project)).code == 1
+
+
+def test_a_tool_cannot_trust_a_folder(program: Program, project: Path) -> None:
+    done = program.run("trust", str(project), env={"TALARIA_SESSION_ID": "s1"})
+    assert done.code != 0
+    assert "changes what the agent may do" in done.err
+
+
+def test_a_folder_without_files_of_its_own_is_not_trusted(program: Program, tmp_path: Path) -> None:
+    assert "nothing to trust" in program.run("trust", str(tmp_path)).err

@@ -1,0 +1,207 @@
+"""A desk to try commands at: a real house on a temporary profile, with a scripted model at the far end of a socket."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from talaria.app.application import TalariaApplication, open_application
+from talaria.commands.command import Author, Command, CommandContext, Display
+from talaria.commands.dispatch import run_command
+from talaria.commands.registry import REGISTRY, resolve_command
+from talaria.core.addresses import Address
+from talaria.core.errors import NotFound
+from talaria.core.events import TurnEnd, TurnEvent
+from talaria.core.messages import Image, Part, Text
+from talaria.runtime.active_session import ActiveSession
+from talaria.runtime.open_session import OpenRequest
+from talaria.settings.load import load_settings
+from talaria.settings.profiles import Profiles
+from talaria.settings.secrets import read_secrets
+from talaria.testing.model_server import ModelServer
+
+THEMES = ("dark", "light", "plain")
+
+
+@dataclass
+class RecordingPlace:
+    """Implements `Place`: keeps what is shown, and answers choices with what is in ``answers``, first one first."""
+
+    name: str = "cli"
+    address: Address | None = None
+    display: Display = field(default_factory=Display)
+    shown: list[str] = field(default_factory=list)
+    asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    answers: list[int | None] = field(default_factory=list)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def change_display(self, display: Display) -> None:
+        self.display = display
+
+    def show(self, text: str) -> None:
+        self.shown.append(text)
+        self.news.set()
+
+    async def choose(self, question: str, choices: Sequence[str]) -> int | None:
+        self.asked.append((question, tuple(choices)))
+        return self.answers.pop(0) if self.answers else None
+
+    async def told(self, part: str) -> str:
+        """Wait until something with this part in it is shown, and return it."""
+        async with asyncio.timeout(20):
+            while True:
+                found = [text for text in self.shown if part in text]
+                if found:
+                    return found[-1]
+                self.news.clear()
+                await self.news.wait()
+
+
+@dataclass
+class RecordingScreen:
+    """Implements `Screen`: keeps what is done to it."""
+
+    theme: str = THEMES[0]
+    keys: str = "Enter sends"
+    attached: list[Image] = field(default_factory=list)
+    filled: list[str] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+    clipboard: str | Image | None = None
+    is_muted: bool = False
+    left: bool = False
+
+    def change_theme(self, name: str) -> None:
+        if name not in THEMES:
+            raise NotFound(f"There is no theme `{name}`; there are {', '.join(THEMES)}.")
+        self.theme = name
+
+    def attach(self, picture: Image) -> None:
+        self.attached.append(picture)
+
+    def set_input_text(self, text: str) -> None:
+        self.filled.append(text)
+
+    def copy(self, text: str) -> None:
+        self.copied.append(text)
+
+    async def paste(self) -> str | Image | None:
+        return self.clipboard
+
+    def mute(self) -> None:
+        self.is_muted = True
+
+    def leave(self) -> None:
+        self.left = True
+
+
+class Desk:
+    """Somebody sits here and types commands; ``screen`` is ``None`` where the desk is a chat on some network."""
+
+    def __init__(
+        self,
+        application: TalariaApplication,
+        active_session: ActiveSession,
+        place: RecordingPlace,
+        screen: RecordingScreen | None,
+    ) -> None:
+        self.application = application
+        self.active_session = active_session
+        self.place = place
+        self.screen = screen
+        self.author = Author()
+        self.commands: tuple[Command, ...] = REGISTRY
+        self.events: list[TurnEvent] = []
+
+    @property
+    def shown(self) -> list[str]:
+        """Everything shown so far."""
+        return self.place.shown
+
+    async def use(self, text: str, **changes: Any) -> str:
+        """Type a command and return what it shows; ``changes`` are other values for the errand."""
+        before = len(self.shown)
+        await run_command(text, self.context(**changes))
+        return "\n\n".join(self.shown[before:])
+
+    async def offers(self, name: str, words: str = "") -> list[tuple[str, str]]:
+        """Return what is offered behind the name of a command."""
+        command = resolve_command(name, self.commands)
+        assert command is not None
+        return list(await command.offers(self.context(words=words)))
+
+    async def say(self, *parts: str | Part) -> TurnEnd | None:
+        """Say something to the agent, wait until all is worked off, and return how the last turn ended."""
+        await self.active_session.put(*(Text(part) if isinstance(part, str) else part for part in parts))
+        return await self.active_session.chat.conversation.settled()
+
+    def context(self, **changes: Any) -> CommandContext:
+        """Return an errand without words."""
+        context = CommandContext(
+            words="",
+            active_session=self.active_session,
+            place=self.place,
+            application=self.application,
+            commands=self.commands,
+            author=self.author,
+            screen=self.screen,
+        )
+        return structs.replace(context, **changes)
+
+    async def transcript(self) -> list[tuple[str, str]]:
+        """Return who said what in the conversation that is open."""
+        session_id = self.active_session.session_id
+        stored = await self.application.store.read(lambda tx: tx.messages.load(session_id))
+        return [(one.message.role, one.message.text) for one in stored]
+
+
+@asynccontextmanager
+async def open_desk(
+    home: Path,
+    server: ModelServer,
+    settings: str = "",
+    *,
+    secrets: str = "",
+    chat: Address | None = None,
+    key: str = "",
+    **wishes: Any,
+) -> AsyncIterator[Desk]:
+    """Sit down at a desk; opened again in the same folder it is the same profile, as after a new start.
+
+    ``settings`` are lines for config.toml, ``chat`` makes it a chat at that address, bound by ``key``; ``wishes``
+    are values for the `OpenRequest`. Conversations are opened without titles of their own unless ``titled`` is wished.
+    """
+    profile = Profiles(home / "home").active()
+    _write_profile(profile.folder, server, settings, secrets)
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    folder = home / "work"
+    folder.mkdir(exist_ok=True)
+    name = chat.platform if chat else "cli"
+    request = OpenRequest(**{"source": name, "folder": folder, "titled": False, "lasting": True, **wishes})
+    place = RecordingPlace(name, chat)
+    async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
+        loaded = load_settings(profile, environment)
+        application = open_application(loaded, profile, read_secrets(profile, environment), environment, stack)
+        events: list[TurnEvent] = []
+        active_session = ActiveSession(application, request, events.append, jobs, key=key, address=chat)
+        desk = Desk(application, active_session, place, None if chat else RecordingScreen())
+        desk.events = events
+        stack.push_async_callback(active_session.close)
+        await active_session.open()
+        active_session.start_background_task(
+            application.supervise_background(
+                jobs, lambda: active_session.session_id if active_session.is_open else None
+            )
+        )
+        yield desk
+
+
+def _write_profile(folder: Path, server: ModelServer, settings: str, secrets: str) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own = f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{server.url}/v1"\n'
+    for name, text in (("config.toml", own + settings), (".env", secrets)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o600)

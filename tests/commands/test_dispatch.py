@@ -1,0 +1,65 @@
+"""A command is found, checked and run; whatever goes wrong with it is a sentence."""
+
+from pathlib import Path
+
+import pytest
+from tests.commands.command_fixture import open_desk
+
+from talaria.commands.command import Author
+from talaria.core.addresses import Address
+from talaria.core.events import TurnAnswered
+from talaria.testing.model_server import ModelServer, Say
+
+
+async def test_a_command_is_used_at_the_open_conversation(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        assert await desk.say("hi") == TurnAnswered("ok")
+        assert await desk.use("/title Night train") == "This conversation's title is now *Night train*."
+        assert await desk.use("/tit") == "There is no command `/tit`. Did you mean `/title`?"
+        assert await desk.transcript() == [("user", "hi"), ("assistant", "ok")]
+
+
+async def test_what_does_not_exist_or_fits_several_is_said(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        assert await desk.use("/titel") == "There is no command `/titel`. Did you mean `/title`?"
+        assert "`/help` lists them" in await desk.use("/xyzzy")
+
+
+async def test_a_command_that_moves_the_conversation_waits_for_the_turn(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.script(Say("one two three four five", pause=5))
+        await desk.active_session.put()
+        await server.arrived()
+        assert "Stop it with `/stop` first" in await desk.use("/new")
+        await desk.use("/stop")
+        await desk.active_session.chat.conversation.settled()
+
+
+async def test_a_command_of_the_terminal_is_refused_in_a_chat(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "1")) as desk:
+        assert await desk.use("/handoff telegram") == "Use `/move` here."
+        assert await desk.use("/sethome", author=Author("somebody", owner=False)) == (
+            "Only the owner of this agent can use `/sethome`."
+        )
+
+
+@pytest.mark.parametrize("typed", ["/foo", "/foot", "/und", "/comp"])
+async def test_an_abbreviation_changes_nothing(tmp_path: Path, server: ModelServer, typed: str) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        before = desk.place.display
+        shown = await desk.use(typed)
+        assert shown.startswith("There is no command")
+        assert "Did you mean" in shown
+        assert desk.place.display == before
+
+
+async def test_what_only_reads_may_be_abbreviated_in_the_terminal(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        assert await desk.use("/vers") == await desk.use("/version")
+
+
+async def test_start_greets_and_no_typo_leads_to_a_restart(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server, chat=Address("telegram", "1")) as desk:
+        assert (await desk.use("/start")).startswith("Hi")
+        for typed in ("/strat", "/restar", "/rstart"):
+            assert "restart" not in (await desk.use(typed)).replace(typed, "")

@@ -1,0 +1,213 @@
+"""What is shown, copied and attached, and what the program says of itself."""
+
+import logging
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.commands.command_fixture import Desk, RecordingScreen, open_desk
+
+from talaria.commands.clipboard import find_code_blocks
+from talaria.commands.command import Author
+from talaria.core.addresses import Address
+from talaria.core.messages import Image
+from talaria.testing.model_server import ModelServer, Say
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+WEBP = b"RIFF\x10\0\0\0WEBPVP8 "
+REPLY = "Try this:\n\n```sh\nls -l\n```\n\nor\n\n~~~\ndir\n```\n~~~\n"
+SECRETS = "OPENAI_API_KEY=sk-very-secret-indeed\n"
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path, server, secrets=SECRETS) as desk:
+        yield desk
+
+
+@pytest.fixture
+def screen(desk: Desk) -> RecordingScreen:
+    assert desk.screen is not None
+    return desk.screen
+
+
+async def test_verbose_goes_round_or_takes_a_level(desk: Desk) -> None:
+    levels = []
+    for _ in range(4):
+        await desk.use("/verbose")
+        levels.append(desk.place.display.progress)
+    assert levels == ["verbose", "off", "new", "all"]
+    await desk.use("/verbose OFF")
+    assert desk.place.display.progress == "off"
+    assert await desk.use("/verbose loud") == "Unknown level `loud`. Choose one of off, new, all, verbose."
+    assert [level for level, _ in await desk.offers("verbose")] == ["off", "new", "all", "verbose"]
+
+
+async def test_the_footer_is_switched(desk: Desk) -> None:
+    await desk.use("/footer")
+    assert desk.place.display.footer
+    await desk.use("/footer on")
+    assert desk.place.display.footer
+    await desk.use("/footer")
+    assert not desk.place.display.footer
+    assert await desk.use("/footer maybe") == "Use `on` or `off`, not `maybe`."
+
+
+async def test_a_theme_is_chosen_and_kept(desk: Desk, screen: RecordingScreen) -> None:
+    assert "The theme is `dark`" in await desk.use("/theme")
+    await desk.use("/theme light")
+    assert screen.theme == "light"
+    assert desk.application.settings.cli.theme == "light"
+    assert "From the next start," in await desk.use("/theme auto")
+    assert (screen.theme, desk.application.settings.cli.theme) == ("light", "auto")
+    await desk.use("/theme light")
+    assert "There is no theme `pink`" in await desk.use("/theme pink")
+    assert desk.application.settings.cli.theme == "light"
+
+
+async def test_the_last_reply_or_code_in_it_is_copied(desk: Desk, screen: RecordingScreen, server: ModelServer) -> None:
+    assert await desk.use("/copy") == "There is no reply to copy yet."
+    server.script(Say(REPLY))
+    await desk.say("how?")
+    await desk.use("/copy")
+    await desk.use("/copy 2")
+    desk.place.answers = [0, None]
+    await desk.use("/copy code")
+    assert await desk.use("/copy code") == ""
+    assert screen.copied == [REPLY.strip(), "dir\n```", "ls -l"]
+    assert desk.place.asked == [("Which code block?", ("ls -l", "dir"))] * 2
+    assert "no code block 3" in await desk.use("/copy 3")
+    assert "`/copy` copies" in await desk.use("/copy that")
+
+
+async def test_a_reply_without_code_says_so(desk: Desk, screen: RecordingScreen) -> None:
+    await desk.say("hi")
+    assert await desk.use("/copy code") == "The last reply has no code block."
+    assert await desk.use("/copy 1") == "The last reply has no code block."
+    assert screen.copied == []
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("no code", []),
+        ("```py\na = 1\n\nb = 2\n```", ["a = 1\n\nb = 2"]),
+        ("````\n```\ninner\n```\n````\n", ["```\ninner\n```"]),
+        ("```\nnever closed\n", ["never closed"]),
+        ("```inline``` and\n```\nreal\n```", ["real"]),
+        ("```\n```\n```\nsecond\n```", ["", "second"]),
+    ],
+)
+def test_blocks_of_code_are_found(text: str, blocks: list[str]) -> None:
+    assert find_code_blocks(text) == blocks
+
+
+async def test_text_is_pasted_into_the_line_and_a_picture_attached(desk: Desk, screen: RecordingScreen) -> None:
+    assert await desk.use("/paste") == "The clipboard is empty, or it can't be reached from here."
+    screen.clipboard = "some words"
+    assert await desk.use("/paste") == ""
+    screen.clipboard = Image("shot.png")
+    assert "will be sent" in await desk.use("/paste")
+    assert (screen.filled, screen.attached) == (["some words"], [Image("shot.png")])
+
+
+@pytest.mark.parametrize(
+    "typed", ["a picture.png", "'a picture.png'", "a\\ picture.png", '"~/work/a picture.png"', "FILE"]
+)
+async def test_an_image_is_attached_however_its_path_is_typed(desk: Desk, screen: RecordingScreen, typed: str) -> None:
+    file = desk.active_session.chat.workspace.folder / "a picture.png"
+    file.write_bytes(PNG)
+    address = file.as_uri()
+    assert "`a picture.png` will be sent with your next message." in await desk.use(
+        f"/image {address if typed == 'FILE' else typed}"
+    )
+    assert screen.attached == [Image(str(file), "image/png")]
+
+
+async def test_what_a_file_holds_says_whether_it_is_a_picture(desk: Desk, screen: RecordingScreen) -> None:
+    folder = desk.active_session.chat.workspace.folder
+    (folder / "really.txt").write_bytes(WEBP)
+    (folder / "not.png").write_text("just text")
+    await desk.use("/image really.txt")
+    assert screen.attached == [Image(str(folder / "really.txt"), "image/webp")]
+    assert "It takes PNG, JPEG, GIF and WebP images" in await desk.use("/image not.png")
+    for typed in ("nowhere.png", "~nobody-here/x.png", "x" * 5_000, "a\0b", "'open"):
+        assert "There is no file" in await desk.use(f"/image {typed}")
+    assert "Name a file" in await desk.use("/image")
+
+
+async def test_quit_leaves_by_all_its_names(desk: Desk, screen: RecordingScreen) -> None:
+    for name in ("/quit", "/exit", "/q"):
+        screen.left = False
+        await desk.use(name)
+        assert screen.left
+
+
+async def test_whoami_tells_the_owner_from_others_and_where_they_are(tmp_path: Path, server: ModelServer) -> None:
+    chat = Address("telegram", "42", "group", thread_id="7")
+    async with open_desk(tmp_path, server, chat=chat, key="agent:main:telegram:group:42:7") as desk:
+        shown = await desk.use("/whoami", author=Author("Eve", owner=False))
+        assert "You are Eve, not the owner of this agent." in shown
+        assert "You are in `telegram`, group chat `42`, thread `7`." in shown
+        assert f"`{desk.active_session.session_id}`, bound to `agent:main:telegram:group:42:7`." in shown
+        assert "the owner of this agent" in await desk.use("/whoami")
+
+
+async def test_config_shows_and_sets(desk: Desk) -> None:
+    assert "- `model.provider` = `mine`\n" in await desk.use("/config")
+    assert "- `goals.max_turns` = `20`: Maximum number of turns." in await desk.use("/config goals.max_turns")
+    assert "- `goals.max_tokens` = `0`" in await desk.use("/config goals")
+    shown = await desk.use("/config goals.max_turns 5")
+    assert shown == "`goals.max_turns` is now `5`. It takes effect from the next conversation."
+    assert desk.application.settings.goals.max_turns == 5
+    assert "- `goals.max_turns` = `5`" in await desk.use("/config")
+    assert "back at its default" in await desk.use("/config goals.max_turns default")
+    assert desk.application.settings.goals.max_turns == 20
+    assert "next start" in await desk.use("/config log.level debug")
+
+
+async def test_config_refuses_what_is_wrong_and_what_is_secret(desk: Desk) -> None:
+    assert "Did you mean `goals.max_turns`?" in await desk.use("/config goals.max_turn")
+    assert "goals.max_turns" in await desk.use("/config goals.max_turns many")
+    assert desk.application.settings.goals.max_turns == 20
+    for typed in ("/config OPENAI_API_KEY", "/config OPENAI_API_KEY sk-another"):
+        assert "Secrets can't be shown or typed here" in await desk.use(typed)
+    assert "Only the owner" in await desk.use("/config", author=Author("eve", owner=False))
+    keys = [key for key, _ in await desk.offers("config")]
+    assert "goals.max_turns" in keys
+
+
+async def test_a_changed_setting_counts_for_the_next_conversation(desk: Desk, server: ModelServer) -> None:
+    await desk.use("/config model.name other")
+    await desk.say("here")
+    await desk.active_session.reset_session()
+    await desk.say("there")
+    assert [received.json["model"] for received in server.received] == ["scripted", "other"]
+
+
+async def test_version_is_that_of_the_program(desk: Desk) -> None:
+    assert await desk.use("/version") == f"Talaria {desk.application.identity.version}"
+
+
+async def test_debug_tells_what_a_report_needs_and_no_secret(desk: Desk, server: ModelServer) -> None:
+    await desk.use("/config store.url postgresql://me:hidden-word@db.test/talaria")
+    await desk.say("my private words")
+    log = logging.getLogger("talaria.test")
+    log.warning("the roof leaks, said sk-very-secret-indeed")
+    log.info("all is well")
+    shown = await desk.use("/debug")
+    assert shown.startswith("```\ntalaria   ")
+    assert f"python    {sys.version.split()[0]} on" in shown
+    assert "profile   default, SQLite" in shown
+    assert "model     mine:scripted" in shown
+    assert f"session   {desk.active_session.session_id}, 2 messages" in shown
+    assert "the roof leaks" in shown
+    for private in ("hidden-word", "sk-very-secret", "my private words", "all is well"):
+        assert private not in shown
+
+
+async def test_commands_of_the_terminal_do_not_work_in_chats(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server, chat=Address("telegram", "42")) as desk:
+        for name in ("theme", "copy", "paste", "image", "quit"):
+            assert await desk.use(f"/{name}") == f"`/{name}` works only in the terminal."

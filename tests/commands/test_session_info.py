@@ -1,0 +1,241 @@
+"""What commands tell about conversations: lists, finds, history, files, figures."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.commands.command_fixture import open_desk
+from tests.runtime.delegation.delegating_model import Company, hand_on, until
+
+from talaria.commands.command import Author
+from talaria.contracts.platform import Content
+from talaria.contracts.stores.inbox import Arrival
+from talaria.core.addresses import Address
+from talaria.core.messages import Usage
+from talaria.runtime.cross_posts import CrossPost, send_cross_post
+from talaria.runtime.delegation.task_store import list_background
+from talaria.sessions.chat_directory import GATEWAY
+from talaria.sessions.keys import build_session_key
+from talaria.sessions.transcript_export import Transcript
+from talaria.testing.model_server import Ask, ModelServer, Say, Tokens
+
+STRANGER = Author("Somebody", owner=False)
+LOOK = Ask("todo", {"steps": [{"text": "look"}]})
+
+
+async def test_sessions_lists_the_latest_with_the_current_one_marked(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("How do I get to Vienna by train?")
+        first = desk.active_session.session_id
+        await desk.use("/new Second *one*")
+        await desk.say("hi")
+        shown = (await desk.use("/sessions")).splitlines()
+        assert shown[0] == (
+            f"- **Second \\*one\\*** (this one): just now, 2 messages, cli, `{desk.active_session.session_id}`"
+        )
+        assert shown[1] == f"- **How do I get to Vienna by train?**: just now, 2 messages, cli, `{first}`"
+        assert "/resume" in shown[-1]
+        assert len((await desk.use("/sessions 1")).splitlines()) == 3
+        assert await desk.use("/sessions x") == "`x` isn't a whole number of 1 or more."
+        assert "isn't a whole number" in await desk.use("/sessions 0")
+
+
+async def test_search_shows_finds_by_conversation_and_how_to_go_on(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.script(Say("The night train leaves at nine."), Say("No."))
+        await desk.say("When does the train to *Vienna* leave?")
+        await desk.use("/new Other")
+        await desk.say("Is there a bus?")
+        shown = await desk.use("/search train")
+        assert "**When does the train to \\*Vienna\\* leave?**" in shown
+        assert "- assistant: The night **train** leaves at nine." in shown
+        assert "- user: When does the **train** to \\*Vienna\\* leave?" in shown
+        assert "`/resume " in shown
+        assert "this conversation" in await desk.use("/search bus")
+        assert await desk.use("/search zeppelin") == "Nothing found."
+        assert "What should I search for?" in await desk.use("/search")
+        assert await desk.use('/search "((" ***') == "Nothing found."
+
+
+async def test_history_shows_tools_in_a_line_each(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        assert await desk.use("/history") == "Nothing has been said here yet."
+        server.script(Say("Let me see.", calls=[LOOK]), Say("```\ncode\n```"))
+        await desk.say("Plan it")
+        shown = await desk.use("/history")
+        assert shown.startswith("**You** · just now\n\nPlan it\n\n**Agent** · just now\n\nLet me see.")
+        assert '- `→ todo {"steps":[{"text":"look"}]}`' in shown
+        assert "- `← [ ] 1. look`" in shown
+        assert shown.endswith("```\ncode\n```")
+        assert (await desk.use("/history 1")).startswith("*3 earlier; `/save` writes them all to a file.*")
+
+
+async def test_what_was_sent_from_elsewhere_is_shown_with_where_it_came_from(tmp_path: Path) -> None:
+    place = Address("loopback", "ann")
+    parcel = CrossPost(
+        key="1", address=place, content=Content(text="Dinner at 7."), source="a script", at=datetime.now(UTC)
+    )
+    async with (
+        ModelServer() as server,
+        open_desk(tmp_path, server, chat=place, key=build_session_key(place)) as desk,
+    ):
+        await desk.say("hello")
+        await desk.application.store.write(
+            lambda tx: tx.bindings.bind(desk.active_session.key, desk.active_session.session_id, place)
+        )
+        await desk.application.store.write(lambda tx: send_cross_post(tx, parcel))
+        assert (await desk.use("/history 1")).endswith("**Agent, from a script** · just now\n\nDinner at 7.")
+        before = desk.active_session.session_id
+        await desk.use("/new")
+        shown = await desk.use(f"/resume {before}")
+        assert shown.endswith("> **You:** hello\n\nok\n\n**Agent, from a script:** Dinner at 7.")
+
+
+async def test_a_long_message_is_cut_with_its_code_closed(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.script(Say("```\n" + "x = 1\n" * 500 + "```"))
+        await desk.say("hi")
+        shown = await desk.use("/history 1")
+        assert len(shown) < 1_700
+        assert shown.endswith("…\n```")
+
+
+async def test_save_writes_a_file_into_the_workspace_and_never_over_another(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        assert "nothing to save" in await desk.use("/save")
+        await desk.say("hi")
+        await desk.use("/title Trip: *Vienna*")
+        work = tmp_path / "work"
+        assert await desk.use("/save") == (
+            f"Saved 2 messages to `{work / (desk.active_session.session_id + '-trip-vienna.md')}`."
+        )
+        assert "already exists" in await desk.use("/save")
+        await desk.use("/save 'my trip.md'")
+        written = work / "my trip.md"
+        assert written.read_text().startswith("# Trip: *Vienna*\n")
+        assert written.stat().st_mode & 0o777 == 0o600
+        await desk.use("/save --json talk.json")
+        transcript = msgspec.json.decode((work / "talk.json").read_bytes(), type=Transcript)
+        assert [stored.message.text for stored in transcript.messages] == ["hi", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("a b", "takes one file"),
+        ("--xml", "takes one file"),
+        ("'a", "quotation mark is missing"),
+        ("missing/folder/x.md", "Can't write"),
+    ],
+)
+async def test_save_says_what_is_wrong(tmp_path: Path, words: str, said: str) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("hi")
+        assert said in await desk.use(f"/save {words}")
+        assert list((tmp_path / "work").iterdir()) == []
+
+
+async def test_save_is_for_the_owner(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "1")) as desk:
+        await desk.say("hi")
+        assert "Only the owner" in await desk.use("/save", author=STRANGER)
+        assert "Saved 2 messages to" in await desk.use("/save")
+
+
+async def test_compress_says_what_was_gained_or_that_there_is_nothing(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("hi")
+        assert "too short to gain" in await desk.use("/compress")
+        long = "Goal: to write much. Decisions: numbers in words. Facts: there are three. Open: what comes next."
+        for number in range(3):
+            server.script(Say(f"{number} " + "word and again " * 2_000))
+            await desk.say(f"more {number}")
+        server.otherwise(Say(long))
+        shown = await desk.use("/compress")
+        before, after = (int(word.replace(",", "").strip(".")) for word in shown.split() if word[0].isdigit())
+        assert before > 20_000
+        assert after < before / 1.4
+        assert len(await desk.transcript()) == 8
+        await desk.say("and now?")
+        assert long in server.received[-1].body.decode()
+
+
+async def test_status_tells_where_one_is_and_what_goes_on(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        shown = await desk.use("/status")
+        assert "0 messages" in shown
+        assert "- Gateway: not running" in shown
+        server.script(Say("ok", usage=Tokens(input=1_200, output=34)))
+        await desk.say("hi")
+        await desk.use("/title Trip")
+        before = desk.active_session.session_id
+        shown = await desk.use("/status")
+        assert f"- Conversation: **Trip**, `{before}`, 2 messages" in shown
+        assert "- Model: `scripted`, 1,234 of 32,768 tokens used (4%)" in shown
+        assert "- Turn: not running" in shown
+        assert f"- Folder: `{tmp_path / 'work'}`" in shown
+        assert "Goal" not in shown
+        await desk.use("/branch")
+        assert await desk.application.store.write(lambda tx: tx.leases.acquire(GATEWAY, timedelta(minutes=1)))
+        shown = await desk.use("/status")
+        assert f"- Branch of: *Trip*, `{before}`, from message 2" in shown
+        assert "about " in shown
+        assert "- Gateway: alive" in shown
+        assert "Folder" not in await desk.use("/status", author=STRANGER)
+
+
+async def test_status_shows_a_running_turn_what_waits_and_the_goal(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, lasting=False) as desk:
+        server.script(Say("one two three", pause=30))
+        await desk.use("/goal count to ten")
+        await server.arrived()
+        here = desk.active_session.session_id
+        waits = Arrival(session_id=here, source="cli", external_id="2", payload="{}", priority=-9)
+        await desk.application.store.write(lambda tx: tx.inbox.add(waits))
+        shown = await desk.use("/status")
+        assert "- Turn: running" in shown
+        assert "- Waiting: 1 message" in shown
+        assert "- Goal (active, 0 of 20 turns): count to ten" in shown
+        item = await desk.application.store.read(lambda tx: tx.inbox.unsettled(here)[-1].id)
+        await desk.application.store.write(lambda tx: tx.inbox.settle([item]))
+        await desk.use("/stop")
+
+
+async def test_usage_counts_tokens_calls_and_money(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, "[budget]\ntotal = 5.0\nsession = 0.5\n") as desk:
+        assert "nothing used yet" in await desk.use("/usage")
+        server.script(Say("ok", usage=Tokens(input=400, output=20, cache_read=600)))
+        await desk.say("hi")
+        shown = await desk.use("/usage")
+        assert "- This conversation: 1 model call, 1,000 tokens in (60% cached), 20 out" in shown
+        assert "- Spent on everything this month: $0 of $5.00" in shown
+        assert "- Spent on this conversation: $0 of $0.50" in shown
+        await desk.use("/branch")
+        here = desk.active_session.session_id
+        await desk.application.store.write(
+            lambda tx: tx.sessions.add_usage(here, Usage(calls=2, input_tokens=10, cost_microdollars=2_500_000))
+        )
+        shown = await desk.use("/usage")
+        assert "- This conversation: 2 model calls, 10 tokens in (0% cached), 0 out, $2.50." in shown
+        assert "- Including the conversation it was branched from: 3 model calls, 1,010 tokens in" in shown
+        assert "Spent" not in await desk.use("/usage", author=STRANGER)
+
+
+async def test_usage_counts_what_was_handed_on_and_names_it(tmp_path: Path) -> None:
+    handing_on = hand_on("one", {"goal": "two", "tools": ["delegate_task"]})
+    script = {"go": [handing_on, Say("done")], "two": [hand_on("deep"), Say("it is deep")]}
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        Company(server, {**script, "deep": Say("so deep", usage=Tokens(input=5_000_000, output=1))})
+        await desk.say("go")
+        await desk.use("/background aside")
+        await until(desk, lambda tx: not list_background(tx))
+        here = await desk.application.store.read(lambda tx: tx.sessions.get(desk.active_session.session_id))
+        assert here is not None
+        own, shown = here.usage, await desk.use("/usage")
+        assert f"- This conversation: {own.calls + 5} model calls, " in shown
+        assert "\n- Of that, delegated tasks: 5 model calls, 5,00" in shown
+        await desk.use("/branch")
+        assert f"- Including the conversation it was branched from: {own.calls + 5} model calls, " in await desk.use(
+            "/usage"
+        )

@@ -1,0 +1,107 @@
+"""What the agent can do and knows, looked at and changed with commands: `/tools`, `/skills`, `/memory`."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.commands.command_fixture import Desk, open_desk
+
+from talaria.commands.command import Author
+from talaria.sessions.prompt_prefix import PREFIX_BREAK
+from talaria.testing.model_server import ModelServer
+from talaria.tools.memory.notebook import Notebook
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path, server) as desk:
+        yield desk
+
+
+async def test_tools_are_listed_by_group(desk: Desk) -> None:
+    shown = await desk.use("/tools")
+    assert "- **terminal**: `terminal`, `process`\n" in shown
+    assert "- **files**: `read_file`, `write_file`" in shown
+
+
+async def test_a_group_that_is_switched_off_is_gone_from_the_next_request(desk: Desk, server: ModelServer) -> None:
+    await desk.say("one")
+    assert await desk.use("/tools off web") == "Off now: `web_fetch`, `web_search`."
+    await desk.say("two")
+    assert "- **web** (off): `web_fetch` (off), `web_search` (off)" in await desk.use("/tools")
+    assert await desk.use("/tools off web") == "Off already: `web`."
+    await desk.use("/tools on web")
+    await desk.say("three")
+    offered = [{tool["function"]["name"] for tool in received.json["tools"]} for received in server.received]
+    assert offered[0] - offered[1] == {"web_fetch", "web_search"}
+    assert offered[2] == offered[0]
+    assert await _breaks(desk) == 2
+
+
+async def test_a_single_tool_is_switched_and_stays_so(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        await desk.use("/tools off write_file edit_file")
+        config = (desk.application.profile.folder / "config.toml").read_text()
+        assert "`write_file` (off), `edit_file` (off)" in await desk.use("/tools")
+        assert ("on write_file", "files") in await desk.offers("tools")
+        assert ("off files", "5 tools") in await desk.offers("tools")
+    assert 'disabled = ["write_file", "edit_file"]' in config
+
+
+async def test_where_a_name_is_unknown_nothing_is_switched(desk: Desk) -> None:
+    assert "web_fetch" in await desk.use("/tools off terminal web_fetsh")
+    assert "(off)" not in await desk.use("/tools")
+    assert "Use `/tools on NAME`" in await desk.use("/tools off")
+    assert "Use `/tools on NAME`" in await desk.use("/tools web")
+
+
+async def test_an_environment_that_wins_is_named(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server) as desk:
+        rack = type(desk.application.settings_admin)(
+            desk.application.settings, desk.application.profile, {"TALARIA__TOOLS__TOOLSETS": "files"}
+        )
+        changed, remarks = rack.switch_tools(["web"], on=False)
+        assert list(changed) == ["web_fetch", "web_search"]
+        assert "TALARIA__TOOLS__TOOLSETS is set" in remarks[0]
+        assert "TALARIA__TOOLS__TOOLSETS is set" in rack.change("tools.toolsets", "web")
+
+
+async def test_a_list_of_the_place_itself_that_wins_is_named(tmp_path: Path, server: ModelServer) -> None:
+    async with open_desk(tmp_path, server, '[surfaces.cli]\ntoolsets = ["files"]\n') as desk:
+        shown = await desk.use("/tools off web")
+        assert shown.endswith("But `surfaces.cli.toolsets` is set, and it decides which toolsets are on here.")
+
+
+async def test_skills_are_listed_and_shown(desk: Desk) -> None:
+    assert "There are no skills yet" in await desk.use("/skills")
+    folder = desk.application.profile.folder / "skills" / "bake-bread"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: bake-bread\ndescription: When there is flour.\n---\nKnead it.")
+    assert await desk.use("/skills") == "- `bake-bread`: When there is flour."
+    assert await desk.use("/skills bake-bread") == "Knead it."
+    assert await desk.use("/skills fly") == "There is no skill `fly`. Available: bake-bread."
+    assert await desk.offers("skills") == [("bake-bread", "When there is flour.")]
+
+
+async def test_memory_is_shown_and_forgets_one_entry(desk: Desk) -> None:
+    assert await desk.use("/memory") == "Nothing is remembered yet."
+    folder = desk.application.profile.folder / "memory"
+    folder.mkdir(exist_ok=True)
+    for text in ("The tests run with make test.", "The server is called Hilda."):
+        Notebook(folder, "memory").add(text)
+    Notebook(folder, "user").add("Likes tea, and tests.")
+    assert "The server is called Hilda." in await desk.use("/memory")
+    assert "Type more of the one to forget:\n\n- The tests run" in await desk.use("/memory forget tests")
+    assert (await desk.use("/memory forget HILDA")).startswith("Forgotten: The server is called Hilda.")
+    assert "Likes tea" in await desk.use("/memory")
+    assert "Hilda" not in desk.shown[-1]
+    assert await desk.use("/memory forget Hilda") == "No memory entry contains `Hilda`."
+    assert "Use `/memory`" in await desk.use("/memory forget")
+    assert "Use `/memory`" in await desk.use("/memory burn it")
+    assert "Only the owner" in await desk.use("/memory", author=Author("eve", owner=False))
+
+
+async def _breaks(desk: Desk) -> int:
+    stream = f"session:{desk.active_session.session_id}"
+    events = await desk.application.store.read(lambda tx: tx.events.after(stream, 0))
+    return len([event for event in events if event.kind == PREFIX_BREAK])

@@ -1,0 +1,19 @@
+"""Lanes as a worker takes them."""
+
+from datetime import timedelta
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.inbox import SessionClaim
+from talaria.core.ids import SessionId
+from talaria.runtime.leases import session_lease_name, take
+
+CANDIDATES = 16
+
+
+def lane(tx: Transaction, duration: timedelta, session_id: SessionId | None = None) -> SessionClaim | None:
+    """Take the lane of a conversation, or of the one that has waited longest; ``None`` where none can be had."""
+    for candidate in [session_id] if session_id else tx.inbox.list_unowned(CANDIDATES):
+        lease = take(tx, session_lease_name(candidate), duration)
+        if lease is not None:
+            return SessionClaim(candidate, lease)
+    return None

@@ -1,0 +1,199 @@
+"""Notifications: subscribers of a topic wake with the commit that notifies it, whichever process made it."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from tests.storage.concurrent_processes import crowd
+from tests.storage.engines import Place
+from tests.storage.subscription_probe import clear, notified, wait_until_connected, woken
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Subscription, Transaction
+from talaria.core.errors import Refused, StoreError, StoreUnavailable
+from talaria.storage.async_store import ThreadedStore
+
+NEVER = 3600.0
+WORKERS = 8
+
+
+@asynccontextmanager
+async def opened(place: Place, *, poll_seconds: float = NEVER) -> AsyncIterator[ThreadedStore]:
+    """A store whose subscriptions wake by notifications alone, unless a test asks for more."""
+    store = place.open_store(SystemClock(), poll_seconds=poll_seconds)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def subscribed(store: ThreadedStore, other: ThreadedStore, *topics: str) -> AsyncIterator[list[Subscription]]:
+    """Subscriptions, none of them pending, from when notifications of other processes are received."""
+    async with AsyncExitStack() as stack:
+        subscriptions = [await stack.enter_async_context(store.subscribe(topic)) for topic in topics]
+        await wait_until_connected(store, other)
+        await clear(*subscriptions)
+        yield subscriptions
+
+
+@pytest.fixture
+async def store(place: Place) -> AsyncIterator[ThreadedStore]:
+    async with opened(place) as store:
+        yield store
+
+
+@pytest.fixture
+async def other(place: Place) -> AsyncIterator[ThreadedStore]:
+    """The same store, as another process has it open."""
+    async with opened(place) as store:
+        yield store
+
+
+def put_and_refuse(tx: Transaction) -> None:
+    tx.state.put("key", "value")
+    tx.notify("inbox")
+    raise Refused("no")
+
+
+async def test_a_notification_wakes_all_subscribers_of_its_topic_before_the_write_returns(
+    store: ThreadedStore, other: ThreadedStore
+) -> None:
+    async with subscribed(store, other, "inbox", "inbox", "outbox") as [first, second, unrelated]:
+        await store.write(lambda tx: tx.notify("inbox"))
+        assert (first.is_pending, second.is_pending, unrelated.is_pending) == (True, True, False)
+        assert await first.wait()
+        assert not first.is_pending
+
+
+async def test_a_commit_of_this_process_wakes_a_subscriber_once(store: ThreadedStore, other: ThreadedStore) -> None:
+    async with subscribed(store, other, "inbox", "end") as [subscription, end]:
+        for _ in range(10):
+            await store.write(lambda tx: tx.notify("inbox"))
+            await notified(subscription)
+        await other.write(lambda tx: tx.notify("end"))
+        await notified(end)  # by then the notifications before it have come back from the engine
+        assert not subscription.is_pending
+
+
+async def test_a_commit_of_another_process_wakes_exactly_its_topics(store: ThreadedStore, other: ThreadedStore) -> None:
+    async with subscribed(store, other, "inbox", "outbox", "end") as [inbox, outbox, end]:
+        for number in range(5):
+            await other.write(lambda tx, number=number: (tx.state.put("key", str(number)), tx.notify("inbox")))  # type: ignore[misc]
+            await notified(inbox)
+        await other.write(lambda tx: tx.state.put("key", "unrelated"))
+        await other.write(lambda tx: tx.notify("end"))
+        await notified(end)
+        assert (inbox.is_pending, outbox.is_pending) == (False, False)
+
+
+async def test_own_commits_do_not_hide_those_of_another_process(store: ThreadedStore, other: ThreadedStore) -> None:
+    async with subscribed(store, other, "inbox") as [subscription]:
+        for number in range(30):
+            await store.write(lambda tx: tx.notify("inbox"))
+            await notified(subscription)
+            await other.write(lambda tx, number=number: (tx.state.put("key", str(number)), tx.notify("inbox")))  # type: ignore[misc]
+            while (entry := await store.read(lambda tx: tx.state.get("key"))) is None or entry.value != str(number):
+                await notified(subscription)
+            await clear(subscription)
+
+
+async def test_a_subscription_may_have_several_topics(store: ThreadedStore, other: ThreadedStore) -> None:
+    async with store.subscribe("inbox", "outbox") as subscription:
+        await wait_until_connected(store, other)
+        await clear(subscription)
+        for writer in (store, other):
+            for topic in ("inbox", "outbox"):
+                await writer.write(lambda tx, topic=topic: tx.notify(topic))  # type: ignore[misc]
+                await notified(subscription)
+
+
+async def test_work_that_is_undone_notifies_nobody(store: ThreadedStore, other: ThreadedStore) -> None:
+    async with subscribed(store, other, "inbox", "end") as [subscription, end]:
+        for writer in (store, other):
+            with pytest.raises(Refused):
+                await writer.write(put_and_refuse)
+            await writer.write(lambda tx: tx.notify("end"))
+            await notified(end)
+            assert not subscription.is_pending
+
+
+async def test_of_work_that_is_committed_together_only_what_succeeds_notifies(
+    store: ThreadedStore, other: ThreadedStore
+) -> None:
+    async with subscribed(store, other, "inbox", "outbox", "end") as [inbox, outbox, end]:
+        for writer in (store, other):
+            works = [put_and_refuse, *[lambda tx: tx.notify("outbox")] * WORKERS]
+            results = await asyncio.gather(*map(writer.write, works), return_exceptions=True)
+            assert [type(result) for result in results] == [Refused, *[type(None)] * WORKERS]
+            await notified(outbox)
+            await writer.write(lambda tx: tx.notify("end"))
+            await notified(end)
+            assert not inbox.is_pending
+            await clear(outbox)
+
+
+async def test_work_that_only_reads_cannot_notify(store: ThreadedStore, other: ThreadedStore) -> None:
+    async with subscribed(store, other, "inbox") as [subscription]:
+        with pytest.raises(StoreError):
+            await store.read(lambda tx: tx.notify("inbox"))
+        assert not subscription.is_pending
+
+
+async def test_a_short_command_notifies_even_though_it_ends_at_once(
+    store: ThreadedStore, other: ThreadedStore, place: Place
+) -> None:
+    with crowd(1, "notify", place, "inbox") as [worker]:
+        async with subscribed(store, other, "inbox") as [subscription]:
+            worker.start()
+            await notified(subscription)
+            assert await asyncio.to_thread(worker.hear) is None
+
+
+async def test_the_first_wait_returns_at_once_and_is_no_notification(store: ThreadedStore) -> None:
+    async with store.subscribe("inbox") as subscription:
+        assert subscription.is_pending
+        assert not await subscription.wait()
+
+
+async def test_a_subscription_wakes_periodically_without_a_notification(place: Place) -> None:
+    async with opened(place, poll_seconds=0.01) as store, store.subscribe("inbox") as subscription:
+        for _ in range(5):
+            await woken(subscription)
+
+
+async def test_a_subscription_can_be_woken_by_hand(store: ThreadedStore, other: ThreadedStore) -> None:
+    async with subscribed(store, other, "inbox") as [subscription]:
+        subscription.wake()
+        assert not await subscription.wait()
+
+
+async def test_subscriptions_can_end_and_begin_again(store: ThreadedStore, other: ThreadedStore) -> None:
+    for _ in range(3):
+        async with subscribed(store, other, "inbox") as [subscription]:
+            await other.write(lambda tx: tx.notify("inbox"))
+            await notified(subscription)
+
+
+async def test_a_topic_without_subscribers_can_be_notified(store: ThreadedStore) -> None:
+    await store.write(lambda tx: tx.notify("inbox"))
+
+
+async def test_closing_the_store_wakes_subscribers_and_leaves_no_thread(
+    store: ThreadedStore, other: ThreadedStore
+) -> None:
+    async with subscribed(store, other, "inbox") as [subscription]:
+        waiting = asyncio.ensure_future(woken(subscription))
+        await store.close()
+        await waiting
+        with pytest.raises(StoreUnavailable):
+            await store.read(lambda tx: tx.state.get("key"))
+    assert [thread for thread in threading.enumerate() if thread.name == "store-notifications"] == []
+
+
+async def test_a_subscription_to_a_closed_store_wakes_once(store: ThreadedStore) -> None:
+    await store.close()
+    async with store.subscribe("inbox") as subscription:
+        await woken(subscription)

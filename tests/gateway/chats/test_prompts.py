@@ -1,0 +1,76 @@
+"""A question that was answered shows the decision and has no buttons any more, on every network."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.gateway.in_process_gateway import served
+from tests.platforms.discord.far_side import discord_far_side
+from tests.platforms.slack.far_side import slack_far_side
+from tests.platforms.telegram.far_side import telegram_far_side
+
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.platform_suite import FarSide, VisibleMessage
+
+FAR_SIDES: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
+    "telegram": telegram_far_side,
+    "discord": discord_far_side,
+    "slack": slack_far_side,
+}
+QUESTION = Say("Let me ask.", calls=[Ask("clarify", {"question": "Tea or milk?", "choices": ["tea", "milk"]})])
+EDITING = PlatformCapabilities(text_limit=4096, edits=True, buttons=True)
+
+
+async def until_seen(side: FarSide, is_it: Callable[[list[VisibleMessage]], bool]) -> list[VisibleMessage]:
+    async with asyncio.timeout(30):
+        while not is_it(seen := await side.seen(side.private)):  # noqa: ASYNC110 - nothing tells of a change
+            await asyncio.sleep(0.05)
+    return seen
+
+
+@asynccontextmanager
+async def asked(network: LoopbackNetwork, tmp_path: Path, server: ModelServer) -> AsyncIterator[tuple[str, str]]:
+    """Ask Ann a question, and give the id of its message and the value of its first button."""
+    server.script(QUESTION, Say("Fine."))
+    async with served(tmp_path, network.platform(), server.url):
+        network.say("ann", "go")
+        await network.until(lambda: any(post.buttons for post in network.posts))
+        question = next(post for post in network.posts if post.buttons)
+        yield question.message_id, question.buttons[0].value
+
+
+@pytest.mark.parametrize("name", FAR_SIDES)
+async def test_question_shows_the_decision_in_place_of_its_buttons(
+    name: str, tmp_path: Path, server: ModelServer
+) -> None:
+    server.script(QUESTION, Say("Fine."))
+    async with FAR_SIDES[name]() as side, served(tmp_path, side.platform, server.url) as gateway:
+        await until_seen(side, lambda _: gateway.network.status.state == "connected")
+        await side.says(side.private, "go")
+        seen = await until_seen(side, lambda found: any(one.buttons for one in found))
+        place, question = next((place, one) for place, one in enumerate(seen) if one.buttons)
+        assert [one.text.partition("\n")[0] for one in seen[:place]] == ["Let me ask."]
+        await side.presses(side.private, question.message_id, "tea")
+        seen = await until_seen(side, lambda found: not found[place].buttons and found[-1].text == "Fine.")
+        assert seen[place].text.startswith("Tea or milk?")
+        assert "tea" in seen[place].text.removeprefix("Tea or milk?")
+
+
+async def test_second_press_is_answered_with_a_notice(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(EDITING) as network, asked(network, tmp_path, server) as (message_id, value):
+        network.press("ann", message_id, value)
+        await network.until(lambda: "Fine." in network.shown("ann"))
+        await network.until(lambda: "Tea or milk?\n\n▸ **tea**" in network.shown("ann"))
+        network.press("ann", message_id, value)
+        await network.until(lambda: "That question is no longer open." in network.shown("ann"))
+
+
+async def test_question_that_is_stopped_loses_its_buttons(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(EDITING) as network, asked(network, tmp_path, server):
+        network.say("ann", "/stop")
+        await network.until(lambda: any("no longer open" in text for text in network.shown("ann")))

@@ -1,0 +1,246 @@
+"""Rooms as the cache of agents: found again as they were, let go of softly, ended for good by a reset."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.gateway.in_process_gateway import SmallGateway, served
+from tests.tools.process.process_fixture import sleeping
+
+from talaria.contracts.background_processes import BackgroundProcess
+from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
+from talaria.contracts.store import Transaction
+from talaria.core.addresses import Address
+from talaria.core.os_processes import is_running
+from talaria.gateway.chats.chat import Chat
+from talaria.goals.goal_store import read_goal
+from talaria.sessions.keys import build_session_key
+from talaria.sessions.preferences import Preferences, write_preferences
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+OWNED = 'owners = ["loopback:ann", "loopback:bob"]\n'
+ONE_ROOM = f"{OWNED}[gateway]\nrooms = 1\n"
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network:
+        yield network
+
+
+def key_of(chat: str) -> str:
+    return build_session_key(Address("loopback", chat))
+
+
+def room_of(gateway: SmallGateway, chat: str) -> Chat:
+    room = gateway.rooms.find(key_of(chat))
+    assert room is not None
+    return room
+
+
+async def said(network: LoopbackNetwork, chat: str, text: str) -> str:
+    """Say something and return the answer."""
+    count = len(network.shown(chat))
+    network.say(chat, text, sender=chat)
+    await network.until(lambda: len(network.shown(chat)) > count, seconds=20)
+    return network.shown(chat)[-1]
+
+
+async def with_a_process(gateway: SmallGateway, chat: str) -> BackgroundProcess:
+    """Let a conversation have something that runs."""
+    return await sleeping(gateway.application.processes, room_of(gateway, chat).active_session.session_id)
+
+
+async def until_ended(process: BackgroundProcess) -> None:
+    async with asyncio.timeout(20):
+        while is_running(process.pid):  # noqa: ASYNC110 (it ends when it does)
+            await asyncio.sleep(0.01)
+
+
+async def until_let_go(gateway: SmallGateway, chat: str) -> None:
+    async with asyncio.timeout(20):
+        while gateway.rooms.find(key_of(chat)) is not None:  # noqa: ASYNC110 (letting go has no bell)
+            await asyncio.sleep(0.01)
+
+
+def prompts(server: ModelServer) -> list[str]:
+    return [call.json["messages"][0]["content"] for call in server.received]
+
+
+async def test_the_same_agent_answers_with_the_same_prompt(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+        await said(network, "ann", "one")
+        room, chat = room_of(gateway, "ann"), room_of(gateway, "ann").active_session.chat
+        await said(network, "ann", "two")
+        assert room_of(gateway, "ann") is room
+        assert room.active_session.chat is chat
+    assert len(set(prompts(server))) == 1
+
+
+async def test_folder_and_processes_survive_eviction_and_a_new_conversation_ends_them(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    def answer(received: Received) -> Say:
+        last = received.json["messages"][-1]
+        if last["role"] == "tool":
+            return Say(f"It said {last['content']}")
+        if received.question.startswith("run "):
+            return Say(calls=[Ask("terminal", {"command": received.question.removeprefix("run ")})])
+        return Say("ok")
+
+    server.answering(answer)
+    async with served(tmp_path, network.platform(), server.url, settings=ONE_ROOM) as gateway:
+        await said(network, "ann", "run mkdir sub && cd sub && export MINE=hush")
+        process = await with_a_process(gateway, "ann")
+        session_id, chat = (
+            room_of(gateway, "ann").active_session.session_id,
+            room_of(gateway, "ann").active_session.chat,
+        )
+        await said(network, "bob", "hello")
+        await until_let_go(gateway, "ann")
+        assert is_running(process.pid)
+        assert "sub hush" in await said(network, "ann", 'run echo "$PWD $MINE"')
+        assert room_of(gateway, "ann").active_session.session_id == session_id
+        assert room_of(gateway, "ann").active_session.chat is not chat
+        assert is_running(process.pid)
+        await said(network, "ann", "/new")
+        assert room_of(gateway, "ann").active_session.session_id != session_id
+        await until_ended(process)
+    assert len({prompt for prompt in prompts(server) if str(tmp_path) in prompt}) == 1
+
+
+async def test_a_reset_by_the_clock_ends_what_a_room_that_is_not_open_has_started(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    hourly = f'{ONE_ROOM}[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
+    async with served(tmp_path, network.platform(), server.url, settings=hourly) as gateway:
+        await said(network, "ann", "hello")
+        process = await with_a_process(gateway, "ann")
+        session_id = room_of(gateway, "ann").active_session.session_id
+        await said(network, "bob", "hello")
+        await until_let_go(gateway, "ann")
+        late = Incoming(
+            external_id="late",
+            address=Address("loopback", "ann"),
+            sender=Sender("ann", "ann"),
+            at=datetime.now(UTC) + timedelta(hours=2),
+            text="and now?",
+        )
+        await gateway.dispatcher.receive(late)
+        await network.until(lambda: "re: and now?" in network.shown("ann"), seconds=20)
+        assert room_of(gateway, "ann").active_session.session_id != session_id
+        await until_ended(process)
+
+
+async def test_another_model_in_the_settings_is_another_agent_and_the_same_conversation(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+        await said(network, "ann", "one")
+        await said(network, "bob", "one")
+        process = await with_a_process(gateway, "ann")
+        session_id, chat = (
+            room_of(gateway, "ann").active_session.session_id,
+            room_of(gateway, "ann").active_session.chat,
+        )
+        bobs = room_of(gateway, "bob").active_session.chat
+        rack = gateway.application.settings_admin
+        rack.replace(structs.replace(rack.current, model=structs.replace(rack.current.model, name="other")))
+        await said(network, "ann", "two")
+        assert room_of(gateway, "ann").active_session.chat is not chat
+        assert room_of(gateway, "ann").active_session.session_id == session_id
+        assert room_of(gateway, "bob").active_session.chat is bobs
+        assert is_running(process.pid)
+        network.say("ann", "/new")
+        await until_ended(process)
+    assert [call.json["model"] for call in server.received] == ["scripted", "scripted", "other"]
+
+
+async def test_an_agent_is_compared_only_after_a_change_of_settings_or_preferences(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+        await said(network, "ann", "one")
+        await said(network, "ann", "two")
+        chat = room_of(gateway, "ann").active_session.chat
+        session_id = chat.conversation.session_id
+        assert gateway.spec_checks == []
+        live = gateway.application.settings_admin
+        live.replace(live.current)
+        await said(network, "ann", "three")
+        await said(network, "ann", "four")
+        assert gateway.spec_checks == [session_id]
+        assert room_of(gateway, "ann").active_session.chat is chat
+        changed = Preferences(model="mine:test-model")
+        await gateway.application.store.write(lambda tx: write_preferences(tx, session_id, changed))
+        await said(network, "ann", "five")
+        await said(network, "ann", "six")
+        assert gateway.spec_checks == [session_id] * 2
+        assert room_of(gateway, "ann").active_session.chat is not chat
+    assert [call.json["model"] for call in server.received] == ["scripted"] * 4 + ["test-model"] * 2
+
+
+async def test_effort_is_set_on_the_agent_that_is_there(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+        await said(network, "ann", "one")
+        chat = room_of(gateway, "ann").active_session.chat
+        await said(network, "ann", "/reasoning high")
+        await said(network, "ann", "two")
+        assert room_of(gateway, "ann").active_session.chat is chat
+    assert [call.json.get("reasoning_effort") for call in server.received] == [None, "high"]
+
+
+async def test_a_model_chosen_in_one_chat_is_an_agent_of_its_own(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+        await said(network, "ann", "one")
+        await said(network, "bob", "one")
+        chat, bobs = room_of(gateway, "ann").active_session.chat, room_of(gateway, "bob").active_session.chat
+        assert "now uses" in await said(network, "ann", "/model mine:test-model")
+        await said(network, "ann", "two")
+        await said(network, "bob", "two")
+        assert room_of(gateway, "ann").active_session.chat is not chat
+        assert room_of(gateway, "bob").active_session.chat is bobs
+    assert [call.json["model"] for call in server.received] == ["scripted", "scripted", "test-model", "scripted"]
+
+
+def parked(tx: Transaction, gateway: SmallGateway) -> bool:
+    """Tell whether the goal of a chat waits for its time."""
+    goal = read_goal(tx, room_of(gateway, "ann").active_session.session_id).state
+    return goal is not None and goal.parked is not None
+
+
+async def test_a_room_in_which_a_goal_waits_is_not_let_go_of(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    def answer(received: Received) -> Say:
+        if "You judge whether an agent" in received.body.decode():
+            return Say('{"verdict": "wait", "reason": "The ship is at sea.", "wait_seconds": 3600}')
+        return Say("The ship has left.")
+
+    server.answering(answer)
+    async with served(tmp_path, network.platform(), server.url, settings=ONE_ROOM) as gateway:
+        network.say("ann", "/goal sail round the world")
+        await server.arrived(2)
+        async with asyncio.timeout(20):
+            while not await gateway.application.store.read(lambda tx: parked(tx, gateway)):
+                continue
+        await said(network, "bob", "hello")
+        gateway.rooms.sweep()
+        assert gateway.rooms.find(key_of("ann")) is not None

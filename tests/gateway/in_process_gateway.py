@@ -1,0 +1,149 @@
+"""The path of a message in this process, from the network into turns and back, without anything that looks again.
+
+What is overlooked here stays unanswered: nobody takes up what waits, as a whole gateway does every second.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from msgspec import structs
+
+from talaria.app.application import TalariaApplication, open_application
+from talaria.app.gateway.media import MediaServices, open_media
+from talaria.commands.dispatch import select_usable_commands
+from talaria.commands.registry import REGISTRY
+from talaria.contracts.platform import Platform
+from talaria.contracts.turn_listener import TurnFollowUp
+from talaria.core.addresses import Address, audience_of
+from talaria.core.aio import SupervisedTaskGroup
+from talaria.core.ids import SessionId, new_worker_id
+from talaria.gateway.admission import find_chat_owner
+from talaria.gateway.chats.chat import Chat, NetworkContext
+from talaria.gateway.chats.registry import ChatRegistry
+from talaria.gateway.dispatcher import Dispatcher
+from talaria.gateway.outbound.delivery import Delivery
+from talaria.gateway.outbound.preview import PreviewOptions
+from talaria.gateway.receiver import Receiver
+from talaria.runtime.agent_cache import AgentSpec
+from talaria.runtime.open_session import OpenRequest
+from talaria.settings.load import load_settings
+from talaria.settings.profiles import Profiles
+from talaria.settings.secrets import read_secrets
+
+_LEASE = timedelta(seconds=15)
+
+
+@dataclass(frozen=True)
+class SmallGateway:
+    application: TalariaApplication
+    rooms: ChatRegistry
+    dispatcher: Dispatcher
+    network: Receiver
+    spec_checks: list[SessionId]
+
+
+@asynccontextmanager
+async def served(
+    home: Path,
+    platform: Platform,
+    model: str,
+    *,
+    settings: str = "",
+    provider: str = "",
+    follower: TurnFollowUp | None = None,
+) -> AsyncIterator[SmallGateway]:
+    """Serve a network while the block runs; ``follower`` hears of turns.
+
+    ``settings`` are lines for config.toml, which begin in the section of access; ``provider`` those for the model's.
+    """
+    profile = Profiles(home).active()
+    profile.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    profile.config_file.write_text(
+        f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{model}/v1"\n'
+        f"{provider}[access]\neveryone = true\n{settings}"
+    )
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+    async with SupervisedTaskGroup() as jobs, AsyncExitStack() as stack:
+        loaded = load_settings(profile, environment)
+        application = open_application(loaded, profile, read_secrets(profile, environment), environment, stack)
+        application.processes.attend(jobs, stack, always=True)
+        delivery = Delivery(application.store, platform)
+        worker = new_worker_id()
+        stage = PreviewOptions(store=application.store, platform=platform, throttle=delivery.throttle, worker=worker)
+        door = NetworkContext(
+            application=application,
+            abilities=platform.abilities,
+            wake_delivery=delivery.wake,
+            stage=stage,
+            settings=application.settings_admin,
+        )
+        media = open_media(application, {platform.name: platform}, lambda _: delivery.wake(), stack)
+        maker = _Maker(door, home, jobs, follower, media)
+        rooms = ChatRegistry(application.store, worker, maker, maker.agent_spec, jobs, application.settings_admin)
+        stack.push_async_callback(rooms.close)
+        commands = select_usable_commands(REGISTRY, terminal=False)
+        dispatcher = Dispatcher(
+            application.store,
+            platform.name,
+            application.settings_admin,
+            commands,
+            rooms,
+            end_workspace=application.end_workspace,
+            hooks=application.hooks,
+        )
+        network = Receiver(
+            platform,
+            application.store,
+            dispatcher.receive,
+            lease=_LEASE,
+            reply_during_outage=dispatcher.reply_during_outage,
+        )
+        serving = [jobs.create_task(network.serve()), jobs.create_task(delivery.serve())]
+        yield SmallGateway(application, rooms, dispatcher, network, maker.spec_checks)
+        for task in serving:
+            task.cancel()
+        await asyncio.wait(serving)
+
+
+class _Maker:
+    """Makes rooms."""
+
+    def __init__(
+        self,
+        door: NetworkContext,
+        folder: Path,
+        jobs: asyncio.TaskGroup,
+        follower: TurnFollowUp | None,
+        media: MediaServices,
+    ) -> None:
+        self._door = door
+        self._folder = folder
+        self._jobs = jobs
+        self._unpack = media.attachment_fetcher.unpack
+        self.spec_checks: list[SessionId] = []
+        self._more = (media.spoken,) if follower is None else (media.spoken, follower)
+
+    async def agent_spec(self, address: Address, session_id: SessionId) -> AgentSpec:
+        self.spec_checks.append(session_id)
+        return await self._door.application.agent_spec(structs.replace(self._wish(address.platform), resume=session_id))
+
+    def __call__(self, key: str, address: Address) -> Chat:
+        shared = find_chat_owner(address, self._door.options)
+        request = structs.replace(self._wish(address.platform), owner=shared, audience=audience_of(address))
+        return Chat(key, address, request, self._door, self._jobs)
+
+    def _wish(self, platform: str) -> OpenRequest:
+        follow_ups = self._more
+        return OpenRequest(
+            source=platform,
+            folder=self._folder,
+            titled=False,
+            lasting=True,
+            follow_ups=follow_ups,
+            unpack=self._unpack,
+            file_limit=self._door.abilities.file_limit,
+        )

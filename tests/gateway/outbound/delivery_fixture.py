@@ -1,0 +1,81 @@
+"""A delivery at work between a real store and a network on loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Self
+
+from msgspec import Struct
+
+from talaria.contracts.platform import Content, Platform
+from talaria.contracts.store import Store
+from talaria.contracts.stores.outbox import OutboxItem
+from talaria.core.addresses import Address, ReplyRoute
+from talaria.core.ids import SessionId, TurnId
+from talaria.gateway.outbound.delivery import Delivery
+from talaria.gateway.outbound.long_reply import REPLY_LIMIT
+from talaria.gateway.outbound.rate_limit import DeliveryPolicy
+from talaria.runtime.outbox import queue_reply
+
+SESSION = SessionId("s")
+HERE = Address("loopback", "1")
+TO_HERE = ReplyRoute(HERE)
+QUICK = DeliveryPolicy(
+    call=timedelta(seconds=2),
+    poll=timedelta(milliseconds=50),
+    first_pause=timedelta(milliseconds=20),
+    longest_pause=timedelta(milliseconds=200),
+    grace=timedelta(seconds=2),
+    quiet=timedelta(seconds=1),
+)
+
+
+class PostOffice(Struct):
+    """Puts replies into the outbox and looks at what became of them."""
+
+    store: Store
+
+    async def reply(self, turn: str, text: str, address: Address = HERE, reply_to: str = "") -> None:
+        """Queue a reply as the end of a turn does."""
+        await self.queue(turn, Content(text=text), ReplyRoute(address, reply_to))
+
+    async def queue(self, turn: str, content: Content, route: ReplyRoute = TO_HERE) -> None:
+        """Queue anything."""
+        await self.store.write(lambda tx: queue_reply(tx, SESSION, TurnId(turn), route, content))
+
+    async def undelivered(self) -> list[OutboxItem]:
+        """Return what is not sent."""
+        return await self.store.read(lambda tx: tx.outbox.find())
+
+    async def until(self, come_true: Callable[[list[OutboxItem]], bool], seconds: float = 10) -> list[OutboxItem]:
+        """Wait until something is true of what is not sent, and return it."""
+        async with asyncio.timeout(seconds):
+            while not come_true(found := await self.undelivered()):  # noqa: ASYNC110 (nobody rings for the store)
+                await asyncio.sleep(0.01)
+        return found
+
+    async def emptied(self, seconds: float = 10) -> Self:
+        """Wait until everything is sent."""
+        await self.until(lambda items: not items, seconds)
+        return self
+
+
+@asynccontextmanager
+async def delivering(
+    store: Store,
+    platform: Platform,
+    pace: DeliveryPolicy = QUICK,
+    *,
+    reply_limit: int = REPLY_LIMIT,
+    files: Path | None = None,
+) -> AsyncIterator[Delivery]:
+    """Deliver while the block runs."""
+    delivery = Delivery(store, platform, pace=pace, reply_limit=lambda: reply_limit, files=files)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(delivery.serve())
+        try:
+            yield delivery
+        finally:
+            task.cancel()

@@ -1,0 +1,398 @@
+"""The outbox, delivered: in order, side by side, through every trouble of a network."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import apsw
+import pytest
+from msgspec import structs
+from tests.gateway.outbound.delivery_fixture import HERE, QUICK, PostOffice, delivering
+from tests.storage.engines import Place
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.platform import Button, Content, MessageRef, Rate, Rates
+from talaria.contracts.store import Store
+from talaria.contracts.stores.outbox import Outgoing
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.core.messages import File
+from talaria.gateway.outbound.delivery import Delivery
+from talaria.storage.sqlite.open import SqliteOptions
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork, LoopbackPlatform, LoopbackSettings
+
+
+@pytest.fixture
+async def store(place: Place) -> AsyncIterator[Store]:
+    """A store whose time goes on, on each engine."""
+    store = place.open_store(SystemClock())
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork() as network:
+        yield network
+
+
+async def test_a_reply_goes_to_the_place_that_was_fixed_when_it_was_queued(
+    store: Store, network: LoopbackNetwork
+) -> None:
+    office = PostOffice(store)
+    there = Address("loopback", "1", "thread", "7", "ann")
+    await office.reply("t1", "hello", there, reply_to="42")
+    async with delivering(store, network.platform()) as delivery:
+        await office.emptied()
+        await until_idle(delivery)
+        assert delivery.status.sent == 1
+    [post] = network.posts
+    assert (post.address, post.text, post.key, post.reply_to) == (there, "hello", "t1:1", "42")
+
+
+async def test_an_address_is_served_in_order_and_others_do_not_wait_for_it(
+    store: Store, network: LoopbackNetwork
+) -> None:
+    office = PostOffice(store)
+    network.disrupt(Fault("post", "unreachable", times=3, chat_id="slow"))
+    for number in range(3):
+        await office.reply(f"a{number}", f"a{number}", Address("loopback", "slow"))
+        await office.reply(f"b{number}", f"b{number}", Address("loopback", "fast"))
+    async with delivering(store, network.platform()):
+        await office.emptied()
+    assert network.shown("slow") == ["a0", "a1", "a2"]
+    assert network.shown("fast") == ["b0", "b1", "b2"]
+    assert [post.text for post in network.posts][:3] != ["a0", "a1", "a2"]
+
+
+async def test_it_goes_out_at_once_when_told(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    async with delivering(store, network.platform(), structs.replace(QUICK, poll=timedelta(hours=1))) as delivery:
+        await office.reply("t1", "hello")
+        delivery.wake()
+        await network.posted(1)
+
+
+async def test_what_another_process_queues_is_delivered_at_once(
+    place: Place, store: Store, network: LoopbackNetwork
+) -> None:
+    other = place.open_store(SystemClock(), "worker-2")
+    async with delivering(store, network.platform(), structs.replace(QUICK, poll=timedelta(hours=1))):
+        await PostOffice(other).reply("t1", "hello")
+        await PostOffice(store).emptied()
+    await other.close()
+
+
+async def test_what_another_process_queued_is_found_without_being_told(store: Store, network: LoopbackNetwork) -> None:
+    async with delivering(store, network.platform()):
+        await PostOffice(store).reply("t1", "hello")
+        await network.posted(1)
+
+
+@pytest.mark.parametrize("trouble", ["unreachable", "disconnect", "hang"])
+async def test_what_a_network_did_not_take_is_tried_again_until_it_does(
+    store: Store, network: LoopbackNetwork, trouble: str
+) -> None:
+    office = PostOffice(store)
+    await office.reply("t1", "hello")
+    network.disrupt(Fault("post", trouble, times=2))  # type: ignore[arg-type]
+    async with delivering(store, network.platform(patience=0.1)) as delivery:
+        await office.emptied()
+        assert delivery.status.retried == 2
+    assert network.shown("1") == ["hello"]
+
+
+async def test_a_call_that_never_ends_is_ended(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    await office.reply("t1", "hello")
+    network.disrupt(Fault("post", "hang"))
+    pace = structs.replace(QUICK, call=timedelta(milliseconds=100))
+    async with delivering(store, network.platform(patience=60), pace) as delivery:
+        await office.emptied()
+        assert delivery.status.retried == 1
+
+
+async def test_pause_for_one_chat_holds_up_no_other(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    network.disrupt(Fault("post", "slow_down", seconds=3600, chat_id="1"))
+    await office.reply("t1", "first")
+    async with delivering(store, network.platform()) as delivery:
+        await office.until(lambda items: items[0].error != "")
+        assert delivery.status.state == "serving"
+        await office.reply("t2", "elsewhere", Address("loopback", "2"))
+        delivery.wake()
+        await network.posted(1)
+    assert [post.text for post in network.posts] == ["elsewhere"]
+
+
+async def test_pauses_for_two_chats_hold_up_the_network(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    faults = [Fault("post", "slow_down", seconds=0.5, chat_id=chat) for chat in ("1", "2")]
+    network.disrupt(*faults)
+    for chat in ("1", "2"):
+        await office.reply(f"t{chat}", chat, Address("loopback", chat))
+    loop = asyncio.get_running_loop()
+    async with delivering(store, network.platform()) as delivery:
+        await office.until(lambda items: len([item for item in items if item.error]) == 2)
+        asked = loop.time()
+        assert delivery.status.state == "held"
+        await office.reply("t3", "3", Address("loopback", "3"))
+        delivery.wake()
+        await office.emptied()
+        assert loop.time() - asked > 0.35
+    assert sorted(post.text for post in network.posts) == ["1", "2", "3"]
+
+
+async def until_idle(delivery: Delivery) -> None:
+    """Wait until it knows that it is done, which is a moment after the store does."""
+    async with asyncio.timeout(10):
+        while not await delivery.is_idle():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_what_is_refused_is_kept_with_the_reason_and_lets_the_next_go(
+    store: Store, network: LoopbackNetwork
+) -> None:
+    office = PostOffice(store)
+    network.disrupt(Fault("post", "refuse"))
+    await office.reply("t1", "never")
+    await office.reply("t2", "next")
+    async with delivering(store, network.platform()) as delivery:
+        await network.posted(1)
+        [kept] = await office.until(lambda items: len(items) == 1)
+        await until_idle(delivery)
+        assert delivery.status.failed == 1
+    assert (kept.key, kept.state, kept.error) == ("t1", "failed", "post: refuse, requested by the test")
+    assert network.shown("1") == ["next"]
+
+
+async def test_an_account_that_is_refused_keeps_everything_until_it_is_mended(
+    store: Store, network: LoopbackNetwork
+) -> None:
+    office = PostOffice(store)
+    network.disrupt(Fault("post", "bad_credentials", times=0))
+    for number in range(3):
+        await office.reply(f"t{number}", str(number), Address("loopback", str(number)))
+    pace = structs.replace(QUICK, longest_pause=timedelta(hours=1))
+    async with delivering(store, network.platform(), pace) as delivery:
+        found = await office.until(lambda items: items[0].state == "waiting" and bool(items[0].attempts))
+        assert (delivery.status.state, len(found)) == ("refused", 3)
+        network.disrupt()
+        delivery.resume()
+        await office.emptied()
+        await until_idle(delivery)
+        assert (delivery.status.state, delivery.status.sent) == ("serving", 3)
+
+
+async def test_a_long_reply_goes_out_in_pieces_and_goes_on_behind_the_last_that_went(store: Store) -> None:
+    office = PostOffice(store)
+    async with LoopbackNetwork(structs.replace(CHATTY, text_limit=20)) as network:
+        await office.reply("t1", "one two three\n\nfour five six\n\nseven eight nine", reply_to="5")
+        network.disrupt(Fault("post", "slow_down", times=0, seconds=0.05))
+        async with delivering(store, network.platform()):
+            await office.until(lambda items: items[0].attempts > 0)
+            network.disrupt(delay=0.02)
+            await network.posted(2)
+            network.disrupt(Fault("post", "unreachable"))
+            await office.emptied()
+        assert network.shown("1") == ["one two three", "four five six", "seven eight nine"]
+        assert [(post.key, post.reply_to) for post in network.posts] == [("t1:1", "5"), ("t1:2", ""), ("t1:3", "")]
+
+
+async def test_files_and_choices_come_with_it(store: Store, network: LoopbackNetwork, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    content = Content(text="Take this?", buttons=(Button("Yes", "y"),), files=(File(str(tmp_path / "a.txt"), "a.txt"),))
+    office = PostOffice(store)
+    await office.queue("t1", content)
+    async with delivering(store, network.platform()):
+        await office.emptied()
+    text, file = network.posts
+    assert (text.text, text.buttons) == ("Take this?", (Button("Yes", "y"),))
+    assert (file.files, file.key) == (("a.txt",), "t1:2")
+
+
+async def test_what_cannot_be_read_is_kept_and_in_nobodys_way(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    strange = Outgoing(key="k", session_id=SessionId("s"), address=HERE, payload="{")
+    await store.write(lambda tx: tx.outbox.add(strange))
+    await office.reply("t1", "hello")
+    async with delivering(store, network.platform()):
+        await network.posted(1)
+    assert [item.state for item in await office.undelivered()] == ["failed"]
+
+
+async def test_an_empty_reply_is_delivered_by_saying_nothing(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    await office.reply("t1", " \n")
+    async with delivering(store, network.platform()):
+        await office.emptied()
+    assert network.records == []
+
+
+async def test_chats_are_served_in_parallel_and_each_one_at_a_time(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    network.disrupt(Fault("post", "hang", times=0))
+    for number in range(12):
+        await office.reply(f"t{number}", str(number), Address("loopback", str(number % 4)))
+    async with delivering(store, network.platform(patience=60), structs.replace(QUICK, call=timedelta(minutes=1))):
+        found = await office.until(lambda items: [item.state for item in items].count("sending") == 4)
+        assert [item.key for item in found if item.state == "sending"] == ["t0", "t1", "t2", "t3"]
+
+
+async def test_rate_of_a_chat_holds_up_no_other(store: Store) -> None:
+    office = PostOffice(store)
+    rates = Rates(chat=Rate(per_second=1 / 3600, burst=2), network=Rate(per_second=100, burst=3))
+    async with LoopbackNetwork(structs.replace(CHATTY, rates=rates)) as network:
+        for number in range(4):
+            await office.reply(f"a{number}", f"a{number}", Address("loopback", "1"))
+        for number in range(2, 22):
+            await office.reply(f"b{number}", "b", Address("loopback", str(number)))
+        async with delivering(store, network.platform()) as delivery:
+            await office.until(lambda items: len(items) == 2)
+            await until_nothing_is_under_way(delivery)
+            assert delivery.status.retried == 0
+        assert [item.key for item in await office.undelivered()] == ["a2", "a3"]
+        assert network.shown("1") == ["a0", "a1"]
+
+
+async def test_long_reply_holds_up_no_other_chat(store: Store) -> None:
+    office = PostOffice(store)
+    rates = Rates(chat=Rate(per_second=0.5, burst=1))
+    async with LoopbackNetwork(structs.replace(CHATTY, rates=rates, text_limit=10)) as network:
+        for chat in range(20):  # more than are called in parallel
+            await office.reply(f"a{chat}", "word " * 20, Address("loopback", f"long{chat}"))
+        async with delivering(store, network.platform()):
+            await network.posted(20)
+            await office.reply("b", "short", Address("loopback", "short"))
+            await network.until(lambda: network.shown("short") == ["short"])
+            assert {f"a{chat}" for chat in range(20)} <= {item.key for item in await office.undelivered()}
+
+
+async def until_nothing_is_under_way(delivery: Delivery) -> None:
+    async with asyncio.timeout(10):
+        while delivery.status.under_way:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_long_reply_is_cut_and_attached(store: Store, network: LoopbackNetwork, tmp_path: Path) -> None:
+    office = PostOffice(store)
+    text = "A line of some words.\n" * 20_000
+    await office.reply("t1", text)
+    async with delivering(store, network.platform(), files=tmp_path, reply_limit=5_000):
+        await office.emptied()
+    *texts, file = network.posts
+    assert sum(len(post.text) for post in texts) < 5_200
+    assert texts[-1].text.endswith("✂ This reply has 440,000 characters. The whole of it is in the attached file.")
+    assert file.files == ("reply.md",)
+    assert [kept.read_text() for kept in tmp_path.rglob("*.md")] == [text]  # noqa: ASYNC240 - a test may wait
+
+
+async def test_a_slow_one_does_not_hold_up_the_others(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    network.disrupt(Fault("post", "hang", chat_id="slow"))
+    await office.reply("t0", "slow", Address("loopback", "slow"))
+    for number in range(5):
+        await office.reply(f"t{number + 1}", str(number), Address("loopback", str(number)))
+    async with delivering(store, network.platform(patience=60)):
+        await network.posted(5)
+        await office.emptied()
+    assert network.shown("slow") == ["slow"]
+
+
+async def test_what_is_under_way_is_ended_in_good_order_when_all_stops(store: Store) -> None:
+    async with LoopbackNetwork(structs.replace(CHATTY, idempotent=True)) as network:
+        await check_good_order(store, network)
+
+
+async def check_good_order(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    for number in range(5):
+        await office.reply(f"t{number}", str(number), Address("loopback", str(number)))
+    network.disrupt(delay=0.2)
+    async with delivering(store, network.platform()) as delivery:
+        # What is claimed is in the store a moment before whoever claimed it knows.
+        await office.until(lambda items: delivery.status.under_way == 5 and len(items) == 5)
+    assert await office.undelivered() == []
+    assert len(network.posts) == 5
+
+
+async def test_what_was_sent_is_recorded_before_all_stops(sqlite_place: Place, network: LoopbackNetwork) -> None:
+    store = open_sqlite_store(Path(sqlite_place.address), SqliteOptions(busy_timeout_seconds=0.05))
+    office = PostOffice(store)
+    await office.reply("t1", "hello")
+    network.disrupt(Fault("post", "delay", seconds=0.3))
+    delivery = Delivery(store, network.platform(), pace=structs.replace(QUICK, grace=timedelta(seconds=0.01)))
+    serving = asyncio.ensure_future(delivery.serve())
+    await office.until(lambda items: items[0].state == "sending")
+    with closing(apsw.Connection(sqlite_place.address)) as other:
+        other.execute("BEGIN IMMEDIATE")  # nothing can be recorded
+        await network.posted(1)
+        serving.cancel()
+        await asyncio.wait([serving], timeout=0.5)
+        other.execute("ROLLBACK")
+    await asyncio.wait([serving])
+    assert await office.undelivered() == []
+    await store.close()
+
+
+async def test_a_long_reply_stops_between_two_pieces_and_is_not_in_doubt(store: Store) -> None:
+    office = PostOffice(store)
+    async with LoopbackNetwork(structs.replace(CHATTY, text_limit=10)) as network:
+        await office.reply("t1", " ".join(f"word{number}" for number in range(20)))
+        network.disrupt(delay=0.1)
+        async with delivering(store, network.platform()):
+            await network.posted(2)
+        [item] = await office.undelivered()
+        assert item.state == "waiting"
+        network.disrupt()
+        async with delivering(store, network.platform()) as delivery:
+            await office.emptied()
+            assert delivery.status.repeated == 0
+        assert network.shown("1") == [f"word{number}" for number in range(20)]
+
+
+async def test_two_workers_share_the_work_and_send_nothing_twice(place: Place, network: LoopbackNetwork) -> None:
+    mine, theirs = place.open_store(SystemClock(), "one"), place.open_store(SystemClock(), "two")
+    try:
+        office = PostOffice(mine)
+        for number in range(60):
+            await office.reply(f"t{number}", str(number), Address("loopback", str(number % 7)))
+        async with delivering(mine, network.platform()), delivering(theirs, network.platform()):
+            await office.emptied()
+        assert len(network.posts) == 60
+        for chat in range(7):
+            assert network.shown(str(chat)) == [str(number) for number in range(60) if number % 7 == chat]
+    finally:
+        await mine.close()
+        await theirs.close()
+
+
+async def test_an_adapter_with_a_bug_holds_up_only_what_it_stumbles_over(
+    store: Store, network: LoopbackNetwork
+) -> None:
+    office = PostOffice(store)
+    await office.reply("t1", "bad", Address("loopback", "bad"))
+    await office.reply("t2", "good")
+    platform = Stumbling(LoopbackSettings(address=network.address))
+    async with delivering(store, platform):
+        await network.posted(1)
+        [item] = await office.until(lambda items: len(items) == 1 and items[0].attempts > 1)
+        assert item.error == "KeyError: 'bad'"
+        platform.stumbles = False
+        await office.emptied()
+    platform.close()
+
+
+class Stumbling(LoopbackPlatform):
+    """A third party's adapter with a bug."""
+
+    stumbles = True
+
+    async def send(self, to: Address, content: Content, key: str) -> MessageRef:
+        """Post one message, or fall over."""
+        if to.chat_id == "bad" and self.stumbles:
+            raise KeyError(to.chat_id)
+        return await super().send(to, content, key)

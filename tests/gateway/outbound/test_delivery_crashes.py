@@ -1,0 +1,67 @@
+"""Delivery killed at random moments: nothing is lost, and next to nothing is said twice."""
+
+import asyncio
+import random
+import sys
+from collections import Counter
+
+import pytest
+from msgspec import structs
+from tests.gateway.outbound.delivery_fixture import PostOffice
+from tests.house.tree import ROOT
+from tests.storage.engines import Place
+
+from talaria.contracts.clock import SystemClock
+from talaria.core.addresses import Address
+from talaria.testing.loopback_platform import CHATTY, LoopbackNetwork
+
+KILLS = 6
+CHATS = 5
+REPLIES = 120
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_delivery_that_is_killed_again_and_again_loses_nothing(place: Place, idempotent: bool) -> None:
+    store = place.open_store(SystemClock())
+    office = PostOffice(store)
+    async with LoopbackNetwork(structs.replace(CHATTY, idempotent=idempotent, text_limit=100)) as network:
+        for number in range(REPLIES):
+            # Every fourth takes two messages.
+            text = f"reply {number}" if number % 4 else f"reply {number} {'x' * 88}\n\nrest {number}"
+            await office.reply(f"t{number}", text, Address("loopback", str(number % CHATS)))
+        network.disrupt(delay=0.02)
+        for kill in range(KILLS + 1):
+            child = await asyncio.create_subprocess_exec(
+                *(
+                    sys.executable,
+                    "-m",
+                    "tests.gateway.outbound.delivery_child",
+                    network.address,
+                    str(idempotent),
+                    *place.words,
+                ),
+                cwd=ROOT,
+            )
+            try:
+                if kill == KILLS:
+                    network.disrupt()
+                    await office.emptied(60)
+                else:
+                    goal = len(network.posts) + random.randint(5, 12)
+                    await network.posted(goal, seconds=60)
+            finally:
+                child.kill()
+                await child.wait()
+        check(network, idempotent=idempotent)
+    await store.close()
+
+
+def check(network: LoopbackNetwork, *, idempotent: bool) -> None:
+    posted = Counter(post.key for post in network.posts)
+    wanted = {f"t{number}:1" for number in range(REPLIES)} | {f"t{number}:2" for number in range(0, REPLIES, 4)}
+    assert set(posted) == wanted
+    for chat in range(CHATS):
+        there = [post.key for post in network.posts if post.address.chat_id == str(chat)]
+        assert len(there) - len(set(there)) <= (0 if idempotent else KILLS)  # one in doubt for each chat and crash
+        keys = list(dict.fromkeys(post.key for post in network.posts if post.address.chat_id == str(chat)))
+        assert keys == sorted(keys, key=lambda key: [int(part) for part in key[1:].split(":")])

@@ -1,0 +1,370 @@
+"""Replies that grow in place, and end as the exact final text."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import apsw
+import pytest
+from msgspec import structs
+from tests.gateway.outbound.delivery_fixture import HERE, SESSION, PostOffice, delivering
+from tests.storage.engines import Place
+
+from talaria.commands.command import Display
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.platform import Content, PlatformCapabilities
+from talaria.contracts.store import Store, Transaction
+from talaria.core.addresses import ReplyRoute
+from talaria.core.events import QuestionAsked, TextAdded, ToolAnswered, ToolCalled, TurnAnswered
+from talaria.core.ids import TurnId, WorkerId, new_worker_id
+from talaria.core.messages import ToolCall, ToolResult
+from talaria.gateway.outbound.message_writer import BLANK_TEXT, PostedMessages, read_posted, write_posted
+from talaria.gateway.outbound.preview import Preview, PreviewOptions
+from talaria.gateway.outbound.rate_limit import Throttle
+from talaria.storage.sqlite.open import SqliteOptions
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork
+
+FAST = structs.replace(CHATTY, edit_pace=timedelta(milliseconds=20))
+TURN = TurnId("t1")
+DEAD = WorkerId("elsewhere/0:1:dead")
+
+
+@pytest.fixture
+async def store(sqlite_place: Place) -> AsyncIterator[Store]:
+    """A store whose time goes on, with a turn that runs."""
+    store = sqlite_place.open_store(SystemClock())
+    await store.write(lambda tx: tx.turns.begin(SESSION, TURN))
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def network_with(abilities: PlatformCapabilities = FAST) -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(abilities) as network:
+        yield network
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(FAST) as network:
+        yield network
+
+
+@asynccontextmanager
+async def previewing(
+    store: Store,
+    network: LoopbackNetwork,
+    *,
+    patience: float = 0.02,
+    display: Display | None = None,
+    call: float = 0.5,
+    final_wait: float = 20,
+) -> AsyncIterator[Preview]:
+    """Show a turn while the block runs."""
+    stage = PreviewOptions(
+        store=store,
+        platform=network.platform(patience=30),
+        throttle=Throttle(),
+        worker=new_worker_id(),
+        patience=patience,
+        call=call,
+        final_wait=final_wait,
+        telling=0.02,
+        typing=0.05,
+    )
+    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE, "7"), lambda: display or Display())
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(preview.serve())
+        yield preview
+        preview.end()
+        await task
+
+
+async def finish(store: Store, network: LoopbackNetwork, text: str) -> None:
+    """End the turn with its reply, and deliver that."""
+    await store.write(lambda tx: tx.turns.end(TURN, "answered"))
+    office = PostOffice(store)
+    await office.reply(TURN, text, reply_to="7")
+    async with delivering(store, network.platform()):
+        await office.emptied()
+
+
+def called(number: int, name: str = "read_file") -> ToolCalled:
+    return ToolCalled(ToolCall(f"c{number}", name, '{"path": "notes"}'), f"{name} notes {number}")
+
+
+def answered(number: int, *, failed: bool = False) -> ToolAnswered:
+    return ToolAnswered(ToolResult(f"c{number}", "line 1\nline 2", failed), "read_file", 0.1)
+
+
+async def test_a_reply_grows_in_one_message_and_ends_as_the_final_text(store: Store, network: LoopbackNetwork) -> None:
+    words = "The quick brown fox jumps over the lazy dog, again and again."
+    async with previewing(store, network) as preview:
+        for word in words.split(" "):
+            preview.event(TextAdded(f"{word} "))
+            await network.until(lambda: "".join(network.shown("1")).endswith(word))  # noqa: B023 (waited for here)
+        assert network.shown("1") == [words]
+    await finish(store, network, f"{words}\n\n`a footer`")
+    assert network.shown("1") == [f"{words}\n\n`a footer`"]
+    assert len(network.posts) == 1
+    assert (network.posts[0].key, network.posts[0].reply_to) == ("t1:1", "7")
+    assert [record.kind for record in network.records].count("edit") > 10
+    assert await store.read(lambda tx: tx.state.with_prefix("preview:")) == []
+
+
+async def test_a_preview_that_could_not_be_written_down_is_posted_later(
+    sqlite_place: Place, network: LoopbackNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    store = open_sqlite_store(Path(sqlite_place.address), SqliteOptions(busy_timeout_seconds=0.05))
+    await store.write(lambda tx: tx.turns.begin(SESSION, TURN))
+    with closing(apsw.Connection(sqlite_place.address)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with previewing(store, network, call=0.05) as preview:
+            preview.event(TextAdded("The quick brown fox."))
+            async with asyncio.timeout(20):
+                while "a preview waits" not in caplog.text:  # noqa: ASYNC110 (nothing tells of a change)
+                    await asyncio.sleep(0.01)
+            other.execute("ROLLBACK")
+            await network.until(lambda: network.shown("1") == ["The quick brown fox."])
+    await store.close()
+    assert "a preview failed" not in caplog.text
+
+
+async def test_edits_keep_to_the_pace_of_the_network(store: Store) -> None:
+    async with network_with(structs.replace(FAST, edit_pace=timedelta(milliseconds=200))) as network:
+        async with previewing(store, network) as preview:
+            for number in range(5):
+                preview.event(TextAdded(f"word{number} "))
+                await network.until(lambda: f"word{number}" in "".join(network.shown("1")))  # noqa: B023 (as above)
+        times = [record.at for record in network.records if record.kind in ("post", "edit")]
+        assert len(times) == 5
+        assert min(later - sooner for sooner, later in pairwise(times)) > 0.15
+
+
+async def test_a_quick_short_reply_has_no_preview(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network, patience=60) as preview:
+        preview.event(TextAdded("Yes."))
+        preview.event(TurnAnswered("Yes."))
+    await finish(store, network, "Yes.")
+    assert [record.kind for record in network.records if record.kind != "typing"] == ["post"]
+
+
+async def test_forty_characters_are_shown_at_once(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network, patience=60) as preview:
+        preview.event(TextAdded("x" * 40))
+        await network.posted(1)
+
+
+async def test_a_long_reply_grows_over_several_messages(store: Store) -> None:
+    text = "\n\n".join(f"Paragraph {number} has some words in it." for number in range(6))
+    async with network_with(structs.replace(FAST, text_limit=80)) as network:
+        async with previewing(store, network) as preview:
+            for piece in text.split("\n\n"):
+                preview.event(TextAdded(f"{piece}\n\n"))
+                await network.until(lambda: piece in "".join(network.shown("1")))  # noqa: B023 (as above)
+            assert len(network.shown("1")) == 3
+        await finish(store, network, text)
+        assert "\n\n".join(network.shown("1")) == text
+        assert len(network.posts) == 3
+
+
+async def test_what_was_shown_beyond_the_final_text_is_blanked(store: Store) -> None:
+    async with network_with(structs.replace(FAST, text_limit=50)) as network:
+        async with previewing(store, network) as preview:
+            preview.event(TextAdded("word " * 20))
+            await network.posted(2)
+        await finish(store, network, "Stopped.")
+        assert network.shown("1") == ["Stopped.", "⋯"]
+
+
+async def test_another_worker_puts_the_final_text_into_the_same_message(place: Place) -> None:
+    mine, theirs = place.open_store(SystemClock(), "one"), place.open_store(SystemClock(), "two")
+    await mine.write(lambda tx: tx.turns.begin(SESSION, TURN))
+    try:
+        async with network_with() as network:
+            async with previewing(mine, network) as preview:
+                preview.event(TextAdded("Something is being said"))
+                await network.posted(1)
+            await finish(theirs, network, "Something is said.")
+            assert network.shown("1") == ["Something is said."]
+            assert len(network.posts) == 1
+    finally:
+        await mine.close()
+        await theirs.close()
+
+
+async def test_the_final_text_waits_for_an_edit_that_is_under_way(store: Store, network: LoopbackNetwork) -> None:
+    async with asyncio.TaskGroup() as group, previewing(store, network, call=5) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.posted(1)
+        network.disrupt(Fault("edit", "delay", seconds=0.5))
+        preview.event(TextAdded(", and more of it"))
+        await network.until(lambda: not network.faults)
+        group.create_task(finish(store, network, "The end."))
+    assert network.shown("1") == ["The end."]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_preview_whose_posting_was_cut_off_is_not_copied_where_the_network_knows_keys(
+    store: Store, idempotent: bool
+) -> None:
+    async with network_with(structs.replace(FAST, idempotent=idempotent)) as network:
+        network.disrupt(Fault("post", "lose_answer"))
+        async with previewing(store, network) as preview:
+            preview.event(TextAdded("Something is being said"))
+            await network.posted(1)
+        await finish(store, network, "Something is said.")
+        if idempotent:
+            assert network.shown("1") == ["Something is said."]
+        else:
+            assert network.shown("1") == ["Something is being said", "Something is said."]
+
+
+async def test_a_resumed_turn_goes_on_in_the_message_it_had(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("The first attempt at a reply"))
+        [post] = await network.posted(1)
+    left = PostedMessages(HERE, (post.message_id,), live=DEAD)
+    await store.write(lambda tx: write_posted(tx, TURN, left))
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("The second attempt at a reply"))
+        await network.until(lambda: network.shown("1") == ["The second attempt at a reply"])
+    await finish(store, network, "Done.")
+    assert network.shown("1") == ["Done."]
+
+
+async def test_where_edits_are_refused_the_reply_is_sent_plainly(store: Store, network: LoopbackNetwork) -> None:
+    network.disrupt(Fault("edit", "refuse", times=0))
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.posted(1)
+        preview.event(TextAdded(" and more"))
+    await finish(store, network, "Something is said.")
+    assert network.shown("1")[-1] == "Something is said."
+
+
+async def test_where_nothing_can_be_edited_words_come_when_they_are_final(store: Store) -> None:
+    async with network_with(structs.replace(FAST, edits=False)) as network:
+        async with previewing(store, network) as preview:
+            preview.event(TextAdded("Let me look at that, it may take a little while."))
+            preview.event(called(1))
+            preview.event(answered(1))
+            await network.posted(1)
+        await finish(store, network, "Done.")
+        assert network.shown("1") == ["✓ `read_file notes 1`", "Done."]
+
+
+async def test_an_earlier_reply_goes_first(store: Store, network: LoopbackNetwork) -> None:
+    office = PostOffice(store)
+    await office.reply("t0", "The earlier one.")
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("The later one is being written down at this moment."))
+        await network.until(lambda: [record.kind for record in network.records].count("typing") > 5)
+        assert network.posts == []
+        async with delivering(store, network.platform()):
+            await network.posted(2)
+    assert [post.text[:11] for post in network.posts] == ["The earlier", "The later o"]
+
+
+async def test_nothing_is_shown_of_a_turn_that_is_over(store: Store, network: LoopbackNetwork) -> None:
+    await store.write(lambda tx: tx.turns.end(TURN, "answered"))
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("x" * 100))
+        await network.until(lambda: [record.kind for record in network.records].count("typing") > 5)
+    assert network.posts == []
+
+
+async def test_a_reply_behind_a_question_stands_below_it(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network) as preview:
+        preview.event(TextAdded("I need to know something first."))
+        await network.posted(1)
+        preview.event(QuestionAsked("q", "Which one?"))
+        preview.event(TextAdded("So it is the second one, as you said just now."))
+        await network.posted(2)
+    await finish(store, network, "It is the second one.")
+    assert network.shown("1") == ["I need to know something first.", "It is the second one."]
+    assert [post.key for post in network.posts] == ["t1:1", "t1:2"]
+
+
+async def test_typing_is_shown_while_a_turn_runs(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network, patience=60):
+        await network.until(lambda: [record.kind for record in network.records].count("typing") > 3)
+
+
+@pytest.mark.parametrize("trouble", ["refuse", "unreachable", "bad_credentials", "disconnect", "hang", "slow_down"])
+async def test_no_trouble_of_the_network_reaches_the_turn(store: Store, network: LoopbackNetwork, trouble: str) -> None:
+    faults = [Fault(proposed_action, trouble, times=1, seconds=0.01) for proposed_action in ("typing", "post", "edit")]  # type: ignore[arg-type]
+    network.disrupt(*faults)
+    async with asyncio.timeout(5), previewing(store, network, call=0.1, final_wait=0.2) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.until(lambda: {fault.proposed_action for fault in network.faults} <= {"edit"})
+    network.disrupt()
+    await finish(store, network, "Done.")
+    assert network.shown("1") == ["Done."]
+
+
+async def test_final_text_is_put_into_a_message_that_was_posted_late(store: Store, network: LoopbackNetwork) -> None:
+    network.disrupt(Fault("post", "delay", seconds=0.5))
+    async with previewing(store, network, call=0.05) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.until(lambda: not network.faults)
+        preview.event(TurnAnswered("Done."))
+    await finish(store, network, "Done.")
+    assert (network.shown("1"), len(network.posts)) == (["Done."], 1)
+
+
+async def test_message_that_was_posted_too_late_is_blanked(store: Store, network: LoopbackNetwork) -> None:
+    network.disrupt(Fault("post", "delay", seconds=1))
+    async with previewing(store, network, call=0.05, final_wait=0.6) as preview:
+        preview.event(TextAdded("Something is being said"))
+        await network.until(lambda: not network.faults)
+        preview.event(TurnAnswered("Done."))
+        await finish(store, network, "Done.")
+    assert sorted(network.shown("1")) == ["Done.", BLANK_TEXT]
+
+
+async def test_what_leads_to_a_question_is_shown_at_once(store: Store, network: LoopbackNetwork) -> None:
+    async with previewing(store, network, patience=3600) as preview:
+        preview.event(TextAdded("I ask."))
+        preview.event(QuestionAsked("q", "Which one?"))
+        await preview.flushed()
+        assert network.shown("1") == ["I ask."]
+
+
+async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, network: LoopbackNetwork) -> None:
+    stage = PreviewOptions(
+        store=store, platform=network.platform(), throttle=Throttle(), worker=new_worker_id(), patience=0.01
+    )
+    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE), Display)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(preview.serve())
+        preview.event(TextAdded("Something"))
+        await network.posted(1)
+        task.cancel()
+    shown = await store.read(lambda tx: read_posted(tx, TURN))
+    assert shown is not None
+    assert shown.live == ""
+
+
+async def test_a_message_that_a_dead_worker_has_posted_unseen_becomes_the_final_text(store: Store) -> None:
+    """It died between posting and hearing that; whoever goes on with the turn has nothing more to show of it."""
+    async with network_with(structs.replace(FAST, idempotent=True)) as network:
+        await network.platform().send(HERE, Content(text="… half a word"), "t1:1")
+        await store.write(lambda tx: write_posted(tx, TURN, PostedMessages(HERE, ("",), live=DEAD)))
+        async with previewing(store, network, patience=60):
+            async with asyncio.timeout(10):
+                while await store.read(lambda tx: is_of(tx, DEAD)):  # noqa: ASYNC110 (nobody rings for the store)
+                    await asyncio.sleep(0.01)
+        await finish(store, network, "The whole word.")
+        assert network.shown("1") == ["The whole word."]
+
+
+def is_of(tx: Transaction, worker: WorkerId) -> bool:
+    shown = read_posted(tx, TURN)
+    return shown is not None and shown.live == worker

@@ -1,0 +1,111 @@
+"""What a turn has to show while it runs."""
+
+import pytest
+
+from talaria.commands.command import Display, Progress
+from talaria.core.events import (
+    ModelCalled,
+    Noticed,
+    PersonJoined,
+    ReasoningAdded,
+    TextAdded,
+    ToolAnswered,
+    ToolCalled,
+    ToolProgressed,
+)
+from talaria.core.messages import ToolCall, ToolResult, Usage
+from talaria.gateway.outbound.preview_text import PreviewText
+
+
+def draft_of(*events: object, progress: Progress = "all", reasoning: bool = False) -> PreviewText:
+    draft = PreviewText(lambda: Display(progress=progress, reasoning=reasoning))
+    for event in events:
+        draft.event(event)  # type: ignore[arg-type]
+    return draft
+
+
+def called(number: int, name: str = "read_file") -> ToolCalled:
+    return ToolCalled(ToolCall(f"c{number}", name, '{"path": "notes"}'), f"{name} {number}")
+
+
+def answered(number: int, *, failed: bool = False) -> ToolAnswered:
+    return ToolAnswered(ToolResult(f"c{number}", "first\n`second`", failed), "read_file", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        ("off", ""),
+        ("new", "✓ `read_file 1`  \n… `shell 3`"),
+        ("all", "✓ `read_file 1`  \n✗ `read_file 2`  \n… `shell 3`"),
+        (
+            "verbose",
+            (
+                '✓ `read_file 1`  \n`{"path": "notes"}`  \n`first`  \n`second`  \n'
+                '✗ `read_file 2`  \n`{"path": "notes"}`  \n`first`  \n`second`  \n'
+                '… `shell 3`  \n`{"path": "notes"}`'
+            ),
+        ),
+    ],
+)
+def test_tool_calls_are_shown_as_the_place_wishes(progress: Progress, text: str) -> None:
+    events = (called(1), answered(1), called(2), answered(2, failed=True), called(3, "shell"))
+    assert draft_of(*events, progress=progress).text == text
+
+
+def test_texts_of_two_model_calls_are_two_paragraphs() -> None:
+    draft = draft_of(TextAdded("Running that."), ModelCalled("m", Usage(), 1, 2), TextAdded("It said"), TextAdded(":"))
+    assert draft.text == "Running that.\n\nIt said:"
+
+
+def test_no_more_than_the_limit_is_kept() -> None:
+    draft = PreviewText(Display, limit=10)
+    for _ in range(5):
+        draft.event(TextAdded("words "))
+    assert draft.text == "words word"
+
+
+def test_words_behind_a_call_take_the_place_of_those_before_it() -> None:
+    draft = draft_of(TextAdded("Let me look."), called(1))
+    assert draft.text == "Let me look.\n\n… `read_file 1`"
+    draft.event(answered(1))
+    draft.event(TextAdded("It says hello."))
+    assert draft.text == "✓ `read_file 1`\n\nIt says hello."
+
+
+def test_thoughts_are_shown_only_where_wished_and_until_there_are_words() -> None:
+    assert draft_of(ReasoningAdded("Hm.\nWell.")).text == ""
+    draft = draft_of(ReasoningAdded("Hm.\nWell."), reasoning=True)
+    assert draft.text == "> Hm.\n> Well."
+    draft.event(TextAdded("Yes."))
+    assert draft.text == "Yes."
+
+
+def test_what_a_person_writes_begins_a_new_passage() -> None:
+    draft = draft_of(TextAdded("One."), PersonJoined("wait"), TextAdded("Two."))
+    assert [(one.text, one.stays) for one in draft.passages] == [("One.", True)]
+    assert draft.text == "Two."
+
+
+def test_lines_are_told_once_where_nothing_can_be_edited() -> None:
+    draft = draft_of(called(1), Noticed("The model is busy."))
+    assert draft.new_lines() == "… `read_file 1`  \n_The model is busy._"
+    assert draft.new_lines() == ""
+
+
+def test_a_summary_cannot_break_its_line() -> None:
+    strange = ToolCalled(ToolCall("c", "shell", ""), "a\nb `c` \x1b[31m" + "x" * 200)
+    text = draft_of(strange).text
+    assert text.startswith("… `a b c [31mxxx")
+    assert text.endswith("…`")
+    assert len(text) < 110
+
+
+def test_the_last_step_of_each_child_shows_while_a_call_runs() -> None:
+    steps = [f"child {number}: reads {name}" for number, name in ((1, "a"), (2, "b"), (1, "c"))]
+    events = [ToolProgressed("c1", step, step=True) for step in steps]
+    running = draft_of(called(1), *events, ToolProgressed("c1", "printed"), ToolProgressed("c9", "x: y", step=True))
+    assert running.text == "… `read_file 1`  \n`child 1: reads c`  \n`child 2: reads b`"
+    running.event(answered(1))
+    assert running.text == "✓ `read_file 1`"
+    assert draft_of(called(1), *events, progress="off").text == ""

@@ -1,0 +1,193 @@
+"""Long texts in pieces."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from talaria.contracts.platform import Button, Content, PlatformCapabilities, Unit
+from talaria.core.messages import File
+from talaria.gateway.outbound.splitting import GrowingText, measure, split_content, split_text
+
+FOX = "👩🏽‍🚒"
+WORDS = st.lists(
+    st.one_of(
+        st.text(max_size=30),
+        st.sampled_from(
+            [
+                "\n",
+                "\n\n",
+                "\n \n\n",
+                "```python\n",
+                "```\n",
+                "\n```\n",
+                "~~~\n",
+                "    indented",
+                FOX,
+                "🇸🇪🇳🇴",
+                "e\u0301",
+            ]
+        ),
+        st.sampled_from(["https://example.org/a_long/path?with=query", "[a link](https://example.org/x)", "한국어"]),
+        st.text("abc \n`", max_size=80),
+    ),
+    max_size=30,
+).map("".join)
+
+
+def split(text: str, limit: int, unit: Unit = "characters") -> list[str]:
+    """Return all pieces of a text."""
+    return list(split_text(text, limit, unit))
+
+
+def bare(text: str) -> str:
+    """Return what a text says, without white space and marks of code blocks."""
+    lines = [line for line in text.split("\n") if not re.match(r" {0,3}(```|~~~)", line)]
+    return re.sub(r"\s|[\x1c-\x1f\x85]", "", "".join(lines))
+
+
+@given(WORDS, st.integers(20, 200), st.sampled_from(["characters", "utf16", "bytes"]))
+@settings(max_examples=400)
+def test_pieces_are_within_the_limit(text: str, limit: int, unit: Unit) -> None:
+    pieces = split(text, limit, unit)
+    assert [piece for piece in pieces if measure(piece, unit) > limit] == []
+    assert all(piece.strip() for piece in pieces)
+
+
+@given(WORDS.filter(lambda text: "``" not in text and "~~~" not in text), st.integers(20, 200))
+@settings(max_examples=400)
+def test_pieces_together_say_the_same(text: str, limit: int) -> None:
+    assert "".join("".join(split(text, limit)).split()) == "".join(text.split())
+
+
+@given(st.lists(st.text("abc xyz", min_size=1, max_size=60), max_size=30), st.integers(40, 200))
+@settings(max_examples=200)
+def test_code_blocks_together_say_the_same_and_each_piece_is_whole(lines: list[str], limit: int) -> None:
+    text = "\n".join(["before", "```python", *lines, "```", "behind"])
+    pieces = split(text, limit)
+    assert bare("\n".join(pieces)) == bare(text)
+    for piece in pieces:
+        assert piece.count("```") % 2 == 0
+        assert [line for line in piece.split("\n") if line.startswith("```p")] == ["```python"] * (
+            piece.count("```") // 2
+        )
+
+
+@given(st.lists(st.sampled_from([FOX, "🇸🇪", "e\u0301", "❤️", "1️⃣", "각", "🏴󠁧󠁢󠁳󠁣󠁴󠁿"]), max_size=40), st.integers(30, 60))
+@settings(max_examples=200)
+def test_no_emoji_is_torn_apart(emoji: list[str], limit: int) -> None:
+    whole = set(emoji)
+    for piece in split("".join(emoji), limit, "bytes"):
+        rest = piece
+        while rest:
+            first = next((one for one in whole if rest.startswith(one)), None)
+            assert first is not None, piece
+            rest = rest.removeprefix(first)
+
+
+@given(st.lists(st.text("ab ", min_size=1, max_size=25), min_size=1, max_size=20), st.integers(60, 120))
+@settings(max_examples=200)
+def test_no_link_is_torn_apart(between: list[str], limit: int) -> None:
+    link = "[the long name of a page](https://example.org/page)"
+    pieces = split(link.join(["", *between, ""]), limit)
+    assert sum(piece.count(link) for piece in pieces) == len(between) + 1
+
+
+@given(WORDS, st.integers(20, 60), st.sampled_from(["characters", "utf16", "bytes"]), st.data())
+@settings(max_examples=200)
+def test_growing_text_has_the_pieces_of_the_whole(text: str, limit: int, unit: Unit, data: st.DataObject) -> None:
+    text *= data.draw(st.integers(1, 12))
+    growing, end = GrowingText(limit, unit), 0
+    while end < len(text):
+        end += data.draw(st.integers(1, len(text)))
+        assert growing.pieces(text[:end]) == split(text[:end], limit, unit)
+
+
+def test_growing_text_that_becomes_another_is_split_again() -> None:
+    growing = GrowingText(20)
+    for text in ("one " * 2_000, "two " * 2_000, "three"):
+        assert growing.pieces(text) == split(text, 20)
+
+
+@pytest.mark.parametrize("text", ["word " * 50_000, "x" * 200_000, "```\n" + "code\n" * 30_000, "🦊 " * 50_000])
+def test_first_piece_of_a_long_text_needs_only_its_beginning(text: str) -> None:
+    assert next(split_text(text, 1_000, "utf16")) == next(split_text(text[:10_000], 1_000, "utf16"))
+
+
+def test_a_short_text_is_one_piece() -> None:
+    assert split("hello\n", 10) == ["hello"]
+    assert split("  \n\n", 10) == []
+
+
+def test_paragraphs_are_preferred_to_lines_and_lines_to_words() -> None:
+    text = "one two three\nfour five\n\nsix seven eight nine"
+    assert split(text, 40) == ["one two three\nfour five", "six seven eight nine"]
+    assert split("one two three\nfour five six", 20) == ["one two three", "four five six"]
+    assert split("one two three four five", 16) == ["one two three", "four five"]
+    assert split("abcdefghijkl", 5) == ["abcde", "fghij", "kl"]
+
+
+def test_a_tiny_paragraph_does_not_make_a_piece_of_its_own_before_a_long_one() -> None:
+    first, *_ = split("Hi.\n\n" + "word " * 100, 100)
+    assert len(first) > 80
+
+
+def test_a_code_block_that_is_cut_is_opened_again_with_its_language() -> None:
+    text = (
+        "Look:\n\n```python\n" + "\n".join(f"line_{number} = {number}" for number in range(10)) + "\n```\n\nThat's it."
+    )
+    pieces = split(text, 60)
+    assert len(pieces) > 2
+    assert pieces[0].startswith("Look:\n\n```python\nline_0 = 0\n")
+    assert pieces[0].endswith("\n```")
+    assert pieces[1].startswith("```python\nline_")
+    assert pieces[-1].endswith("```\n\nThat's it.")
+
+
+def test_indentation_of_code_is_kept_where_it_is_cut() -> None:
+    body = "\n".join(f"    indented_{number}()" for number in range(12))
+    for piece in split(f"```\n{body}\n```", 80):
+        assert piece.split("\n")[1].startswith("    indented_")
+
+
+def test_marks_inside_a_longer_fence_are_no_end() -> None:
+    text = "````md\n```\ninner\n```\n" + "x" * 60 + "\n````"
+    pieces = split(text, 60)
+    assert all(piece.startswith("````md\n") and piece.endswith("\n````") for piece in pieces)
+
+
+def test_units_are_counted_as_networks_do() -> None:
+    assert [measure("🦊é", unit) for unit in ("characters", "utf16", "bytes")] == [2, 3, 6]
+    assert split("🦊" * 6, 6, "utf16") == ["🦊🦊🦊", "🦊🦊🦊"]
+    assert split("🦊" * 6, 8, "bytes") == ["🦊🦊"] * 3
+
+
+def test_what_is_larger_than_the_limit_is_cut_where_it_stands() -> None:
+    address = "https://example.org/" + "a" * 50
+    assert "".join(split(address, 30)) == address
+    assert all(len(piece.encode()) <= 8 for piece in split(FOX, 8, "bytes"))
+
+
+def test_a_long_text_is_cut_quickly() -> None:
+    text = ("[" * 50 + "word " * 200 + "\n\n") * 100
+    assert "".join("".join(split(text, 4096)).split()) == "".join(text.split())
+
+
+def test_a_message_becomes_several_with_its_files_behind() -> None:
+    file = File("/tmp/a.txt", "a.txt")
+    content = Content(text="one two\n\nthree four", files=(file, file), buttons=(Button("Yes", "y"),), reply_to="7")
+    assert split_content(content, PlatformCapabilities(text_limit=12)) == [
+        Content(text="one two", reply_to="7"),
+        Content(text="three four", buttons=(Button("Yes", "y"),)),
+        Content(files=(file,)),
+        Content(files=(file,)),
+    ]
+    assert split_content(Content(), PlatformCapabilities(text_limit=12)) == []
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_accents_stay_with_their_letters(form: str) -> None:
+    text = unicodedata.normalize("NFD" if form == "NFD" else "NFC", "ééééééééé")
+    assert all(unicodedata.normalize("NFC", piece).strip("é") == "" for piece in split(text, 5))

@@ -1,0 +1,215 @@
+"""Files of messages are fetched ahead of their turns: bounded, stoppable, and in nobody else's way."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.gateway.in_process_gateway import SmallGateway, served
+
+from talaria.app.gateway.media import open_media
+from talaria.contracts.platform import Attachment, PlatformCapabilities
+from talaria.core.addresses import Address, ReplyRoute
+from talaria.core.errors import PlatformError
+from talaria.core.ids import SessionId
+from talaria.core.messages import File, Image, Message, Text
+from talaria.runtime.inbox import InboxMessage, PendingAttachments
+from talaria.sessions.keys import build_session_key
+from talaria.settings.profiles import Profiles
+from talaria.testing.clock import NOON
+from talaria.testing.loopback_platform import Fault, LoopbackNetwork, LoopbackPlatform, LoopbackSettings
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.telegram_server import picture
+
+NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True, file_limit=1_000_000)
+NOTES = Attachment("f1", "document", "notes.txt", "text/plain")
+PHOTO = Attachment("f2", "picture", "photo.png", "image/png")
+
+
+async def test_a_file_is_kept_in_a_folder_of_its_conversation(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
+        network.say_with_file("ann", NOTES, b"buy milk", text="look")
+        await network.posted(1)
+        words, file = (await asked(gateway, "ann")).parts
+        session_id = room_of(gateway, "ann")
+    assert words == Text("look")
+    assert isinstance(file, File)
+    assert (file.name, file.media_type, content(file)) == ("notes.txt", "text/plain", b"buy milk")
+    assert session_id in Path(file.source).parts
+
+
+async def test_what_is_a_picture_is_told_by_its_content(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
+        network.say_with_file("ann", PHOTO, picture())
+        network.say_with_file("bob", Attachment("f3", "picture", "photo.png", "image/png"), b"no picture", sender="bob")
+        await network.posted(2)
+        (real,), (false,) = (await asked(gateway, "ann")).parts, (await asked(gateway, "bob")).parts
+    assert isinstance(real, Image)
+    assert isinstance(false, File)
+
+
+async def test_a_fetch_that_never_ends_holds_up_no_other_chat(tmp_path: Path, server: ModelServer) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with LoopbackNetwork(NETWORK) as network:
+        network.disrupt(Fault("fetch", "hang", times=0))
+        platform = network.platform(patience=60)
+        async with served(tmp_path, platform, server.url, settings="[media]\nfetch_seconds = 1\n"):
+            network.say_with_file("ann", NOTES, b"buy milk", text="look")
+            network.say("ann", "and then?")
+            network.say("bob", "hello", sender="bob")
+            await network.until(lambda: network.shown("bob") == ["re: hello"], seconds=0.9)
+            assert network.shown("ann") == []
+            await network.until(lambda: len(network.shown("ann")) == 2)
+    first, second = network.shown("ann")
+    assert first == "re: look\n\n(The file notes.txt came along, and could not be fetched: it did not come within 1 s.)"
+    assert second == "re: and then?"
+
+
+async def test_what_is_too_large_is_said_and_not_kept(tmp_path: Path, server: ModelServer) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    announced = Attachment("f3", "document", "huge.bin", size=1_000_000_000)
+    async with LoopbackNetwork(NETWORK) as network:
+        settings = "[media]\nfile_megabytes = 0.1\n"
+        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+            network.say_with_file("ann", NOTES, b"x" * 200_000)
+            network.say_with_file("bob", announced, b"x", sender="bob")
+            await network.posted(2)
+            kept = [file for file in gateway.application.profile.media_folder.rglob("*") if file.is_file()]
+    assert network.shown("ann")[0].endswith("could not be fetched: it has 0.2 MB, and 0.1 MB is the most.)")
+    assert network.shown("bob")[0].endswith("could not be fetched: it has 1000.0 MB, and 0.1 MB is the most.)")
+    assert kept == []
+
+
+async def test_three_deliveries_of_a_file_are_answered_once(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
+        network.say_with_file("ann", NOTES, b"buy milk", deliveries=3)
+        network.say("ann", "and then?")
+        await network.posted(2)
+        kept = [file for file in gateway.application.profile.media_folder.rglob("*") if file.is_file()]
+    assert network.shown("ann") == ["ok", "ok"]
+    assert len(kept) == 1
+
+
+async def test_a_stop_ends_the_fetching_and_the_turn_with_it(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(NETWORK) as network:
+        network.disrupt(Fault("fetch", "hang"))
+        async with served(tmp_path, network.platform(patience=60), server.url) as gateway:
+            network.say_with_file("ann", NOTES, b"buy milk", text="look")
+            await network.until(lambda: not network.faults)
+            room = gateway.rooms.find(build_session_key(Address("loopback", "ann", user_id="ann")))
+            assert room is not None
+            assert room.active_session.chat.conversation.stop()
+            await network.until(lambda: network.shown("ann") == ["Stopped."])
+            network.say("ann", "and now?")
+            await network.until(lambda: network.shown("ann") == ["Stopped.", "ok"])
+    (call,) = server.received
+    assert "was not fetched: a person stopped that" in call.body.decode()
+
+
+async def test_a_file_that_comes_to_steer_waits_for_its_own_turn(tmp_path: Path, server: ModelServer) -> None:
+    server.script(Say("slow " * 40, calls=[Ask("list_files", {})], pause=0.05), Say("first"), Say("second"))
+    async with LoopbackNetwork(NETWORK) as network:
+        settings = '[gateway]\nbusy = "steer"\n'
+        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+            network.say("ann", "begin")
+            await server.arrived(1)
+            network.say_with_file("ann", NOTES, b"buy milk", text="look")
+            network.say("ann", "well?")
+            await network.until(lambda: network.shown("ann")[:2] == ["first", "second"])
+            said = await transcript(gateway, "ann")
+    assert [message.role for message in said[:4]] == ["user", "assistant", "tool", "assistant"]
+    assert said[4].text == "look"
+
+
+async def test_a_message_that_interrupts_lets_the_files_come_first(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(NETWORK) as network:
+        network.disrupt(Fault("fetch", "delay", seconds=1.5))
+        settings = '[gateway]\nbusy = "interrupt"\n'
+        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+            network.say_with_file("ann", NOTES, b"buy milk", text="look")
+            await network.until(lambda: not network.faults)
+            network.say("ann", "what is it?")
+            await network.until(lambda: network.shown("ann") == ["Stopped.", "ok"])
+            first = await asked(gateway, "ann")
+    assert [type(part) for part in first.parts] == [Text, File]
+    assert [call.question.splitlines()[-1] for call in server.received][-1] == "what is it?"
+
+
+async def test_more_files_than_anybody_looks_at_are_only_counted(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
+        network.say_with_file("ann", NOTES, b"buy milk")
+        await network.posted(1)
+        files = tuple(Attachment("f1", "document", f"{number}.txt") for number in range(23))
+        said = InboxMessage(
+            role="user", parts=(), at=NOON, route=ReplyRoute(Address("loopback", "ann")), attachments=files
+        )
+        async with AsyncExitStack() as stack:
+            desk = open_media(gateway.application, {"loopback": network.platform()}, lambda _: None, stack)
+            message = await desk.attachment_fetcher.unpack(PendingAttachments(SessionId("s"), 1, said))
+    *fetched, note = message.parts
+    assert [part.name for part in fetched if isinstance(part, File)] == [f"{number}.txt" for number in range(20)]
+    assert note == Text("(There were 3 more files, which were not fetched.)")
+
+
+class Careless(LoopbackPlatform):
+    """An adapter of somebody who made mistakes."""
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        if attachment.name == "outside":
+            return Path(__file__)
+        if attachment.name == "secret":
+            raise PlatformError("https://network.test/sesame-1234/file did not answer.")
+        raise KeyError(attachment.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("outside", "it was not put where files belong"),
+        ("secret", "/file did not answer.)"),
+        ("bug", "something went wrong here"),
+    ],
+)
+async def test_an_adapter_that_errs_costs_one_file(tmp_path: Path, server: ModelServer, name: str, why: str) -> None:
+    keep_secret(tmp_path, "TELEGRAM_BOT_TOKEN=sesame-1234\n")
+    async with LoopbackNetwork(NETWORK) as network:
+        platform = Careless(LoopbackSettings(address=network.address, abilities=NETWORK))
+        async with served(tmp_path, platform, server.url) as gateway:
+            network.say_with_file("ann", Attachment("f", "document", name), b"x", text="look")
+            await network.posted(1)
+            words, note = (await asked(gateway, "ann")).parts
+        platform.close()
+    assert words == Text("look")
+    assert isinstance(note, Text)
+    assert note.text.startswith(f"(The file {name} came along, and could not be fetched: ")
+    assert why in note.text
+    assert "sesame" not in note.text
+
+
+def content(file: File) -> bytes:
+    return Path(file.source).read_bytes()
+
+
+def keep_secret(home: Path, line: str) -> None:
+    folder = Profiles(home).active().folder
+    folder.mkdir(mode=0o700, parents=True)
+    (folder / ".env").write_text(line)
+    (folder / ".env").chmod(0o600)
+
+
+def room_of(gateway: SmallGateway, chat: str) -> str:
+    room = gateway.rooms.find(build_session_key(Address("loopback", chat, user_id=chat)))
+    assert room is not None
+    return room.active_session.session_id
+
+
+async def transcript(gateway: SmallGateway, chat: str) -> list[Message]:
+    key = build_session_key(Address("loopback", chat, user_id=chat))
+    bound = await gateway.application.store.read(lambda tx: tx.bindings.get(key))
+    assert bound is not None
+    stored = await gateway.application.store.read(lambda tx: tx.messages.load(bound.session_id))
+    return [one.message for one in stored]
+
+
+async def asked(gateway: SmallGateway, chat: str) -> Message:
+    """Return what somebody said first in a chat."""
+    return (await transcript(gateway, chat))[0]

@@ -1,0 +1,81 @@
+"""A chat that gets another id: its conversations, its name and its being a home move along."""
+
+import pytest
+from msgspec import structs
+
+from talaria.contracts.platform import Incoming, Sender
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.sessions import NewSession, SessionChanges
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.gateway.chat_migration import migrate_chat
+from talaria.sessions.chat_directory import HomeChat, list_channels, read_home, record_channel, write_home
+from talaria.sessions.keys import build_session_key, resolve_ownership
+from talaria.testing.clock import NOON
+
+OLD, NEW = Address("telegram", "-40", "group"), Address("telegram", "-100", "group")
+MOVED = Incoming(
+    external_id="1", address=NEW, sender=Sender("-40"), at=NOON, chat_name="Family", addressed=False, formerly="-40"
+)
+
+
+def begin(tx: Transaction, place: Address, *, shared: bool = False) -> SessionId:
+    whose = resolve_ownership(place, "telegram:7", shared=shared)
+    made = tx.sessions.create(NewSession(source="telegram", owner=whose.owner, audience=whose.audience))
+    tx.bindings.bind(build_session_key(place), made.id, structs.replace(place, user_id=""))
+    return made.id
+
+
+def test_each_conversation_goes_on_where_the_chat_is_now(database: Database, mine: Transaction) -> None:
+    places = [OLD, structs.replace(OLD, user_id="7"), structs.replace(OLD, chat_type="thread", thread_id="3")]
+    begun = database.write(lambda tx: [begin(tx, place) for place in places])
+    assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 3
+    for place, session_id in zip(places, begun, strict=True):
+        moved = mine.bindings.get(build_session_key(structs.replace(place, chat_id="-100")))
+        assert moved is not None
+        assert (moved.session_id, moved.address.chat_id) == (session_id, "-100")
+        assert moved.address.thread_id == place.thread_id
+        assert mine.bindings.get(build_session_key(place)) is None
+
+
+def test_a_conversation_that_all_share_belongs_to_the_chat_as_it_is_now(database: Database, mine: Transaction) -> None:
+    session_id = database.write(lambda tx: begin(tx, OLD, shared=True))
+    database.write(lambda tx: migrate_chat(tx, MOVED))
+    session = mine.sessions.get(session_id)
+    assert session is not None
+    assert (session.owner, session.audience) == ("telegram/-100", "telegram/-100")
+
+
+def test_a_chat_whose_id_begins_like_the_other_stays(database: Database, mine: Transaction) -> None:
+    place = Address("telegram", "-401", "group")
+    database.write(lambda tx: begin(tx, place))
+    assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 0
+    assert mine.bindings.get(build_session_key(place)) is not None
+
+
+def test_what_has_begun_in_the_new_chat_stays_there(database: Database, mine: Transaction) -> None:
+    database.write(lambda tx: begin(tx, OLD))
+    newer = database.write(lambda tx: begin(tx, NEW))
+    database.write(lambda tx: migrate_chat(tx, MOVED))
+    bound = mine.bindings.get(build_session_key(NEW))
+    assert bound is not None
+    assert bound.session_id == newer
+    assert mine.bindings.get(build_session_key(OLD)) is None
+
+
+def test_told_twice_it_moves_once(database: Database, mine: Transaction) -> None:
+    session_id = database.write(lambda tx: begin(tx, OLD))
+    assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 1
+    mine.sessions.update(session_id, SessionChanges(title="kept"))
+    assert database.write(lambda tx: migrate_chat(tx, MOVED)) == 0
+    assert [binding.session_id for binding in mine.bindings.of_session(session_id)] == [session_id]
+
+
+@pytest.mark.parametrize("home", [OLD, Address("telegram", "7")])
+def test_a_home_moves_if_it_is_that_chat(database: Database, mine: Transaction, home: Address) -> None:
+    database.write(lambda tx: write_home(tx, HomeChat(home, "Family")))
+    database.write(lambda tx: record_channel(tx, OLD, "Family", NOON))
+    database.write(lambda tx: migrate_chat(tx, MOVED))
+    assert database.read(lambda tx: read_home(tx, "telegram")) == HomeChat(NEW if home == OLD else home, "Family")
+    channels = database.read(lambda tx: list_channels(tx, "telegram"))
+    assert [(one.address.chat_id, one.name) for one in channels] == [("-100", "Family")]

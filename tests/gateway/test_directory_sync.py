@@ -1,0 +1,77 @@
+"""Chats are in the directory before anybody has spoken there, where their network tells of them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from talaria.contracts.platform import Incoming, KnownChat, PlatformCapabilities
+from talaria.contracts.store import Store
+from talaria.core.addresses import Address
+from talaria.core.aio import SupervisedTaskGroup
+from talaria.gateway.directory_sync import DirectorySync
+from talaria.gateway.receiver import Receiver
+from talaria.sessions.chat_directory import find_target, list_channels
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.loopback_platform.adapter import LoopbackPlatform
+from talaria.testing.loopback_platform.settings import LoopbackSettings
+
+
+class Listing(LoopbackPlatform):
+    """A network that tells in which chats we are."""
+
+    told = (KnownChat(Address("loopback", "-100", "group"), "Workshop"),)
+    asked = 0
+
+    async def chats(self) -> tuple[KnownChat, ...]:
+        self.asked += 1
+        return self.told
+
+
+@asynccontextmanager
+async def connected(home: Path) -> AsyncIterator[tuple[Store, DirectorySync, Receiver, Listing]]:
+    store = open_sqlite_store(home / "talaria.db")
+    async with (
+        LoopbackNetwork(PlatformCapabilities(text_limit=100, lists_chats=True)) as far_side,
+        SupervisedTaskGroup() as jobs,
+    ):
+        able = far_side.platform().abilities
+        platform = Listing(LoopbackSettings(address=far_side.address, abilities=able))
+        network = Receiver(platform, store, nothing, lease=timedelta(seconds=5))
+        serving = jobs.create_task(network.serve())
+        await far_side.until(lambda: far_side.receivers == 1)
+        yield store, DirectorySync(store, [network]), network, platform
+        serving.cancel()
+        platform.close()
+    await store.close()
+
+
+async def nothing(incoming: Incoming) -> str:
+    raise AssertionError(incoming)
+
+
+async def told(directory: DirectorySync, network: Receiver, now: datetime) -> None:
+    """Ask as soon as the network is connected, which it is a moment after the far side sees it."""
+    async with asyncio.timeout(10):
+        while not await directory.refresh(network, now):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_what_a_network_tells_is_a_target_by_its_name(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (store, directory, network, _):
+        now = datetime.now(UTC)
+        await told(directory, network, now)
+        assert [one.name for one in await store.read(list_channels)] == ["Workshop"]
+        found = await store.read(lambda tx: find_target(tx, "loopback:workshop", ["loopback"]))
+        assert found == Address("loopback", "-100", "group")
+
+
+async def test_it_is_asked_once_an_hour(tmp_path: Path) -> None:
+    async with connected(tmp_path) as (_, directory, network, platform):
+        now = datetime.now(UTC) + timedelta(seconds=1)
+        await told(directory, network, now)
+        assert await directory.refresh(network, now + timedelta(minutes=59)) == 0
+        assert await directory.refresh(network, now + timedelta(minutes=61)) == 1
+        assert platform.asked == 2

@@ -1,0 +1,107 @@
+"""Before a conversation begins anew by itself, what is worth remembering is saved."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tests.gateway.in_process_gateway import SmallGateway, served
+
+from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
+from talaria.core.addresses import Address
+from talaria.core.aio import SupervisedTaskGroup
+from talaria.gateway.memory_flush import MemoryFlusher
+from talaria.sessions.keys import build_session_key
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+HOURLY = 'owners = ["loopback:ann"]\n[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
+FACT = "Ann's ship is called Nanny."
+
+
+def answer(received: Received) -> Say:
+    if "this conversation is over" in received.question:
+        last = received.json["messages"][-1]
+        return Say("ok") if last["role"] == "tool" else Say(calls=[Ask("memory", {"action": "add", "text": FACT})])
+    return Say(f"re: {received.question}")
+
+
+async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
+    application = gateway.application
+    async with SupervisedTaskGroup() as jobs:
+        farewells = MemoryFlusher(
+            application,
+            gateway.rooms.worker,
+            home,
+            lambda: application.settings.platforms,
+            lambda: application.zone,
+            jobs,
+        )
+        return await farewells.look(now)
+
+
+async def test_what_is_worth_it_is_saved_once_and_the_next_conversation_knows_it(tmp_path: Path) -> None:
+    async with (
+        ModelServer() as server,
+        LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
+        served(tmp_path, network.platform(), server.url, settings=HOURLY) as gateway,
+    ):
+        server.answering(answer)
+        network.say("ann", "My ship is called Nanny.")
+        await network.posted(1)
+        now = datetime.now(UTC)
+        assert await looked(gateway, tmp_path, now) == 0
+        assert await looked(gateway, tmp_path, now + timedelta(hours=2)) == 1
+        assert await looked(gateway, tmp_path, now + timedelta(hours=3)) == 0
+        assert len(network.posts) == 1  # nobody hears of it
+        said = Incoming(
+            external_id="next",
+            address=Address("loopback", "ann"),
+            sender=Sender("ann", "ann"),
+            at=now + timedelta(minutes=1),
+            text="what is it called?",
+        )
+        await gateway.dispatcher.receive(said)
+        await network.until(lambda: "re: what is it called?" in network.shown("ann"), seconds=20)
+        assert any("this is a new conversation" in text for text in network.shown("ann"))
+        system, *messages = server.received[-1].json["messages"]
+        assert FACT in system["content"]
+        assert [message["content"] for message in messages] == ["what is it called?"]
+
+
+async def test_without_a_policy_nothing_is_asked(tmp_path: Path) -> None:
+    async with (
+        ModelServer() as server,
+        LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
+        served(tmp_path, network.platform(), server.url) as gateway,
+    ):
+        server.answering(answer)
+        network.say("ann", "hello")
+        await network.posted(1)
+        assert await looked(gateway, tmp_path, datetime.now(UTC) + timedelta(days=400)) == 0
+        assert len(server.received) == 1
+
+
+async def test_a_conversation_that_is_brought_back_goes_on(tmp_path: Path) -> None:
+    async with (
+        ModelServer() as server,
+        LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
+        served(tmp_path, network.platform(), server.url, settings=HOURLY) as gateway,
+    ):
+        server.answering(answer)
+        network.say("ann", "My ship is called Nanny.")
+        await network.posted(1)
+        room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
+        assert room is not None
+        old = room.active_session.session_id
+        later = datetime.now(UTC) + timedelta(hours=2)
+        assert await looked(gateway, tmp_path, later) == 1
+        network.say("ann", "hello")
+        await network.until(lambda: "re: hello" in network.shown("ann"), seconds=20)
+        network.say("ann", f"/resume {old}")
+        await network.until(lambda: any("Back in" in text for text in network.shown("ann")), seconds=20)
+        assert "re: My ship is called Nanny." in network.shown("ann")[-1]  # not the leave that the agent took
+        network.say("ann", "go on")
+        await network.until(lambda: "re: go on" in network.shown("ann"), seconds=20)
+        said = [message["content"] for message in server.received[-1].json["messages"]]
+        assert "My ship is called Nanny." in said
+        assert await looked(gateway, tmp_path, later) == 1  # another pause, another leave

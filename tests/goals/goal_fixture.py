@@ -1,0 +1,163 @@
+"""A goal to test with: a real conversation, a scripted model that works at it, and another one that judges."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from tests.agent.agent_fixture import INFO, QUICK, Workshop
+
+from talaria.agent.auxiliary import Auxiliary
+from talaria.agent.environment import Budget, UnlimitedBudget
+from talaria.agent.model_calls import ModelCalls, ModelChoice
+from talaria.contracts.clock import Clock
+from talaria.core.events import Noticed, TurnEvent
+from talaria.core.messages import Message, Text
+from talaria.goals.follower import GoalFollower
+from talaria.goals.goal import GoalState
+from talaria.goals.goal_manager import GoalManager
+from talaria.goals.judge import CommandRunner, Judge
+from talaria.runtime.runner import RunnerOptions, SessionRunner
+from talaria.testing.model_server import Answer, Received, Say
+
+JUDGE = "judge"
+DONE = '{"verdict": "done", "reason": "It is shown."}'
+NOT_YET = '{"verdict": "continue", "reason": "One part is missing."}'
+
+
+class Court:
+    """Answers for the model that works and for the one that judges, each in order; the last ones are repeated."""
+
+    def __init__(self, shop: Workshop) -> None:
+        self.verdicts: deque[Answer | asyncio.Event] = deque()
+        self.replies: deque[Answer] = deque()
+        self.judged: list[Received] = []
+        self.worked: list[Received] = []
+        self._news = asyncio.Event()
+        shop.server.answering(self._answer)
+
+    def rules(self, *verdicts: str | Answer | asyncio.Event) -> None:
+        """Give these verdicts next; behind an event comes the next one once it is set."""
+        self.verdicts.extend(Say(one) if isinstance(one, str) else one for one in verdicts)
+
+    def says(self, *replies: str | Answer) -> None:
+        self.replies.extend(Say(one) if isinstance(one, str) else one for one in replies)
+
+    async def asked(self, times: int = 1) -> None:
+        """Wait until the judge has been asked so often."""
+        async with asyncio.timeout(10):
+            while len(self.judged) < times:
+                self._news.clear()
+                await self._news.wait()
+
+    async def _answer(self, received: Received) -> Answer:
+        if received.json["model"] != JUDGE:
+            self.worked.append(received)
+            return self.replies.popleft() if self.replies else Say(f"step {len(self.worked)}")
+        self.judged.append(received)
+        self._news.set()
+        verdict = self.verdicts.popleft() if self.verdicts else Say(DONE)
+        if isinstance(verdict, asyncio.Event):
+            await verdict.wait()
+            return await self._next_verdict()
+        return verdict
+
+    async def _next_verdict(self) -> Answer:
+        verdict = self.verdicts.popleft()
+        assert not isinstance(verdict, asyncio.Event)
+        return verdict
+
+
+class Pursuit:
+    """One program in which a conversation with a goal is open."""
+
+    def __init__(self, shop: Workshop, manager: GoalManager, follower: GoalFollower, talk: SessionRunner) -> None:
+        self.shop = shop
+        self.manager = manager
+        self.follower = follower
+        self.talk = talk
+        self.notices: list[str] = []
+        self.news = asyncio.Event()
+
+    async def set(self, text: str) -> None:
+        await self.manager.set(text)
+        self.begin()
+
+    def begin(self) -> None:
+        """Do what a place does when it opens a conversation, and commands when they have changed a goal."""
+        self.talk.wake()
+        self.talk.follow()
+
+    async def say(self, text: str, external_id: str) -> None:
+        message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
+        await self.talk.put(message, source="test", external_id=external_id)
+
+    async def told(self, part: str, times: int = 1) -> str:
+        """Wait for a notice with this part in it."""
+        async with asyncio.timeout(20):
+            while True:
+                found = [text for text in self.notices if part in text]
+                if len(found) >= times:
+                    return found[-1]
+                self.news.clear()
+                await self.news.wait()
+
+    async def state(self) -> GoalState:
+        state = await self.manager.load()
+        assert state is not None
+        return state
+
+    def hear(self, event: TurnEvent) -> None:
+        self.shop.events.append(event)
+        if isinstance(event, Noticed):
+            self.notices.append(event.text)
+            self.news.set()
+
+
+def judge_of(shop: Workshop, *, budget: Budget | None = None, seconds: float = 5, **given: Any) -> Judge:
+    """Return a judge who asks the scripted model."""
+    choice = shop.calls.first
+    auxiliary = Auxiliary(ModelCalls([ModelChoice(choice.provider, JUDGE, INFO)], QUICK))
+    ask = partial(auxiliary.answer, budget=budget or UnlimitedBudget())
+    return Judge(shop.session_id, shop.store, ask, seconds=seconds, **given)
+
+
+@asynccontextmanager
+async def pursue(
+    shop: Workshop,
+    *,
+    clock: Clock | None = None,
+    verify: CommandRunner | None = None,
+    seconds: float = 5,
+    lasting: bool = True,
+    budget: Budget | None = None,
+) -> AsyncIterator[Pursuit]:
+    """Open the conversation of a workshop, as a program does; leaving ends that program."""
+    heard: list[Pursuit] = []
+
+    def emit(event: TurnEvent) -> None:
+        for pursuit in heard:
+            pursuit.hear(event)
+
+    judge = judge_of(shop, seconds=seconds, verify=verify, budget=budget)
+    follower = GoalFollower(shop.session_id, store=shop.store, judge=judge, emit=emit, lasting=lasting, clock=clock)
+    environment = shop.around(publish=emit, budget=budget or UnlimitedBudget())
+    options = RunnerOptions(follow_ups=(follower,), titled=False)
+    async with asyncio.TaskGroup() as jobs:
+        talk = SessionRunner(
+            shop.store,
+            shop.session_id,
+            shop.agent(),
+            environment,
+            jobs,
+            auxiliary=Auxiliary(shop.calls),
+            options=options,
+        )
+        manager = GoalManager(shop.session_id, store=shop.store, judge=judge, clock=clock)
+        pursuit = Pursuit(shop, manager, follower, talk)
+        heard.append(pursuit)
+        yield pursuit
+        await talk.close()

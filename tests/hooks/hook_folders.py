@@ -1,0 +1,73 @@
+"""Hooks in folders, as somebody would write them."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+from talaria.hooks.discovery import Hook, UnusableHook, find_hooks
+from talaria.hooks.handlers import HookEvent, make_handler
+from talaria.hooks.hook_queue import MAX_WAITING, HookQueue, HookReport
+
+ALL = "events: ['*']\n"
+NOTES = """\
+import json
+from pathlib import Path
+
+def handle(event, facts):
+    with Path(__file__).with_name("notes").open("a") as notes:
+        notes.write(json.dumps([event, facts]) + "\\n")
+"""
+
+
+def write_hook(hooks: Path, name: str, manifest: str = ALL, handler: str = NOTES) -> Path:
+    """Write a hook and return its folder; one without a handler has a command in its manifest."""
+    folder = hooks / name
+    folder.mkdir(parents=True)
+    (folder / "HOOK.yaml").write_text(manifest)
+    if handler:
+        (folder / "handler.py").write_text(handler)
+    return folder
+
+
+def problem(hooks: Path) -> str:
+    """Return what is wrong with the only hook there is."""
+    (found,) = find_hooks(hooks)
+    assert isinstance(found, UnusableHook)
+    return found.problem
+
+
+class Watched:
+    """The only hook in a folder, in a line of its own whose reports are kept."""
+
+    def __init__(self, hooks: Path, *, most: int = MAX_WAITING, environment: dict[str, str] | None = None) -> None:
+        (found,) = find_hooks(hooks)
+        assert isinstance(found, Hook)
+        self.reports: list[HookReport] = []
+        self.line = HookQueue(found, make_handler(found, environment or {}), self.reports.append, most=most)
+
+    def tell(self, event: str, **facts: str | int) -> None:
+        self.line.put(HookEvent(event, dict(facts)))
+
+    def finish(self, seconds: float = 20) -> bool:
+        return self.line.finish(time.monotonic() + seconds)
+
+    def handled(self, event: str = "agent:end", **facts: str | int) -> HookReport:
+        """Let the hook handle one event, and return what became of it."""
+        self.tell(event, **facts)
+        assert self.finish()
+        return self.reports[-1]
+
+
+def notes(folder: Path) -> list[tuple[str, dict[str, object]]]:
+    """Return what the hook in a folder has noted so far."""
+    file = folder / "notes"
+    return [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+async def noted(folder: Path, event: str, *, times: int = 1) -> list[dict[str, object]]:
+    """Wait until a hook has noted an event so often, and return the facts."""
+    async with asyncio.timeout(20):
+        while len(found := [facts for name, facts in notes(folder) if name == event]) < times:  # noqa: ASYNC110 - a file
+            await asyncio.sleep(0.02)
+    return found

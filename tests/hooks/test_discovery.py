@@ -1,0 +1,129 @@
+"""What HOOK.yaml and handler.py may say, and how a fault in them is told."""
+
+from pathlib import Path
+
+import pytest
+from tests.hooks.hook_folders import problem, write_hook
+
+from talaria.hooks.discovery import Hook, UnusableHook, find_hooks
+from talaria.hooks.manifest import HookManifest
+
+FULL = """\
+# what I want to be told
+---
+name: teller
+description: "Tells me: everything"   # nearly
+enabled: no
+timeout_seconds: 2.5
+events:
+  - agent:end   # the reply
+  - "command:*"
+run: |
+  read event
+  echo "$event" >> told
+"""
+
+
+def manifest(hooks: Path) -> HookManifest:
+    (found,) = find_hooks(hooks)
+    assert isinstance(found, Hook)
+    return found.manifest
+
+
+def test_everything_that_may_stand_in_a_manifest_is_read(tmp_path: Path) -> None:
+    write_hook(tmp_path, "one", FULL, handler="")
+    assert manifest(tmp_path) == HookManifest(
+        name="teller",
+        description="Tells me: everything",
+        enabled=False,
+        timeout_seconds=2.5,
+        events=("agent:end", "command:*"),
+        run='read event\necho "$event" >> told',
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "events: [agent:end, command:new]",
+        "events: ['agent:end', \"command:new\"]  # both",
+        "events:\n- agent:end\n- command:new\n",
+        "events:\n\n  # first\n  - agent:end\n  - command:new\n\n",
+        "\ufeffevents:\r\n  - agent:end\r\n  - command:new\r\n",
+    ],
+)
+def test_a_list_may_be_written_in_several_ways(tmp_path: Path, text: str) -> None:
+    write_hook(tmp_path, "one", text)
+    assert manifest(tmp_path) == HookManifest(name="one", events=("agent:end", "command:new"))
+
+
+def test_patterns_say_which_events_are_heard() -> None:
+    hook = HookManifest(name="one", events=("agent:*", "command:new"))
+    heard = [event for event in ("agent:start", "agent:end", "command:new", "command:newer", "session:end")
+             if hook.hears(event)]  # fmt: skip
+    assert heard == ["agent:start", "agent:end", "command:new"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("name: one\n", 1, "`events:` is missing"),
+        ("events: []\n", 1, "names no event"),
+        ("events:\n  - agent:end\n  - agent:stop\n", 3, "no event is called `agent:stop`; did you mean `agent:step`?"),
+        ("events:\n  - agent:end\nwhen: now\n", 3, "`when` is not known"),
+        ("events: agent:end\ntimeout_second: 3\n", 2, "did you mean `timeout_seconds`?"),
+        ("events: agent:end\ntimeout_seconds: soon\n", 2, "`soon` is no number of seconds"),
+        ("events: agent:end\ntimeout_seconds: 0\n", 2, "`0` is no number of seconds"),
+        ("events: agent:end\nenabled: maybe\n", 2, "`maybe` is neither true nor false"),
+        ("events: agent:end\nevents: agent:end\n", 2, "a second time"),
+        ("events: agent:end\nname: two words\n", 2, "`two words` is no name"),
+        ("events: agent:end\nname: boot\n", 1, "`boot` is the name of the hook that is built in"),
+        ("events: agent:end\n{what: is this}\n", 2, "neither `name: value` nor"),
+        ("events: agent:end\ndescription: 'open\n", 2, "begins with ' ends with it"),
+        ("events: [agent:end\n", 1, "ends with `]`"),
+        ("events: agent:end\ndescription: one\n  two\n", 3, "belongs to nothing"),
+        ("events: agent:end\ndescription:\n  - one\n", 2, "a text was expected, not a list"),
+        ("events:\n  agent:end\n", 2, "no item of a list"),
+    ],
+)
+def test_a_fault_in_a_manifest_names_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+    folder = write_hook(tmp_path, "one", text)
+    assert problem(tmp_path).startswith(f"{folder / 'HOOK.yaml'}, line {line}: ")
+    assert words in problem(tmp_path)
+
+
+def test_a_manifest_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
+    (write_hook(tmp_path, "one") / "HOOK.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "cannot be read" in problem(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "words"),
+    [
+        ("import os\n\ndef handle(event, facts)\n    pass\n", 3, "expected ':'"),
+        ("def handel(event, facts):\n    pass\n", 1, "no function `handle(event, facts)`"),
+    ],
+)
+def test_a_fault_in_a_handler_names_its_line(tmp_path: Path, code: str, line: int, words: str) -> None:
+    folder = write_hook(tmp_path, "one", handler=code)
+    assert problem(tmp_path).startswith(f"{folder / 'handler.py'}, line {line}: ")
+    assert words in problem(tmp_path)
+
+
+def test_a_hook_has_one_way_to_handle_events(tmp_path: Path) -> None:
+    write_hook(tmp_path / "both", "one", "events: agent:end\nrun: true\n")
+    write_hook(tmp_path / "neither", "one", "events: agent:end\n", handler="")
+    assert "remove one" in problem(tmp_path / "both")
+    assert "neither handler.py beside it nor `run:`" in problem(tmp_path / "neither")
+
+
+def test_a_broken_hook_keeps_no_other_from_working(tmp_path: Path) -> None:
+    write_hook(tmp_path, "a", "nonsense")
+    write_hook(tmp_path, "b")
+    write_hook(tmp_path, "c", "name: b\nevents: agent:end\n")
+    (tmp_path / "d").mkdir()
+    assert [type(one) for one in find_hooks(tmp_path)] == [UnusableHook, Hook, UnusableHook]
+
+
+def test_where_there_is_no_folder_there_are_no_hooks(tmp_path: Path) -> None:
+    assert find_hooks(tmp_path / "hooks") == []

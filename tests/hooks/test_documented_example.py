@@ -1,0 +1,32 @@
+"""The hook that the documentation shows does what it says there."""
+
+import re
+from pathlib import Path
+
+from tests.hooks.hook_folders import Watched, write_hook
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-hooks.md"
+
+
+def test_the_example_keeps_a_list_of_slow_turns(tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    manifests = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (handler,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    folder = write_hook(tmp_path, "slow-turns", manifests[0], handler)
+    hook = Watched(tmp_path)
+    assert hook.handled(session_id="s1", outcome="answered", seconds=3).trouble == ""
+    assert hook.handled(session_id="s2", outcome="failed", seconds=3).trouble == ""
+    assert hook.handled(session_id="s3", outcome="answered", seconds=90).trouble == ""
+    lines = (folder / "turns.txt").read_text().splitlines()
+    assert [line.split(" ", 2)[2] for line in lines] == ["failed after 3 s in s2", "answered after 90 s in s3"]
+
+
+def test_the_example_of_a_command_is_understood(tmp_path: Path) -> None:
+    manifest = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "notify-send").write_text('#!/bin/sh\necho "$@"\n')
+    (bin_folder / "notify-send").chmod(0o755)
+    write_hook(tmp_path / "hooks", "desktop", manifest, handler="")
+    hook = Watched(tmp_path / "hooks", environment={"PATH": f"{bin_folder}:/usr/bin:/bin"})
+    assert hook.handled(platform="matrix").output == "Talaria An answer is ready (matrix)"

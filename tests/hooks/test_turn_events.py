@@ -1,0 +1,98 @@
+"""What hooks hear of a conversation, wherever it is open."""
+
+from pathlib import Path
+
+from tests.commands.command_fixture import open_desk
+from tests.hooks.hook_folders import noted, notes, write_hook
+
+from talaria.commands.command import Author
+from talaria.core.addresses import Address
+from talaria.testing.model_server import Ask, ModelServer, Say, overloaded
+
+
+def hooks_of(home: Path) -> Path:
+    """Return where the hooks of a desk's profile are."""
+    return home / "home" / "profiles" / "default" / "hooks"
+
+
+async def test_a_turn_is_heard_from_its_beginning_to_its_end(tmp_path: Path, server: ModelServer) -> None:
+    folder = write_hook(hooks_of(tmp_path), "notes")
+    server.script(Say(calls=[Ask("list_files", {})]), Say("Nothing there."))
+    place = Address("matrix", "!room", thread_id="7")
+    async with open_desk(tmp_path, server, chat=place, key="agent:main:matrix:private:!room:7") as desk:
+        await desk.say("look around")
+        (end,) = await noted(folder, "agent:end")
+        session_id = desk.active_session.session_id
+    heard = notes(folder)
+    assert [event for event, _ in heard] == [
+        "session:start",
+        "agent:start",
+        *["agent:step"] * 3,
+        "agent:end",
+    ]
+    for _, facts in heard:
+        assert (facts["session_id"], facts["platform"], facts["chat_id"]) == (session_id, "matrix", "!room")
+        assert (facts["thread_id"], facts["session_key"]) == ("7", "agent:main:matrix:private:!room:7")
+    steps = [facts for event, facts in heard if event == "agent:step"]
+    assert [(one["step"], one["kind"]) for one in steps] == [(1, "model"), (2, "tool"), (3, "model")]
+    assert (steps[0]["model"], steps[1]["tool"], steps[1]["failed"]) == ("scripted", "list_files", False)
+    assert (end["outcome"], end["text"], end["steps"]) == ("answered", "Nothing there.", 3)
+    assert heard[1][1]["text"] == "look around"
+    assert end["turn_id"] == heard[1][1]["turn_id"] != ""
+
+
+async def test_a_turn_that_fails_is_heard_too(tmp_path: Path, server: ModelServer) -> None:
+    folder = write_hook(hooks_of(tmp_path), "notes", "events: agent:end\n")
+    server.script(*[overloaded()] * 20)
+    async with open_desk(tmp_path, server, "[agent]\nmax_turn_seconds = 1\n") as desk:
+        await desk.say("hello")
+        (end,) = await noted(folder, "agent:end")
+    assert end["outcome"] in {"out_of_budget", "failed"}
+    assert end["text"]
+
+
+async def test_long_texts_are_cut_for_hooks(tmp_path: Path, server: ModelServer) -> None:
+    folder = write_hook(hooks_of(tmp_path), "notes", "events: agent:end\n")
+    server.script(Say("x" * 10_000))
+    async with open_desk(tmp_path, server) as desk:
+        await desk.say("hello")
+        (end,) = await noted(folder, "agent:end")
+    assert end["text"] == "x" * 3999 + "…"
+
+
+async def test_without_hooks_nothing_of_them_is_there(tmp_path: Path, server: ModelServer) -> None:
+    write_hook(hooks_of(tmp_path), "off", "events: ['*']\nenabled: false\n")
+    write_hook(hooks_of(tmp_path), "broken", "nonsense")
+    async with open_desk(tmp_path, server) as desk:
+        assert desk.application.hooks.turn_subscriber() is None
+        await desk.say("hello")
+
+
+async def test_a_command_is_heard_by_its_full_name_and_only_where_it_may_be_used(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    folder = write_hook(hooks_of(tmp_path), "notes", "events: command:*\n")
+    async with open_desk(tmp_path, server, chat=Address("matrix", "!room")) as desk:
+        await desk.use("/title Harbour lights", author=Author("Ann", owner=True, id="@ann"))
+        await desk.use("/config", author=Author("Bob", owner=False, id="@bob"))
+        await desk.use("/nothing")
+        await desk.use("/status", author=Author("Bob", owner=False, id="@bob"))
+        await noted(folder, "command:status")
+    (title, facts), (status, _) = notes(folder)
+    assert (title, status) == ("command:title", "command:status")
+    assert (facts["command"], facts["text"], facts["owner"]) == ("title", "Harbour lights", True)
+    assert (facts["user_id"], facts["user_name"], facts["chat_id"]) == ("@ann", "Ann", "!room")
+
+
+async def test_a_conversation_that_is_left_for_a_new_one_is_heard(tmp_path: Path, server: ModelServer) -> None:
+    folder = write_hook(hooks_of(tmp_path), "notes", "events: session:*\n")
+    async with open_desk(tmp_path, server) as desk:
+        await desk.say("hello")
+        before = desk.active_session.session_id
+        await desk.use("/new")
+        (reset,) = await noted(folder, "session:reset")
+        (end,) = await noted(folder, "session:end")
+        started = [facts["session_id"] for facts in await noted(folder, "session:start", times=2)]
+        assert started == [before, desk.active_session.session_id]
+        assert (end["session_id"], end["reason"], end["source"]) == (before, "command", "cli")
+        assert (reset["previous_session_id"], reset["session_id"]) == (before, desk.active_session.session_id)

@@ -1,0 +1,87 @@
+"""Names that a reader can guess: modules named after nouns, unique classes, the words of the glossary.
+
+Ratchets hold a number that may only fall. When a change lowers one, write the new number here.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.tree import ROOT, files, name, nodes
+
+PACKAGE = ROOT / "src" / "talaria"
+# Nouns and established terms that end in -ing.
+GERUNDS = {
+    "billing", "finding", "formatting", "forwarding", "incoming", "logging", "mapping", "outgoing", "pairing",
+    "parsing", "polling", "pricing", "ranking", "reasoning", "receiving", "routing", "sending", "setting", "splitting",
+    "streaming", "tracing",
+}  # fmt: skip
+NO_NOUNS = {"helper", "helpers", "util", "utils", "common", "misc"}
+# Folders whose modules are all alike, so that one reads like another.
+ADAPTERS = ("platforms", "providers", "tools", "testing")
+ANATOMY = {
+    "adapter", "client", "command", "errors", "factory", "files", "formatting", "incoming", "media", "outgoing",
+    "receiving", "routes", "sending", "server", "settings", "tool", "wire", "__init__", "__main__",
+}  # fmt: skip
+# The private idiom of earlier versions: what to say instead is in docs/explanation/glossary.md.
+IDIOM = {
+    "anew", "beside", "courier", "crew", "desk", "doorman", "errand", "farewell", "farewells", "heed",
+    "heeding", "keeper", "letter", "letters", "manner", "overhear", "overheard", "rack", "rung", "seat", "shelf",
+    "shelter", "sitting", "surroundings", "told", "vigil", "whereabouts", "whoever", "wish", "workbench", "workplace",
+}  # fmt: skip
+MOST_IDIOM_NAMES = 0
+MOST_REPEATED_CLASSES = 0
+
+
+def modules() -> Iterator[Path]:
+    return files("src", suffix=".py")
+
+
+def test_no_module_is_named_after_a_gerund() -> None:
+    named = {name(path): path.stem.rpartition("_")[2] for path in modules()}
+    assert [path for path, stem in named.items() if stem.endswith("ing") and stem not in GERUNDS] == []
+
+
+def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
+    stems = {name(path): path.stem for path in modules()}
+    assert [path for path, stem in stems.items() if stem in NO_NOUNS or stem.endswith("_mixin")] == []
+
+
+def test_a_module_name_means_one_thing() -> None:
+    packages = defaultdict(set)
+    for path in modules():
+        package = path.relative_to(PACKAGE).parts[0]
+        if path.stem not in ANATOMY and package not in ADAPTERS:
+            packages[path.stem].add(package)
+    assert {stem: sorted(found) for stem, found in packages.items() if len(found) > 4} == {}
+
+
+def test_public_class_names_are_unique() -> None:
+    owners = defaultdict(list)
+    for path in modules():
+        if path.relative_to(PACKAGE).parts[0] in ADAPTERS:
+            continue
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                owners[node.name].append(name(path))
+    repeated = {owner: paths for owner, paths in owners.items() if len(paths) > 1}
+    assert len(repeated) <= MOST_REPEATED_CLASSES, repeated
+
+
+def test_no_name_uses_the_old_idiom() -> None:
+    found = [f"{name(path)}: {one}" for path in modules() for one in _public_names(path) if IDIOM & set(_words(one))]
+    assert len(found) <= MOST_IDIOM_NAMES, found
+
+
+def _public_names(path: Path) -> Iterator[str]:
+    yield path.stem
+    for node in nodes(path):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def _words(identifier: str) -> list[str]:
+    """Return the words of an identifier in either spelling, in lower case."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", identifier)]

@@ -1,0 +1,99 @@
+"""Plain English in documents and in the texts of the program; docs/explanation/glossary.md has the terms."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from tests.house.tree import ROOT, files, name, nodes
+
+# Never right in this project's prose: section 1 of the language rules says what to write instead.
+BANNED_PHRASES = (
+    "goes on",
+    "go on with",
+    "going on with",
+    "gone on with",
+    "went on with",
+    "is told",
+    "are told",
+    "was told",
+    "were told",
+    "be told",
+    "told of",
+    "tells of",
+    "what waits",
+    "whatever waits",
+    "behind the reply",
+    "behind a reply",
+    "behind the turn",
+    "behind each turn",
+    "behind the end",
+    "beside",
+    "anew",
+    "let go of",
+    "lets go of",
+    "letting go of",
+    "whoever",
+    "whomever",
+    "work off",
+    "works off",
+    "worked off",
+    "see to it",
+    "sees to",
+    "seen to",
+    "heed",
+    "heeds",
+    "heeding",
+    "is no key",
+    "for good",
+    "for want of",
+    "again and again",
+    "ever more seldom",
+    "look after",
+    "looks after",
+    "looked after",
+    "handed on",
+    "made up for",
+    "mend",
+    "mended",
+    "in vain",
+    "of one's own",
+    "shall",
+)
+# How often they still occur in string literals of src, docstrings included. The number may only fall.
+MOST_IN_SOURCE = 71
+
+GENERATED = {"docs/reference/commands.md", "docs/reference/settings.md", "docs/reference/slash-commands.md"}
+DOCUMENTS = [path for path in (*sorted(ROOT.glob("*.md")), *files("docs", suffix=".md")) if name(path) not in GENERATED]
+_BANNED = re.compile(
+    r"\b(" + "|".join(phrase.replace(" ", r"\s+") for phrase in BANNED_PHRASES) + r")\b", re.IGNORECASE
+)
+
+
+def find_banned_phrases(text: str) -> list[str]:
+    """Return the banned phrases of a text, in order."""
+    return [" ".join(found.lower().split()) for found in _BANNED.findall(text)]
+
+
+def string_literals(path: Path) -> list[str]:
+    """Return the string literals of a Python file: texts, docstrings and the fixed parts of f-strings."""
+    return [node.value for node in nodes(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_documents_contain_no_banned_phrase(path: Path) -> None:
+    assert find_banned_phrases(path.read_text()) == []
+
+
+def test_banned_phrases_in_source_only_become_fewer() -> None:
+    found = {
+        name(path): [phrase for text in string_literals(path) for phrase in find_banned_phrases(text)]
+        for path in files("src", suffix=".py")
+    }
+    count = sum(map(len, found.values()))
+    assert count <= MOST_IN_SOURCE, {path: phrases for path, phrases in found.items() if phrases}
+
+
+def test_banned_phrases_are_found_across_lines_and_as_whole_words_only() -> None:
+    assert find_banned_phrases("The turn goes\non, and Whoever waits is told.") == ["goes on", "whoever", "is told"]
+    assert find_banned_phrases("The amendments; run_beside_peer(quick); a shallow copy.") == []

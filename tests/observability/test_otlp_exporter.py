@@ -1,0 +1,214 @@
+"""Finished turns on their way to a collector: what is sent, what is not, and what a bad collector cannot do."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from tests.observability.otlp_collector import Collector, listening
+from tests.runtime.recorded_turns import Diary
+
+from talaria.contracts.stores.sessions import NewSession, Session
+from talaria.contracts.stores.turns import Step, Turn
+from talaria.core.events import TurnFailed
+from talaria.core.messages import Usage
+from talaria.observability.otlp import OtlpSpan, OtlpValue
+from talaria.observability.otlp_exporter import ExportRetryPolicy, TurnExporter, run_exporter
+
+NOON = 1_767_355_200_000_000_000
+QUICK = ExportRetryPolicy(first_wait=timedelta(milliseconds=1), longest_wait=timedelta(milliseconds=5))
+USAGE = Usage(calls=1, input_tokens=1200, output_tokens=80, cache_read_tokens=1000, cost_microdollars=4_000)
+Finished = tuple[Session, Turn, list[Step]]
+
+
+@pytest.fixture
+async def finished(tmp_path: Path) -> Finished:
+    """A turn with a model call, a tool that works, one that fails and one that is cut off."""
+    new = NewSession(source="cli", title="secret title")
+    async with Diary(tmp_path / "talaria.db", new) as diary:
+        turn = await diary.begin()
+        await turn.model(1.5, USAGE, first=0.5)
+        call = await turn.begin_tool("read_file", "secret summary", '{"path": "secret"}')
+        diary.wait(0.25)
+        await turn.end_tool(call, "secret result")
+        await turn.tool("terminal", "secret command", 1, failure="secret failure")
+        await turn.begin_tool("terminal", "secret command")
+        diary.wait(2)
+        await turn.end(TurnFailed("secret reason"))
+        ((kept, steps),) = await diary.turns()
+        return diary.session, kept, steps
+
+
+async def test_a_turn_arrives_as_spans_with_the_usual_names(finished: Finished) -> None:
+    session, turn, _ = finished
+    async with listening(Collector()) as collector:
+        async with run_exporter(collector.url, {"X-Key": "k"}) as exporter:
+            exporter.finished(*finished)
+        (request,) = collector.requests
+    assert (request.content_type, request.headers["X-Key"]) == ("application/json", "k")
+    root, model, read, failed, cut = collector.spans
+    assert [span.name for span in collector.spans] == [
+        "invoke_agent talaria",
+        "chat large",
+        "execute_tool read_file",
+        "execute_tool terminal",
+        "execute_tool terminal",
+    ]
+    assert values(root)["gen_ai.conversation.id"] == session.id
+    assert (values(root)["talaria.turn.id"], values(root)["talaria.turn.state"]) == (turn.id, "failed")
+    told = values(model)
+    assert (told["gen_ai.operation.name"], told["gen_ai.request.model"]) == ("chat", "large")
+    assert (told["gen_ai.usage.input_tokens"], told["gen_ai.usage.output_tokens"]) == (1200, 80)
+    assert (told["gen_ai.usage.cache_read.input_tokens"], told["talaria.cost.microdollars"]) == (1000, 4000)
+    assert told["talaria.first_text.seconds"] == 0.5
+    assert (values(read)["gen_ai.tool.name"], values(read)["talaria.tool.arguments.size"]) == ("read_file", 18)
+    assert [values(span).get("error.type") for span in (read, failed, cut)] == [None, "failed", "interrupted"]
+    assert [span.status.code for span in collector.spans] == [2, 1, 1, 2, 2]
+
+
+async def test_spans_hang_together_and_have_their_times(finished: Finished) -> None:
+    async with listening(Collector()) as collector, run_exporter(collector.url, {}) as exporter:
+        exporter.finished(*finished)
+        exporter.finished(*finished)
+    first, again = collector.spans[:5], collector.spans[5:]
+    assert first == again
+    root, *steps = first
+    assert (len(root.trace_id), len(root.span_id), root.parent_span_id) == (32, 16, "")
+    assert {(span.trace_id, span.parent_span_id) for span in steps} == {(root.trace_id, root.span_id)}
+    assert len({span.span_id for span in first}) == 5
+    times = [(int(span.start_time_unix_nano) - NOON, int(span.end_time_unix_nano) - NOON) for span in first]
+    assert [(start / 1e9, end / 1e9) for start, end in times] == [
+        (0, 4.75),
+        (0, 1.5),
+        (1.5, 1.75),
+        (1.75, 2.75),
+        (2.75, 4.75),
+    ]
+
+
+async def test_the_json_is_that_of_otlp(finished: Finished) -> None:
+    async with listening(Collector()) as collector, run_exporter(f"{collector.url}/v1/traces", {}) as exporter:
+        exporter.finished(*finished)
+    sent = msgspec.json.decode(collector.bodies[0])
+    (resource,) = sent["resourceSpans"]
+    assert {"key": "service.name", "value": {"stringValue": "talaria"}} in resource["resource"]["attributes"]
+    root, model, *_ = resource["scopeSpans"][0]["spans"]
+    assert "parentSpanId" not in root
+    assert (root["kind"], model["kind"], model["startTimeUnixNano"]) == (1, 3, str(NOON))
+    assert {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "1200"}} in model["attributes"]
+    assert {"key": "talaria.first_text.seconds", "value": {"doubleValue": 0.5}} in model["attributes"]
+
+
+async def test_nothing_that_was_said_leaves_the_house(finished: Finished) -> None:
+    async with listening(Collector()) as collector, run_exporter(collector.url, {}) as exporter:
+        exporter.finished(*finished)
+    assert b"secret" not in collector.bodies[0]
+
+
+async def test_a_collector_in_trouble_is_tried_again(finished: Finished) -> None:
+    async with (
+        listening(Collector(503, hang_up, 429)) as collector,
+        run_exporter(collector.url, {}, QUICK) as exporter,
+    ):
+        exporter.finished(*finished)
+    assert len(collector.requests) == 4
+    assert len(set(collector.bodies)) == 1
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(503, 4), (400, 1), (302, 1), (500, 1)])
+async def test_attempts_are_bounded_and_a_loss_is_logged(
+    finished: Finished, status: int, attempts: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        listening(Collector(*[status] * 4)) as collector,
+        run_exporter(collector.url, {"Authorization": "Bearer hush"}, QUICK) as exporter,
+    ):
+        exporter.finished(*finished)
+    assert len(collector.requests) == attempts
+    (record,) = caplog.records
+    assert record.getMessage() == f"telemetry: dropping a trace: the collector answered {status}"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "headers"),
+    [("http://127.0.0.1:1", {}), ("http://", {}), ("http://127.0.0.1:1", {"X-Key": "a\nb"}), ("no address", {})],
+)
+async def test_what_cannot_work_is_logged_and_breaks_nothing(
+    finished: Finished, endpoint: str, headers: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with run_exporter(endpoint, headers, QUICK) as exporter:
+        exporter.finished(*finished)
+    assert "dropping a trace" in caplog.text
+
+
+async def test_a_silent_collector_holds_nobody_up(finished: Finished, caplog: pytest.LogCaptureFixture) -> None:
+    asked, never = asyncio.Event(), asyncio.Event()
+
+    async def hang(request: web.Request) -> web.Response:
+        asked.set()
+        await never.wait()
+        return web.Response()
+
+    patience = ExportRetryPolicy(closing=timedelta(milliseconds=10))
+    async with listening(Collector(hang)) as collector:
+        async with run_exporter(collector.url, {}, patience) as exporter:
+            exporter.finished(*finished)
+            await asked.wait()
+            for _ in range(300):
+                exporter.finished(*finished)
+        never.set()
+    assert sum("the collector is too slow" in record.message for record in caplog.records) == 300 - 256
+
+
+async def test_turns_that_wait_leave_together(finished: Finished) -> None:
+    going = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.Response:
+        await going.wait()
+        return web.Response(text="{}")
+
+    async with listening(Collector(slow)) as collector, run_exporter(collector.url, {}) as exporter:
+        for _ in range(50):
+            exporter.finished(*finished)
+        going.set()
+    assert len(collector.requests) == 2
+    assert len(collector.spans) == 50 * 5
+
+
+async def test_steps_that_cannot_be_read_do_not_keep_others_back(
+    finished: Finished, caplog: pytest.LogCaptureFixture
+) -> None:
+    session, turn, steps = finished
+    broken = msgspec.structs.replace(steps[0], result="{")
+    async with listening(Collector()) as collector, run_exporter(collector.url, {}) as exporter:
+        exporter.finished(session, turn, [broken])
+        exporter.finished(*finished)
+    assert len(collector.spans) == 5
+    assert "can't read" in caplog.text
+
+
+async def test_what_comes_after_the_end_is_ignored(finished: Finished) -> None:
+    async with listening(Collector()) as collector:
+        async with run_exporter(collector.url, {}) as exporter:
+            assert isinstance(exporter, TurnExporter)
+        exporter.finished(*finished)
+    assert collector.requests == []
+
+
+async def hang_up(request: web.Request) -> web.Response:
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
+
+
+def values(span: OtlpSpan) -> dict[str, Any]:
+    return {attribute.key: plain(attribute.value) for attribute in span.attributes}
+
+
+def plain(value: OtlpValue) -> str | int | float | None:
+    if value.int_value is not None:
+        return int(value.int_value)
+    return value.string_value if value.string_value is not None else value.double_value

@@ -1,0 +1,69 @@
+"""Threads for conversations that move to Discord."""
+
+from typing import Literal
+
+import pytest
+
+from talaria.contracts.platform import Content
+from talaria.core.addresses import Address
+from talaria.core.errors import SlowDown
+from talaria.platforms.discord.adapter import Discord
+from talaria.testing.discord_server import DiscordServer
+from talaria.testing.discord_server.methods import open_thread
+from talaria.testing.platform_suite import next_incoming
+
+
+@pytest.mark.parametrize(("kind", "seeds"), [("text", 0), ("announcements", 0), ("forum", 1)])
+async def test_a_thread_is_opened_and_what_is_said_there_is_meant_for_us(
+    server: DiscordServer, discord: Discord, kind: Literal["text", "announcements", "forum"], seeds: int
+) -> None:
+    ann = server.user("Ann")
+    channel = server.channel("general", kind)
+    made = await discord.create_handoff_thread(channel.id, "Trip to Rome")
+    assert made
+    thread = server.room(made)
+    assert (thread.place.name, thread.place.parent, len(thread.posts)) == ("Trip to Rome", channel.place, seeds)
+    place = Address("discord", channel.id, "thread", made)
+    await discord.send(place, Content(text="It goes on here."), "k")
+    async with discord.connect() as arrivals:
+        await thread.says(ann, "and now?")
+        told = await next_incoming(arrivals)
+    assert (told.address, told.addressed) == (place, True)
+    assert channel.posts == []
+
+
+async def test_where_threads_are_forbidden_one_hangs_on_a_message(server: DiscordServer, discord: Discord) -> None:
+    channel = server.channel("general")
+    channel.place.forbids.add("threads")
+    made = await discord.create_handoff_thread(channel.id, "Trip to Rome")
+    (seed,) = channel.answers
+    assert (made, seed.text) == (seed.id, "Trip to Rome")
+    await discord.send(Address("discord", channel.id, "thread", seed.id), Content(text="Here."), "k")
+    assert [post.text for post in server.room(seed.id).answers] == ["Here."]
+
+
+@pytest.mark.parametrize("forbidden", ["all threads", "look", "messages"])
+async def test_where_that_is_refused_there_is_no_thread_and_no_trace(
+    server: DiscordServer, discord: Discord, forbidden: str
+) -> None:
+    channel = server.channel("general")
+    channel.place.forbids |= {forbidden, "threads"}
+    assert await discord.create_handoff_thread(channel.id, "Trip to Rome") is None
+    assert channel.posts == []
+
+
+async def test_there_are_no_threads_in_private_chats_or_in_threads(server: DiscordServer, discord: Discord) -> None:
+    ann = server.user("Ann")
+    thread = await server.channel("general").opens_thread(ann, "Plans")
+    assert await discord.create_handoff_thread(server.private(ann).id, "Trip to Rome") is None
+    assert await discord.create_handoff_thread(thread.id, "Trip to Rome") is None
+    assert await discord.create_handoff_thread("general", "Trip to Rome") is None
+    assert not any(one.method == "POST" for one in server.calls)
+
+
+async def test_a_pause_is_no_refusal(server: DiscordServer, discord: Discord) -> None:
+    channel = server.channel("general")
+    server.fail(open_thread, 429, retry_after=9)
+    with pytest.raises(SlowDown):
+        await discord.create_handoff_thread(channel.id, "Trip to Rome")
+    assert channel.posts == []

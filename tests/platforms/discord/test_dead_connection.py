@@ -1,0 +1,33 @@
+"""A gateway whose connection is dead and does not know it: noticed within its time, and made anew."""
+
+from datetime import timedelta
+
+from tests.platforms.dead_connection import Wire, hearing
+from tests.platforms.discord.far_side import settings_for
+
+from talaria.contracts.store import Store
+from talaria.platforms.discord.adapter import Discord
+from talaria.testing.discord_server import DiscordServer
+
+QUICK = timedelta(seconds=2)
+
+
+async def test_discord_that_falls_silent_is_connected_to_anew(store: Store) -> None:
+    async with DiscordServer(heartbeat=0.3) as server, Wire(server.url) as wire:
+        server.gateway.public_url = wire.url
+        ann = server.user("Ann")
+        room = server.private(ann)
+        given = settings_for(server, api_url=f"{wire.url}/api/v10", patience=QUICK, silence=QUICK)
+        discord = Discord(given)
+        async with hearing(discord, store) as there:
+            await there.until("connected")
+            await room.says(ann, "before")
+            await there.until("connected", "before")
+            wire.die()
+            await room.says(ann, "meanwhile")
+            await there.until("waiting")
+            wire.revive()
+            await room.says(ann, "after")
+            await there.until("connected", "before", "meanwhile", "after")
+        await discord.close()
+    assert server.gateway.logins[-1] == "resume"

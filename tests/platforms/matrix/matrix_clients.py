@@ -1,0 +1,151 @@
+"""Both sides of a talk: people who use the homeserver over plain HTTP, and the adapter of our account."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from talaria.contracts.platform import Incoming
+from talaria.core.ids import new_id
+from talaria.platforms.matrix.adapter import Matrix
+from talaria.platforms.matrix.settings import MatrixSettings
+from talaria.testing.homeserver import Account, HomeserverClient
+
+Json = dict[str, Any]
+_SECONDS = 30
+
+
+class Person:
+    """Somebody with a client of their own: nothing of ours is in between."""
+
+    def __init__(self, homeserver_client: HomeserverClient, account: Account) -> None:
+        self.user_id = account.user_id
+        self.token = account.token
+        self.homeserver_client = homeserver_client
+
+    def call(self, method: str, path: str, body: object = None, *, version: str = "v3") -> Any:
+        return self.homeserver_client.call(method, f"/_matrix/client/{version}{path}", body, token=self.token)
+
+    def room_with(self, *others: str, **more: object) -> str:
+        wanted = {"preset": "trusted_private_chat", "invite": list(others), **more}
+        made: str = self.call("POST", "/createRoom", wanted)["room_id"]
+        return made
+
+    def join(self, room: str) -> None:
+        self.call("POST", f"/rooms/{quote(room)}/join", {})
+
+    def post(self, room: str, content: Json, kind: str = "m.room.message") -> str:
+        made: str = self.call("PUT", f"/rooms/{quote(room)}/send/{kind}/{new_id()}", content)["event_id"]
+        return made
+
+    def say(self, room: str, text: str, **more: object) -> str:
+        return self.post(room, {"msgtype": "m.text", "body": text, **more})
+
+    def events(self, room: str, kind: str = "m.room.message") -> list[Json]:
+        """Return everything of a kind that is in the room, oldest first."""
+        wanted = quote(msgspec.json.encode({"types": [kind]}).decode())
+        page = self.call("GET", f"/rooms/{quote(room)}/messages?dir=b&limit=500&filter={wanted}")
+        return list(reversed(page["chunk"]))
+
+    def event(self, room: str, event_id: str) -> Json:
+        found: Json = self.call("GET", f"/rooms/{quote(room)}/event/{quote(event_id)}")
+        return found
+
+    def members(self, room: str) -> set[str]:
+        return set(self.call("GET", f"/rooms/{quote(room)}/joined_members")["joined"])
+
+
+class Notes:
+    """A position in memory; ``saved`` is all that was ever saved."""
+
+    def __init__(self) -> None:
+        self.saved: list[str] = []
+
+    async def load(self) -> str:
+        return self.saved[-1] if self.saved else ""
+
+    async def save(self, token: str) -> None:
+        self.saved.append(token)
+
+
+class Desk:
+    """Our account, opened as often as a test likes: each time as after a new start of the process."""
+
+    def __init__(
+        self, homeserver_client: HomeserverClient, account: Account, folder: Path, allowed: tuple[str, ...] = ()
+    ) -> None:
+        self.user_id = account.user_id
+        self.account = account
+        self.position = Notes()
+        self.folder = folder / "account"
+        self.settings = MatrixSettings(
+            homeserver=homeserver_client.url,
+            token=account.token,
+            allowed=allowed,
+            poll=timedelta(seconds=2),
+            patience=timedelta(seconds=20),
+        )
+
+    def open(self, **changes: object) -> Matrix:
+        return Matrix(msgspec.structs.replace(self.settings, **changes), self.folder, self.position)
+
+    @asynccontextmanager
+    async def listening(self, **changes: object) -> AsyncIterator["Ear"]:
+        """Receive in the background, as the gateway does, from the moment on that this block begins."""
+        platform = self.open(**changes)
+        ear = Ear(platform)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(ear.listen())
+            await until(lambda: bool(self.position.saved) or task.done())
+            yield ear
+            task.cancel()
+
+
+class Ear:
+    """What was received so far."""
+
+    def __init__(self, platform: Matrix) -> None:
+        self.platform = platform
+        self.heard: list[Incoming] = []
+        self._more = asyncio.Event()
+
+    async def listen(self) -> None:
+        async with self.platform.connect() as arriving:
+            async for incoming in arriving:
+                self.heard.append(incoming)
+                self._more.set()
+
+    async def next(self, count: int = 1) -> list[Incoming]:
+        """Wait until there are so many and take them."""
+        async with asyncio.timeout(_SECONDS):
+            while len(self.heard) < count:
+                self._more.clear()
+                await self._more.wait()
+        taken, self.heard = self.heard[:count], self.heard[count:]
+        return taken
+
+    async def one(self) -> Incoming:
+        return (await self.next())[0]
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + _SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, "it never came to that"
+        await asyncio.sleep(0.02)
+
+
+async def meet(desk: Desk, person: Person, ear: Ear, *others: Person) -> str:
+    """Let somebody open a room, invite us and the others, and wait until all are in."""
+    room = await asyncio.to_thread(person.room_with, desk.user_id, *(one.user_id for one in others))
+    for one in others:
+        one.join(room)
+    await until(lambda: desk.user_id in person.members(room))
+    return room

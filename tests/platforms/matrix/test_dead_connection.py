@@ -1,0 +1,32 @@
+"""A sync whose connection is dead and does not know it: noticed within its time, and made anew."""
+
+import asyncio
+from datetime import timedelta
+
+from tests.platforms.dead_connection import Wire, hearing
+from tests.platforms.matrix.matrix_clients import Desk, Person
+
+from talaria.contracts.store import Store
+
+QUICK = timedelta(seconds=2)
+
+
+async def test_a_homeserver_that_falls_silent_is_synced_with_anew(desk: Desk, alice: Person, store: Store) -> None:
+    room = alice.room_with(desk.user_id)
+    Person(alice.homeserver_client, desk.account).join(room)
+    async with Wire(desk.settings.homeserver) as wire:
+        matrix = desk.open(homeserver=wire.url, patience=QUICK, poll=timedelta(seconds=1))
+        async with hearing(matrix, store) as there:
+            await there.until("connected")
+            await asyncio.to_thread(alice.say, room, "before")
+            await there.until("connected", "before")
+            wire.die()
+            await asyncio.to_thread(alice.say, room, "meanwhile")
+            await there.until("waiting")
+            assert "doesn't answer" in there.network.status.error
+            await there.until("connecting")
+            await there.until("waiting")
+            wire.revive()
+            await asyncio.to_thread(alice.say, room, "after")
+            await there.until("connected", "before", "meanwhile", "after")
+        await matrix.close()

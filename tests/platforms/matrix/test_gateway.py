@@ -1,0 +1,71 @@
+"""The gateway on Matrix: the process, the adapter and a real homeserver."""
+
+from pathlib import Path
+
+from tests.app.program_with_model import scripted_program
+from tests.platforms.matrix.matrix_clients import Desk, Person, until
+from tests.system.handoff_fixture import GREETING, answer
+from tests.system.test_gateway_process import running
+from tests.system.test_handoff_networks import handed_over
+
+from talaria.testing.model_server import ModelServer, Say
+
+
+async def test_who_may_speak_invites_it_and_is_answered(
+    tmp_path: Path, server: ModelServer, desk: Desk, alice: Person, carol: Person
+) -> None:
+    program = scripted_program(
+        tmp_path / "home",
+        server,
+        f'[access]\nallowed = ["matrix:{alice.user_id}"]\n[platforms.matrix.options]\nuser = "{desk.user_id}"\n'
+        'poll = "PT2S"\n',
+        f"MATRIX_HOMESERVER={desk.settings.homeserver}\nMATRIX_PASSWORD={desk.account.password}\n",
+    )
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    strange, known = carol.room_with(desk.user_id), alice.room_with(desk.user_id)
+    async with running(program):
+        await until(lambda: desk.user_id in alice.members(known))
+        alice.say(known, "hello")
+        await until(lambda: "re: hello" in str(alice.events(known)))
+    assert desk.user_id not in carol.members(strange)
+    login = tmp_path / "home" / "profiles" / "default" / "platforms" / "matrix" / "login.json"
+    assert login.stat().st_mode & 0o777 == 0o600
+    assert desk.account.password not in login.read_text()
+
+
+async def test_a_conversation_is_handed_over_to_a_thread_on_a_message(
+    tmp_path: Path, server: ModelServer, desk: Desk, alice: Person
+) -> None:
+    program = scripted_program(
+        tmp_path / "home",
+        server,
+        f'[access]\nowners = ["matrix:{alice.user_id}"]\n[platforms.matrix.options]\nuser = "{desk.user_id}"\n'
+        'poll = "PT2S"\n',
+        f"MATRIX_HOMESERVER={desk.settings.homeserver}\nMATRIX_PASSWORD={desk.account.password}\n",
+    )
+    server.answering(answer)
+    room = alice.room_with(desk.user_id)
+    async with running(program):
+        await until(lambda: desk.user_id in alice.members(room))
+        alice.say(room, "/sethome")
+        await until(lambda: "my home chat on matrix" in str(alice.events(room)))
+        place = await handed_over(program, "matrix")
+        relation = {"rel_type": "m.thread", "event_id": place.thread_id, "is_falling_back": True}
+        await until(lambda: in_thread(alice, room, place.thread_id) == [GREETING])
+        alice.say(room, "and now?", **{"m.relates_to": relation, "m.mentions": {}})
+        await until(lambda: in_thread(alice, room, place.thread_id)[1:] == ["and now?", "re: and now?"])
+    assert place.chat_id == room
+    assert alice.event(room, place.thread_id)["content"]["body"] == "The boat"
+    assert "Build a boat." in server.received[-1].body.decode()
+
+
+def in_thread(person: Person, room: str, thread: str) -> list[str]:
+    """Return what is said in a thread, as it was edited in the end."""
+    said: dict[str, str] = {}
+    for event in person.events(room):
+        content, relation = event["content"], event["content"].get("m.relates_to", {})
+        if relation.get("event_id") == thread:
+            said[event["event_id"]] = content["body"]
+        elif relation.get("event_id") in said:
+            said[relation["event_id"]] = content["m.new_content"]["body"]
+    return list(said.values())

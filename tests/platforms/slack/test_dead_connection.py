@@ -1,0 +1,31 @@
+"""A websocket whose connection is dead and does not know it: noticed within its time, and made anew."""
+
+from tests.platforms.dead_connection import Wire, hearing
+from tests.platforms.slack.far_side import settings_for
+
+from talaria.contracts.store import Store
+from talaria.platforms.slack.adapter import Slack
+from talaria.testing.slack_server import SlackServer
+
+
+async def test_slack_that_falls_silent_is_connected_anew(store: Store) -> None:
+    async with SlackServer() as server, Wire(server.world.url) as wire:
+        server.world.url = wire.url
+        ann = server.user("Ann")
+        chat = server.direct(ann)
+        slack = Slack(settings_for(server))
+        async with hearing(slack, store) as there:
+            await chat.says(ann, "before")
+            await there.until("connected", "before")
+            wire.die()
+            await chat.says(ann, "meanwhile")
+            await there.until("waiting")
+            assert "lost" in there.network.status.error
+            await there.until("connecting")
+            await there.until("waiting")
+            assert wire.held_back
+            wire.revive()
+            server.office.cut()
+            await chat.says(ann, "after")
+            await there.until("connected", "before", "meanwhile", "after")
+        await slack.close()

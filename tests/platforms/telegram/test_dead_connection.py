@@ -1,0 +1,34 @@
+"""A poll whose connection is dead and does not know it: noticed within its time, and made anew."""
+
+from datetime import timedelta
+
+from msgspec import structs
+from tests.platforms.dead_connection import Wire, hearing
+from tests.platforms.telegram.far_side import settings_for
+
+from talaria.contracts.store import Store
+from talaria.platforms.telegram.adapter import Telegram
+from talaria.testing.telegram_server import TelegramServer
+
+QUICK = timedelta(seconds=2)
+
+
+async def test_telegram_that_falls_silent_is_polled_anew(store: Store) -> None:
+    async with TelegramServer() as server, Wire(server.url) as wire:
+        ann = server.user("Ann")
+        chat = server.private(ann)
+        telegram = Telegram(structs.replace(settings_for(server), base_url=f"{wire.url}/bot", patience=QUICK))
+        async with hearing(telegram, store) as there:
+            await chat.says(ann, "before")
+            await there.until("connected", "before")
+            wire.die()
+            await chat.says(ann, "meanwhile")
+            await there.until("waiting")
+            assert "didn't answer" in there.network.status.error
+            await there.until("connecting")
+            await there.until("waiting")
+            assert wire.held_back
+            wire.revive()
+            await chat.says(ann, "after")
+            await there.until("connected", "before", "meanwhile", "after")
+        await telegram.close()

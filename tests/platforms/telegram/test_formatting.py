@@ -1,0 +1,183 @@
+"""Markdown becomes text with marks that Telegram cannot refuse."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from talaria.core.errors import Rejected
+from talaria.platforms.telegram.formatting import MOST_ENTITIES, Entity, Formatted, utf16_length
+from talaria.platforms.telegram.outgoing import TEXT_LIMIT, format_text
+from talaria.platforms.text import sanitize_text
+
+PIECES = [
+    "word", "två", "😀", "👩‍👩‍👧", "日本",
+    "*", "**", "_", "__", "~~", "`", "```", "```py\n", "\n", "\n\n", " ", "- ", "1. ",
+    "> ", "# ", "## ", "[a](https://a.example/x)", "[", "](", ")", "![i](p.png)", "<b>", "&amp;", "\\", "|",
+    "| a | b |\n",
+    "|---|---|\n", "---\n", "    ", "\t", "https://b.example", "- [ ] ", "\u0301", "\u200b", "\x00", "\r\n",
+]  # fmt: skip
+MARKDOWN = st.one_of(
+    st.lists(st.sampled_from(PIECES), max_size=60).map("".join),
+    st.text(max_size=300),
+    st.lists(st.one_of(st.sampled_from(PIECES), st.characters()), max_size=40).map("".join),
+)
+
+
+def marked(formatted: Formatted) -> list[tuple[str, str, str]]:
+    return [(one.kind, covered(formatted.text, one), one.value) for one in formatted.entities]
+
+
+def covered(text: str, entity: Entity) -> str:
+    """Return what a mark covers; fails where it begins or ends within a character."""
+    data = text.encode("utf-16-le")
+    return data[entity.offset * 2 : (entity.offset + entity.length) * 2].decode("utf-16-le")
+
+
+def crosses(one: Entity, other: Entity) -> bool:
+    return one.offset < other.offset < one.offset + one.length < other.offset + other.length
+
+
+@settings(max_examples=400)
+@given(MARKDOWN)
+def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str) -> None:
+    try:
+        formatted = format_text(source)
+    except Rejected:
+        return
+    length = utf16_length(formatted.text)
+    assert formatted.text.strip()
+    for entity in formatted.entities:
+        assert 0 <= entity.offset < entity.offset + entity.length <= length
+        assert covered(formatted.text, entity).strip()
+
+
+@settings(max_examples=400)
+@example("*word[a](https://a.example/x)*[a](https://a.example/x)")
+@given(MARKDOWN)
+def test_marks_are_nested_as_telegram_wants_them(source: str) -> None:
+    try:
+        entities = format_text(source).entities
+    except Rejected:
+        return
+    for one in entities:
+        for other in entities:
+            assert not crosses(one, other)
+            if one is not other and one.kind in ("code", "pre"):
+                inside = one.offset <= other.offset < one.offset + one.length
+                assert not inside or other.kind == "blockquote"
+            if one is not other and one.kind == other.kind:
+                assert one.offset + one.length <= other.offset or other.offset + other.length <= one.offset
+
+
+@settings(max_examples=200)
+@given(MARKDOWN, st.integers(1, 80))
+def test_what_is_within_the_limit_stays_within_it(source: str, limit: int) -> None:
+    try:
+        formatted = format_text(source, limit)
+    except Rejected:
+        return
+    assert utf16_length(formatted.text) <= limit
+
+
+@settings(max_examples=200)
+@given(st.text(min_size=1, max_size=TEXT_LIMIT // 2))
+def test_nothing_that_fits_is_refused_but_emptiness(source: str) -> None:
+    try:
+        format_text(source)
+    except Rejected:
+        assert not sanitize_text(source).strip()
+
+
+@settings(max_examples=200)
+@given(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=50))
+def test_words_without_signs_are_sent_as_they_are(words: str) -> None:
+    assert format_text(words) == Formatted(words)
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "marks"),
+    [
+        ("**b** *i*", "b i", [("bold", "b", ""), ("italic", "i", "")]),
+        ("~~s~~ `c`", "s c", [("strikethrough", "s", ""), ("code", "c", "")]),
+        ("😀 **fett**", "😀 fett", [("bold", "fett", "")]),
+        ("# Title\n\nText", "Title\n\nText", [("bold", "Title", "")]),
+        ("```python\nx = 1\n```", "x = 1", [("pre", "x = 1", "python")]),
+        ("```\n  indented\n```", "  indented", [("pre", "  indented", "")]),
+        ("[site](https://a.example/?q=1)", "site", [("text_link", "site", "https://a.example/?q=1")]),
+        ("[notes](docs/notes.md)", "notes (docs/notes.md)", []),
+        ("<https://a.example>", "https://a.example", []),
+        ("[`f`](https://a.example)", "f", [("text_link", "f", "https://a.example")]),
+        ("**see `f` now**", "see f now", [("bold", "see", ""), ("code", "f", ""), ("bold", "now", "")]),
+        ("> a\n> > b\n\nc", "a\nb\n\nc", [("blockquote", "a\nb", "")]),
+        ("> a\n\nx\n\n> b", "a\n\nx\n\nb", [("blockquote", "a", ""), ("blockquote", "b", "")]),
+        ("- a\n- b\n  - c\n", "• a\n• b\n  • c", []),
+        ("3. a\n4. b", "3. a\n4. b", []),
+        ("- [ ] open\n- [x] done", "☐ open\n☑ done", []),
+        ("one\ntwo\n\nthree", "one\ntwo\n\nthree", []),
+        ("Intro:\n- a\n- b\n\nEnd", "Intro:\n• a\n• b\n\nEnd", []),
+        ("a\n\n---\n\nb", "a\n\n———\n\nb", []),
+        ("2 * 3 * 4 and snake_case_name", "2 * 3 * 4 and snake_case_name", []),
+        ("<b>not html</b> &lt;", "<b>not html</b> <", []),
+        ("![a cat](https://a.example/cat.png)", "a cat", [("text_link", "a cat", "https://a.example/cat.png")]),
+        ("[](https://a.example)", "https://a.example", [("text_link", "https://a.example", "https://a.example")]),
+        ("[x](javascript:alert)", "[x](javascript:alert)", []),
+    ],
+)  # fmt: skip
+def test_markdown_as_it_is_shown(source: str, text: str, marks: list[tuple[str, str, str]]) -> None:
+    formatted = format_text(source)
+    assert formatted.text == text
+    assert marked(formatted) == marks
+
+
+def test_a_narrow_table_is_drawn() -> None:
+    formatted = format_text("| a | bb |\n|---|---|\n| **1** | 日本 |")
+    assert formatted.text == "a │ bb\n──┼─────\n1 │ 日本"
+    assert marked(formatted) == [("pre", formatted.text, "")]
+
+
+def test_a_wide_table_is_told_row_by_row() -> None:
+    long = "a value that is much too long for a telephone"
+    formatted = format_text(f"| City | Size | Note |\n|---|---|---|\n| [Rome](https://a.example) | 2 | {long} |")
+    assert formatted.text == f"• Rome: Size: 2; Note: {long}"
+    assert ("text_link", "Rome", "https://a.example") in marked(formatted)
+
+
+def test_a_code_block_in_a_list_keeps_its_language_and_its_lines() -> None:
+    formatted = format_text("1. Do:\n   ```sh\n   ls\n     -l\n   ```\n2. Then")
+    assert formatted.text == "1. Do:\nls\n  -l\n2. Then"
+    assert marked(formatted) == [("pre", "ls\n  -l", "sh")]
+
+
+def test_signs_without_anything_to_see_are_sent_as_signs() -> None:
+    assert format_text("[]()").text.strip()
+    assert format_text("```\n```").text.strip()
+
+
+@pytest.mark.parametrize("nothing", ["", " \n", "\x00\x01", "\r\n"])
+def test_nothing_cannot_be_sent(nothing: str) -> None:
+    with pytest.raises(Rejected):
+        format_text(nothing)
+
+
+def test_a_text_that_is_too_long_is_refused() -> None:
+    format_text("😀" * (TEXT_LIMIT // 2))
+    with pytest.raises(Rejected):
+        format_text("😀" * (TEXT_LIMIT // 2) + "x")
+
+
+def test_of_very_many_marks_code_and_links_are_kept() -> None:
+    formatted = format_text("**b** " * 120 + "[l](https://a.example) `c`")
+    kinds = [one.kind for one in formatted.entities]
+    assert len(kinds) == MOST_ENTITIES
+    assert {"text_link", "code"} <= set(kinds)
+
+
+def test_what_cannot_travel_is_taken_out() -> None:
+    assert format_text("a\ud800b\x07c\r\nd").text == "a\ufffdbc\nd"
+
+
+def test_deep_nesting_is_no_trouble() -> None:
+    assert format_text("> " * 2000 + "x").text
+    assert format_text("- " * 2000 + "x").text
+    assert format_text("*a _b " * 600).text
+    assert format_text("[" * 2000 + "]" * 2000).text

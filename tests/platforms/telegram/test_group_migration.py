@@ -1,0 +1,46 @@
+"""A group that becomes a supergroup gets another id."""
+
+from tests.platforms.telegram.far_side import settings_for
+
+from talaria.contracts.platform import Content
+from talaria.core.addresses import Address
+from talaria.platforms.telegram.adapter import Telegram
+from talaria.testing.platform_suite import next_incoming
+from talaria.testing.telegram_server import TelegramServer
+
+
+async def test_the_move_is_told_in_both_chats_with_the_id_of_before(server: TelegramServer, telegram: Telegram) -> None:
+    ann = server.user("Ann")
+    group = server.group("Family", ann)
+    async with telegram.connect() as arrivals:
+        large = server.world.upgrade(group, ann)
+        await large.says(ann, "all there?", mention=True)
+        moves, said = [await next_incoming(arrivals) for _ in range(2)], await next_incoming(arrivals)
+    assert {(one.formerly, one.address) for one in moves} == {
+        (str(group.id), Address("telegram", str(large.id), "group"))
+    }
+    assert [(one.text, one.addressed, one.chat_name) for one in moves] == [("", False, "Family")] * 2
+    assert (said.text, said.formerly, said.address.chat_id) == ("all there?", "", str(large.id))
+
+
+async def test_what_is_sent_to_the_group_of_before_is_seen_where_it_is_now(
+    server: TelegramServer, telegram: Telegram
+) -> None:
+    ann = server.user("Ann")
+    group = server.group("Family", ann)
+    large = server.world.upgrade(group, ann)
+    ref = await telegram.send(Address("telegram", str(group.id), "group"), Content(text="Here."), "k")
+    assert [one.text for one in large.answers] == ["Here."]
+    assert group.answers == []
+    assert ref.address.chat_id == str(large.id)
+
+
+async def test_other_notices_are_no_moves(server: TelegramServer) -> None:
+    platform = Telegram(settings_for(server))
+    ann = server.user("Ann")
+    forum = server.forum("Project", ann)
+    async with platform.connect() as arrivals:
+        await forum.opens_topic(ann, "Plans")
+        await forum.says(ann, "well")
+        assert (await next_incoming(arrivals)).text == "well"
+    await platform.close()

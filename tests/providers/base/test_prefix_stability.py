@@ -1,0 +1,134 @@
+"""The same request gives the same bytes, and a grown conversation changes only their end."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.providers.random_histories import TOOL, answered, asked, histories, request, said, spoken
+
+from talaria.contracts.provider import ModelRequest
+from talaria.core.messages import Message, Text
+from talaria.providers.anthropic import outgoing as anthropic
+from talaria.providers.anthropic.settings import AnthropicSettings
+from talaria.providers.base.conversation_encoder import ConversationEncoder
+from talaria.providers.openai_chat import outgoing as chat
+from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
+from talaria.providers.openai_responses import outgoing as responses
+from talaria.providers.openai_responses.settings import OpenAIResponsesSettings
+
+Encode = Callable[[ModelRequest], bytes]
+MARK = b',"cache_control":{"type":"ephemeral"}'
+URL = "https://model.test/v1"
+CHAT = OpenAIChatSettings(name="test", base_url=URL)
+THINKING_CHAT = OpenAIChatSettings(
+    name="test", base_url=URL, quirks=ChatQuirks(reasoning_back="reasoning_content", short_call_ids=True)
+)
+ALTERNATING_CHAT = OpenAIChatSettings(name="test", base_url=URL, quirks=ChatQuirks(alternating_roles=True))
+RESPONSES = OpenAIResponsesSettings(name="test", base_url=URL)
+ANTHROPIC = AnthropicSettings(name="test", base_url=URL)
+
+PROTOCOLS: dict[str, tuple[Encode, int]] = {
+    "chat": (lambda asked: chat.encode(asked, CHAT), len(b"]}")),
+    "thinking chat": (lambda asked: chat.encode(asked, THINKING_CHAT), len(b"]}")),
+    "responses": (lambda asked: responses.encode(asked, RESPONSES), len(b"]}")),
+    "anthropic": (lambda asked: without_marks(anthropic.encode(asked, ANTHROPIC)), len(b"]}]}")),
+}
+every_protocol = pytest.mark.parametrize(("encode", "tail"), PROTOCOLS.values(), ids=PROTOCOLS)
+
+
+def alternating(asked: ModelRequest) -> bytes:
+    return chat.encode(asked, ALTERNATING_CHAT)
+
+
+def without_marks(body: bytes) -> bytes:
+    """Return what a cache of prompts compares: marks say where to cache, they are not cached."""
+    return body.replace(MARK, b"")
+
+
+def flat(steps: list[list[Message]]) -> list[Message]:
+    return [message for step in steps for message in step]
+
+
+@every_protocol
+@given(histories, histories)
+def test_what_was_sent_before_is_sent_again_byte_for_byte(
+    encode: Encode, tail: int, past: list[list[Message]], future: list[list[Message]]
+) -> None:
+    options = {"system": "Be kind.", "tools": (TOOL,)}
+    earlier = encode(request([asked(), *flat(past)], **options))
+    later = encode(request([asked(), *flat(past), *flat(future)], **options))
+    assert later.startswith(earlier[:-tail])
+
+
+@every_protocol
+@given(history=histories)
+def test_equal_requests_are_equal_bytes(encode: Encode, tail: int, history: list[list[Message]]) -> None:
+    again = msgspec.json.decode(msgspec.json.encode(flat(history)), type=list[Message])
+    assert encode(request(flat(history), tools=(TOOL,))) == encode(request(again, tools=(TOOL,)))
+
+
+@every_protocol
+@given(history=histories)
+def test_a_body_is_json_that_ends_with_the_conversation(
+    encode: Encode, tail: int, history: list[list[Message]]
+) -> None:
+    body = msgspec.json.decode(encode(request([asked(), *flat(history)], system="Be kind.", tools=(TOOL,))))
+    assert list(body)[-1] in {"messages", "input"}
+    assert next(iter(body)) == "model"
+
+
+@given(st.lists(st.text(min_size=1), min_size=1), st.text(min_size=1))
+def test_joined_messages_only_grow_at_their_end(past: list[str], more: str) -> None:
+    before = [said("assistant", Text("Hi.")), *(asked(Text(text)) for text in past)]
+    earlier = chat.encode(request(before), ALTERNATING_CHAT)
+    later = chat.encode(request([*before, asked(Text(more))]), ALTERNATING_CHAT)
+    assert later.startswith(earlier[: -len(b'"}]}')])
+
+
+@given(st.lists(st.text(min_size=1), min_size=1), st.text(min_size=1))
+@pytest.mark.parametrize("encode", [*(encode for encode, _ in PROTOCOLS.values()), alternating])
+def test_what_was_sent_from_elsewhere_behind_a_reply_changes_only_the_end(
+    encode: Encode, sent: list[str], more: str
+) -> None:
+    past = [said("assistant", Text("Welcome.")), asked()]
+    earlier = encode(request(past, system="Be kind."))
+    future = [said("assistant", Text("Hi.")), *(said("assistant", Text(text)) for text in sent), asked(Text(more))]
+    later = encode(request([*past, *future], system="Be kind."))
+    assert later.startswith(earlier.rstrip(b'"}]'))
+
+
+@given(st.lists(st.one_of(spoken(), answered()), min_size=1, max_size=4))
+def test_marks_never_pass_what_the_server_allows(history: list[list[Message]]) -> None:
+    body = anthropic.encode(request([asked(), *flat(history)], system="Be kind.", tools=(TOOL,)), ANTHROPIC)
+    assert 2 <= body.count(MARK) <= 3
+
+
+ENCODERS: dict[str, tuple[Callable[[], ConversationEncoder[Any]], Encode]] = {
+    "chat": (lambda: chat.ChatEncoder(CHAT), lambda asked: chat.encode(asked, CHAT)),
+    "thinking chat": (lambda: chat.ChatEncoder(THINKING_CHAT), lambda asked: chat.encode(asked, THINKING_CHAT)),
+    "alternating chat": (lambda: chat.ChatEncoder(ALTERNATING_CHAT), alternating),
+    "responses": (lambda: responses.ResponsesEncoder(RESPONSES), lambda asked: responses.encode(asked, RESPONSES)),
+    "anthropic": (lambda: anthropic.AnthropicEncoder(ANTHROPIC), lambda asked: anthropic.encode(asked, ANTHROPIC)),
+}
+
+
+@pytest.mark.parametrize(("make", "encode"), ENCODERS.values(), ids=ENCODERS)
+@given(st.lists(st.one_of(spoken(), answered()), max_size=8), st.lists(st.integers(0, 30), max_size=6))
+def test_encoding_in_steps_gives_the_bytes_of_encoding_at_once(
+    make: Callable[[], ConversationEncoder[Any]], encode: Encode, history: list[list[Message]], cuts: list[int]
+) -> None:
+    messages, encoder = flat(history), make()
+    for cut in [*cuts, len(messages)]:  # a smaller cut than the one before is a conversation that was changed
+        step = request(messages[:cut], system="Be kind.", tools=(TOOL,))
+        encoder.take(step.messages, encoder.fresh(step.messages))
+        assert encoder.encode(step) == encode(step)
+
+
+def test_only_new_messages_are_taken_in() -> None:
+    encoder = chat.ChatEncoder(CHAT)
+    first, second = request([asked()]), request([asked(), said("assistant", Text("Hi.")), asked(Text("And?"))])
+    encoder.take(first.messages, encoder.fresh(first.messages))
+    assert encoder.fresh(second.messages) == second.messages[1:]

@@ -1,0 +1,190 @@
+"""What one call may bring is limited, and text that is no Unicode is replaced, in every protocol."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import msgspec
+import pytest
+from tests.providers.random_histories import request
+from tests.providers.raw_servers import read_request, serving
+from tests.providers.scripted_providers import PATIENT, SPEAKERS, Connect, heard, pool
+
+from talaria.contracts.provider import ModelReply, ModelText, Provider
+from talaria.core.errors import ProviderUnreachable, ReplyTooLong
+from talaria.core.messages import Text, ToolCall
+from talaria.providers.http.reply_limits import ENDED, MAX_ARGUMENTS, MAX_EVENT, MAX_TEXT
+from talaria.providers.http.sse import EventParser
+from talaria.providers.http.timeouts import Timeouts
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+PIECE = 50_000
+IMPATIENT = Timeouts(first_byte=timedelta(seconds=0.3), silence=timedelta(seconds=0.3))
+
+
+def said(text: str) -> dict[str, bytes]:
+    """Return an event that says this, in each protocol; ``text`` is JSON without its quotation marks."""
+    word = text.encode()
+    return {
+        "chat": b'{"choices": [{"delta": {"content": "%s"}}]}' % word,
+        "responses": b'{"type": "response.output_text.delta", "delta": "%s"}' % word,
+        "anthropic": b'{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "%s"}}'
+        % word,
+    }
+
+
+BEGIN: dict[str, list[bytes]] = {
+    "chat": [],
+    "responses": [],
+    "anthropic": [b'{"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}'],
+}
+
+
+def ending(text: bytes) -> dict[str, list[bytes]]:
+    """Return the events that end a reply; ``text`` is what the Responses protocol repeats there."""
+    item = b'{"type": "message", "content": [{"type": "output_text", "text": "%s"}]}' % text
+    return {
+        "chat": [b'{"choices": [{"delta": {}, "finish_reason": "stop"}]}', b"[DONE]"],
+        "responses": [
+            b'{"type": "response.output_item.done", "item": %s}' % item,
+            b'{"type": "response.completed", "response": {"output": []}}',
+        ],
+        "anthropic": [
+            b'{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}',
+            b'{"type": "message_stop"}',
+        ],
+    }
+
+
+def call_event(arguments: str) -> dict[str, list[bytes]]:
+    """Return the events of a tool call with a piece of arguments."""
+    words = msgspec.json.encode(arguments)
+    function = b'{"index": 0, "id": "c1", "function": {"name": "f", "arguments": %s}}' % words
+    item = b'{"type": "function_call", "call_id": "c1", "name": "f", "arguments": %s}' % words
+    block = b'{"type": "tool_use", "id": "c1", "name": "f", "input": {}}'
+    return {
+        "chat": [b'{"choices": [{"delta": {"tool_calls": [%s]}}]}' % function],
+        "responses": [b'{"type": "response.output_item.done", "item": %s}' % item],
+        "anthropic": [
+            b'{"type": "content_block_start", "index": 1, "content_block": %s}' % block,
+            b'{"type": "content_block_delta", "index": 1, "delta": {"partial_json": %s}}' % words,
+        ],
+    }
+
+
+@asynccontextmanager
+async def replying(
+    connect: Connect, stream: Callable[[], AsyncIterator[bytes]], timeouts: Timeouts = PATIENT
+) -> AsyncIterator[Provider]:
+    """Give a provider whose server streams these bytes."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(HEAD)
+        async for data in stream():
+            writer.write(data)
+            await writer.drain()
+
+    async with serving(talk) as port, pool() as http:
+        yield connect(f"http://127.0.0.1:{port}", http, timeouts)
+
+
+def as_events(events: list[bytes]) -> bytes:
+    return b"".join(b"data: %s\n\n" % event for event in events)
+
+
+protocols = pytest.mark.parametrize("protocol", SPEAKERS)
+
+
+@protocols
+async def test_endless_reply_is_ended_at_the_limit_with_a_notice(protocol: str) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        yield as_events(BEGIN[protocol])
+        while True:
+            yield as_events([said("x" * PIECE)[protocol]])
+
+    async with replying(SPEAKERS[protocol], endless) as provider:
+        events, reply = await heard(provider, request())
+    texts = [event.text for event in events if isinstance(event, ModelText)]
+    assert "".join(texts) == "x" * MAX_TEXT + ENDED
+    assert (reply.stop, reply.message.text) == ("length", "x" * MAX_TEXT + ENDED)
+
+
+@protocols
+async def test_event_that_is_too_large_is_refused(protocol: str) -> None:
+    async def huge() -> AsyncIterator[bytes]:
+        yield b'data: {"'
+        while True:
+            yield b"x" * PIECE
+
+    async with replying(SPEAKERS[protocol], huge) as provider:
+        with pytest.raises(ReplyTooLong, match="larger than 4 MB"):
+            await heard(provider, request())
+
+
+@protocols
+async def test_arguments_that_are_too_long_are_refused(protocol: str) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield as_events(call_event("x" * (MAX_ARGUMENTS // 4))[protocol])
+
+    async with replying(SPEAKERS[protocol], endless) as provider:
+        with pytest.raises(ReplyTooLong, match="arguments"):
+            await heard(provider, request())
+
+
+@protocols
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_comments_without_events_count_as_silence(protocol: str, has_begun: bool) -> None:
+    async def keep_alive() -> AsyncIterator[bytes]:
+        if has_begun:
+            yield as_events([*BEGIN[protocol], said("Well")[protocol]])
+        while True:
+            yield b": keep-alive\n\n"
+            await asyncio.sleep(0.01)
+
+    async with replying(SPEAKERS[protocol], keep_alive, IMPATIENT) as provider:
+        with pytest.raises(ProviderUnreachable, match="stopped sending"):
+            await heard(provider, request())
+
+
+@protocols
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (r"half \ud83d, low \udE00, whole \ud83d\ude00", "half �, low �, whole 😀"),
+        (r"\ud83d\ud83d\ude00 \\ud83d \\\ud83d", "�😀 \\ud83d \\�"),
+        ("caf\udce9", "caf�"),
+    ],
+)
+async def test_text_that_is_no_unicode_is_replaced(protocol: str, sent: str, expected: str) -> None:
+    word = sent.encode(errors="surrogateescape")
+
+    async def stream() -> AsyncIterator[bytes]:
+        event = said("TEXT")[protocol].replace(b"TEXT", word)
+        yield as_events([*BEGIN[protocol], event, *ending(word)[protocol]])
+
+    async with replying(SPEAKERS[protocol], stream) as provider:
+        events, reply = await heard(provider, request())
+    assert [event.text for event in events if isinstance(event, ModelText)] == [expected]
+    assert isinstance(reply, ModelReply)
+    assert [part.text for part in reply.message.parts if isinstance(part, Text)] == [expected]
+
+
+@protocols
+async def test_calls_below_the_limit_are_taken(protocol: str) -> None:
+    arguments = '{"text": "' + "x" * 200_000 + '"}'
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield as_events([*BEGIN[protocol], *call_event(arguments)[protocol], *ending(b"")[protocol]])
+
+    async with replying(SPEAKERS[protocol], stream) as provider:
+        _, reply = await heard(provider, request())
+    assert [part.arguments for part in reply.message.parts if isinstance(part, ToolCall)] == [arguments]
+
+
+def test_many_comments_are_no_event() -> None:
+    parser = EventParser()
+    for _ in range(2 * MAX_EVENT // 1000):
+        assert parser.feed(b": " + b"x" * 1000 + b"\n\n") == []

@@ -1,0 +1,78 @@
+"""A conversation that is left for good: what goes on in its background ends, whoever is killed right then."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.commands.command_fixture import open_desk
+from tests.tools.process.process_fixture import dead_worker, elsewhere, sleeping
+
+from talaria.contracts.background_processes import add_process, change_process, list_processes
+from talaria.contracts.delegation import ChildTask, DelegatedTask
+from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.ids import SessionId
+from talaria.core.os_processes import is_running
+from talaria.runtime.delegation.task_store import (
+    Delegation,
+    begin_child,
+    end_background,
+    list_background,
+    queue_in_background,
+    settle_child,
+    start_in_background,
+)
+from talaria.testing.clock import NOON
+from talaria.testing.model_server import ModelServer
+
+
+async def test_what_a_new_conversation_wanted_to_end_is_ended_by_whoever_starts_next(tmp_path: Path) -> None:
+    gone = dead_worker()
+    async with ModelServer() as server:
+        async with open_desk(tmp_path, server, tools=()) as desk:  # where nobody watches processes
+            await desk.say("hi")
+            left, store = desk.active_session.session_id, desk.application.store
+            process = await sleeping(desk.application.processes, left)
+            await desk.use("/new")
+            await store.write(lambda tx: change_process(tx, process, watcher=gone))
+            (kept,) = await store.read(list_processes)
+            assert kept.is_alive
+            assert kept.ended_by == "conversation"
+        assert is_running(process.pid)
+        async with open_desk(tmp_path, server) as desk, AsyncExitStack() as stack, asyncio.timeout(30):
+            desk.application.processes.attend(desk.active_session.jobs, stack)
+            while is_running(process.pid):  # noqa: ASYNC110 (it ends when it does)
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def session_id(store: Store) -> SessionId:
+    return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
+
+
+def handed_on(session_id: SessionId, key: str, said: str = "") -> Delegation:
+    children = (ChildTask(DelegatedTask("one")),)
+    return Delegation(
+        key=key, session_id=session_id, children=children, surface="test", folder="/", began=NOON, said=said
+    )
+
+
+async def test_what_the_agent_has_handed_on_is_to_stop_and_what_a_person_asked_for_is_not(
+    store: Store, session_id: SessionId
+) -> None:
+    await store.write(lambda tx: start_in_background(tx, handed_on(session_id, "call")))
+    await store.write(lambda tx: queue_in_background(tx, handed_on(session_id, "wish", said="please")))
+    await store.write(lambda tx: end_background(tx, session_id))
+    found = await store.read(lambda tx: list_background(tx, session_id))
+    assert {one.said: one.stopped for one in found} == {"": True, "please": False}
+
+
+async def test_what_a_child_has_started_is_to_end_when_its_answer_is_kept(store: Store, session_id: SessionId) -> None:
+    await store.write(lambda tx: start_in_background(tx, handed_on(session_id, "call")))
+    child = await store.write(lambda tx: begin_child(tx, "call", 0, "one"))
+    assert child is not None
+    await store.write(lambda tx: add_process(tx, elsewhere(child)))
+    await store.write(lambda tx: settle_child(tx, "call", 0, "done", "its result will be posted"))
+    (kept,) = await store.read(list_processes)
+    assert kept.ended_by == "conversation"

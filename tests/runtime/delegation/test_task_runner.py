@@ -1,0 +1,267 @@
+"""Tasks that a conversation hands on and waits for."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from tests.commands.command_fixture import Desk, open_desk
+from tests.runtime.delegation.delegating_model import (
+    Company,
+    Script,
+    asked_for,
+    children,
+    hand_on,
+    result,
+    tools_of,
+    until,
+)
+
+from talaria.contracts.store import Transaction
+from talaria.core.events import ApprovalAsked, ToolProgressed, TurnAnswered, TurnOutOfBudget, TurnStopped
+from talaria.core.ids import SessionId
+from talaria.sessions.branches import session_account
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.replies import Tokens
+
+NUMBER = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+PRICED = "[models.scripted]\ninput_price = 1.0\noutput_price = 1000.0\noutput_limit = 1000\n"
+
+
+def is_over(tx: Transaction) -> bool:
+    """Tell whether nothing is kept of what was handed on, and nothing is at work or waits."""
+    kept = [*tx.state.with_prefix("delegation:"), *tx.state.with_prefix("background:")]
+    return not kept and not tx.turns.find(running=True) and not tx.inbox.unsettled()
+
+
+def is_written(pid: Path) -> bool:
+    return pid.exists() and pid.read_text().endswith("\n")
+
+
+def is_gone(pid: Path) -> bool:
+    return not Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+async def test_answers_come_in_order_whichever_is_there_first(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        script: Script = {"go": [hand_on("slow", "quick"), Say("both")], "slow": Say("tortoise"), "quick": Say("hare")}
+        company = Company(server, script, gates=("slow",))
+        async with asyncio.TaskGroup() as group:
+            turn = group.create_task(desk.say("go"))
+            await until(desk, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
+            company.gates["slow"].set()
+        assert turn.result() == TurnAnswered("both")
+        assert await result(desk) == "## 1: done\ntortoise\n\n## 2: done\nhare"
+        steps = [event.text for event in desk.events if isinstance(event, ToolProgressed)]
+        assert steps == ["child 2: done", "child 1: done"]
+        await until(desk, is_over)
+
+
+async def test_a_child_knows_nothing_of_the_conversation_and_has_its_own(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        Company(server, {"My cat is Ada.": Say("Nice."), "go": [hand_on("name it"), Say("done")]})
+        await desk.say("My cat is Ada.")
+        await desk.say("go")
+        assert await result(desk) == "ok"
+        [asked] = asked_for(server, "name it")
+        assert "Ada" not in asked.body.decode()
+        [child] = await children(desk)
+        session = await desk.application.store.read(lambda tx: tx.sessions.get(child))
+        assert session is not None
+        assert (session.source, session.parent_id, session.parent_seq) == (
+            "delegate",
+            desk.active_session.session_id,
+            0,
+        )
+        assert session.archived_at is not None
+        assert child not in await desk.use("/sessions")
+
+
+async def test_a_child_has_no_more_tools_than_it_is_given(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        some = {"goal": "some", "tools": ["read_file", "clarify"]}
+        Company(server, {"go": [hand_on("usual", some), Say("done")]})
+        await desk.say("go")
+        own = tools_of(server.received[0])
+        assert {"clarify", "delegate_task", "terminal"} <= own
+        assert tools_of(asked_for(server, "usual")[0]) == own - {"clarify"}
+        assert tools_of(asked_for(server, "some")[0]) == {"read_file"}
+
+
+async def test_tasks_are_handed_on_as_often_as_the_settings_allow(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        script: Script = {
+            "go": [hand_on("one"), Say("done")],
+            "one": [hand_on("two"), Say("from two")],
+            "two": Say("deep"),
+        }
+        Company(server, script)
+        await desk.say("go")
+        assert await result(desk) == "from two"
+        assert "delegate_task" in tools_of(asked_for(server, "one")[0])
+        assert "delegate_task" not in tools_of(asked_for(server, "two")[0])
+        assert "deep" in asked_for(server, "one")[1].body.decode()
+        steps = [event.text for event in desk.events if isinstance(event, ToolProgressed)]
+        assert steps == ["child 1: delegate_task: two", "child 1: child 1: done", "child 1: done"]
+        await until(desk, is_over)
+
+
+async def test_nothing_is_handed_on_where_that_is_off(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, "[delegation]\ndepth = 0\n") as desk:
+        await desk.say("hi")
+        assert "delegate_task" not in tools_of(server.received[0])
+
+
+async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        good, bad = {"goal": "good", "output_schema": NUMBER}, {"goal": "bad", "output_schema": NUMBER}
+        fixed = 'Here:\n```json\n{"sum": 3}\n```'
+        again = "That answer does not fit: {}. Answer again, with nothing but JSON that fits the schema."
+        script: Script = {
+            "go": [hand_on(good, bad), Say("done")],
+            "good": Say('{"sum": "three"}'),
+            "bad": Say("three"),
+            again.format("answer.sum is not of type integer"): Say(fixed),
+            again.format("the answer is not JSON"): Say("still three"),
+        }
+        company = Company(server, script)
+        await desk.say("go")
+        assert await result(desk) == (
+            '## 1: done\n{"sum":3}\n\n## 2: failed\n'
+            "The answer does not fit the schema, also when asked again: the answer is not JSON.\nstill three"
+        )
+        assert len(company.asked) == 6
+        assert '"sum":{"type":"integer"}' in asked_for(server, "good")[0].question
+
+
+@pytest.mark.parametrize(
+    ("task", "complaint"),
+    [
+        ({"goal": " "}, "each with a goal"),
+        ({"goal": "x", "tools": ["fly"]}, "You have no tool fly to give"),
+        ({"goal": "x", "model": "nowhere:none"}, "That model cannot be used"),
+        ({"goal": "x", "output_schema": {"type": "strange"}}, "there is no type `strange`"),
+    ],
+)
+async def test_what_cannot_be_handed_on_is_said(tmp_path: Path, task: dict[str, object], complaint: str) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        Company(server, {"go": [hand_on(task), Say("done")]})
+        await desk.say("go")
+        assert complaint in await result(desk)
+        assert await children(desk) == []
+
+
+async def test_there_is_a_limit_to_the_tasks_of_a_call_and_to_those_at_work(tmp_path: Path) -> None:
+    goals = [f"task {number}" for number in range(5)]
+    settings = "[delegation]\ntasks = 5\nat_once = 2\n"
+    async with ModelServer() as server, open_desk(tmp_path, server, settings) as desk:
+        script: Script = {"go": [hand_on(*goals), Say("done")], "more": [hand_on(*goals, "task 5"), Say("done")]}
+        company = Company(server, script, gates=tuple(goals))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(desk.say("go"))
+            await server.arrived(3)
+            for gate in company.gates.values():
+                gate.set()
+        assert company.most_at_work == 2
+        assert (await result(desk)).count(": done\nok") == 5
+        await desk.say("more")
+        assert "At most 5 tasks" in await result(desk)
+
+
+async def test_a_stop_ends_the_children_and_what_they_have_started(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        sleeping = Say(calls=[Ask("terminal", {"command": "echo $$ > pid; exec sleep 600"})])
+        Company(server, {"go": hand_on("think", "sleep"), "sleep": sleeping}, gates=("think",))
+        pid = tmp_path / "work" / "pid"
+        async with asyncio.TaskGroup() as group:
+            turn = group.create_task(desk.say("go"))
+            await until(desk, lambda tx: is_written(pid) and len(tx.turns.find()) == 3)
+            desk.active_session.chat.conversation.stop()
+        assert turn.result() == TurnStopped()
+        await server.gone()
+        await until(desk, is_over)
+        assert is_gone(pid)
+        for child in await children(desk):
+            assert await _last_turn(desk, child) == "stopped"
+        assert await desk.say("hi") == TurnAnswered("ok")
+
+
+async def _last_turn(desk: Desk, session_id: SessionId) -> str:
+    return await desk.application.store.read(lambda tx: tx.turns.find(session_id)[-1].state)
+
+
+async def test_a_turn_that_runs_out_of_time_leaves_nothing_at_work(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, "[agent]\nmax_turn_seconds = 2\n") as desk:
+        Company(server, {"go": hand_on("think")}, gates=("think",))
+        end = await desk.say("go")
+        assert isinstance(end, TurnOutOfBudget)
+        await until(desk, is_over)
+
+
+async def test_what_was_cut_off_goes_on_and_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    async with ModelServer() as server:
+        script: Script = {"go": [hand_on("quick", "slow"), Say("both")], "quick": Say("hare"), "slow": Say("tortoise")}
+        async with open_desk(tmp_path, server) as desk:
+            company = Company(server, script, gates=("slow",))
+            here = desk.active_session.session_id
+            await desk.use("/queue go")
+            await until(desk, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
+            await server.arrived(3)
+        assert sorted(company.asked) == ["go", "quick", "slow"]
+        async with open_desk(tmp_path, server, resume=here) as desk:
+            company.gates["slow"].set()
+            assert await desk.active_session.chat.conversation.settled() == TurnAnswered("both")
+            assert await result(desk) == "## 1: done\nhare\n\n## 2: done\ntortoise"
+            assert sorted(company.asked) == ["go", "go", "quick", "slow", "slow"]
+            assert len(await children(desk)) == 2
+            await until(desk, is_over)
+
+
+async def test_a_child_asks_the_person_of_the_one_that_handed_it_on(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        dangerous = Say(calls=[Ask("terminal", {"command": "rm -rf /etc/nothing"})])
+        Company(server, {"go": [hand_on("wait", "clean"), Say("done")], "clean": [dangerous, Say("I may not.")]})
+        async with asyncio.TaskGroup() as group:
+            group.create_task(desk.say("go"))
+            async with asyncio.timeout(60):
+                while not desk.active_session.chat.questions.approvals:  # noqa: ASYNC110 - it is asked sooner or later
+                    await asyncio.sleep(0.02)
+            [asked] = desk.active_session.chat.questions.approvals
+            assert isinstance(asked, ApprovalAsked)
+            assert asked.summary == "child 2: rm -rf /etc/nothing"
+            assert desk.active_session.chat.questions.answer(asked.id, "not today")
+        assert "I may not." in await result(desk)
+        assert "the user refused: not today" in asked_for(server, "clean")[-1].body.decode()
+
+
+async def test_what_a_child_costs_counts_on_all_it_works_for(tmp_path: Path) -> None:
+    async with ModelServer() as server:
+        settings = f"{PRICED}[budget]\nsession = 100.0\n"
+        async with open_desk(tmp_path, server, settings) as desk:
+            costly = Say("deep", usage=Tokens(0, 1000))
+            script: Script = {
+                "go": [hand_on("one"), Say("done")],
+                "one": [hand_on("two"), Say("from two")],
+                "two": costly,
+            }
+            Company(server, script)
+            await desk.say("go")
+            [child] = await children(desk)
+            [grandchild] = await children(desk, child)
+            spent = await desk.application.store.read(
+                lambda tx: [
+                    tx.ledger.spent(session_account(one)) for one in (grandchild, child, desk.active_session.session_id)
+                ]
+            )
+            assert spent[0] >= 1_000_000
+            assert spent == sorted(spent)
+            assert len(set(spent)) == 3
+
+
+async def test_a_child_that_may_cost_no_more_fails_alone(tmp_path: Path) -> None:
+    settings = f"{PRICED}[delegation]\nmax_dollars = 1.5\n"
+    async with ModelServer() as server, open_desk(tmp_path, server, settings) as desk:
+        look = Say(calls=[Ask("list_files", {})], usage=Tokens(0, 900))
+        Company(server, {"go": [hand_on("dear", "cheap"), Say("done")], "dear": [look, Say("never")]})
+        assert await desk.say("go") == TurnAnswered("done")
+        assert re.match(r"## 1: failed\n.+\n\n## 2: done\nok", await result(desk))

@@ -1,0 +1,188 @@
+"""A turn is seen from elsewhere while it runs, and heard from there; what nobody watches leaves no trace."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.commands.command_fixture import Desk, open_desk
+
+from talaria.contracts.store import Store
+from talaria.core.events import ApprovalAsked, TextAdded, TurnAnswered, TurnBegan, TurnEnd, TurnStopped
+from talaria.core.ids import SessionId
+from talaria.core.messages import Text
+from talaria.runtime.live.control import AnswerQuestion, StopTurn, list_watchers, live_stream, send_control_message
+from talaria.runtime.live.feed import FeedEvent, QuestionClosed
+from talaria.runtime.live.remote import RemoteWatcher
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.model_server import Ask, ModelServer, Say
+
+SLOW = Say("one two three four five six seven eight", pause=0.05)
+DANGEROUS = Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})])
+
+
+class Viewer:
+    """Somebody who watches with a store of their own, as another process has it."""
+
+    def __init__(self, store: Store, session_id: SessionId) -> None:
+        self.store = store
+        self.session_id = session_id
+        self.seen: list[FeedEvent] = []
+        self._changed = asyncio.Event()
+
+    def see(self, event: FeedEvent) -> None:
+        self.seen.append(event)
+        self._changed.set()
+
+    async def until(self, done: Callable[[list[FeedEvent]], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not done(self.seen):
+                self._changed.clear()
+                await self._changed.wait()
+
+    @property
+    def text(self) -> str:
+        return "".join(one.text for one in self.seen if isinstance(one, TextAdded))
+
+
+@asynccontextmanager
+async def viewed(home: Path, session_id: SessionId) -> AsyncIterator[Viewer]:
+    store = open_sqlite_store(home / "home" / "profiles" / "default" / "talaria.db")
+    viewer = Viewer(store, session_id)
+    try:
+        async with asyncio.TaskGroup() as group:
+            before = await store.read(list_watchers)
+            following = group.create_task(RemoteWatcher(store, session_id, viewer.see).follow())
+            async with asyncio.timeout(20):
+                while await store.read(list_watchers) == before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            yield viewer
+            following.cancel()
+    finally:
+        await store.close()
+
+
+def ended(seen: list[FeedEvent]) -> bool:
+    return any(isinstance(one, TurnEnd) for one in seen)
+
+
+async def traces(desk: Desk) -> list[str]:
+    """Return what is left in the store of those who watched."""
+    stream = live_stream(desk.active_session.session_id)
+    return await desk.application.store.read(
+        lambda tx: [
+            *(entry.key for entry in tx.state.with_prefix("live:")),
+            *(event.kind for event in tx.events.after(stream, 0)),
+        ]
+    )
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path, server) as desk:
+        yield desk
+
+
+async def test_a_turn_is_seen_from_its_beginning_to_its_end(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+    server.script(SLOW)
+    async with viewed(tmp_path, desk.active_session.session_id) as viewer:
+        await desk.say("Count.")
+        await viewer.until(ended)
+        first = viewer.seen[0]
+        assert isinstance(first, TurnBegan)
+        assert first.said == "Count."
+        assert viewer.text == SLOW.text
+        assert viewer.seen[-1] == TurnAnswered(SLOW.text)
+    assert await traces(desk) == []
+
+
+async def test_who_comes_late_sees_all_of_it_once(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+    server.script(SLOW)
+    await desk.active_session.put(Text("Count."))
+    await heard(desk, "three")
+    async with viewed(tmp_path, desk.active_session.session_id) as early:
+        await early.until(lambda seen: any(isinstance(one, TextAdded) for one in seen))
+        async with viewed(tmp_path, desk.active_session.session_id) as late:
+            for viewer in (early, late):
+                await viewer.until(ended)
+                assert viewer.text == SLOW.text
+                assert len([one for one in viewer.seen if isinstance(one, TurnBegan)]) == 1
+
+
+async def heard(desk: Desk, word: str) -> None:
+    async with asyncio.timeout(20):
+        while word not in "".join(one.text for one in desk.events if isinstance(one, TextAdded)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_nobody_watches_and_nothing_is_written(server: ModelServer, desk: Desk) -> None:
+    server.script(SLOW)
+    await desk.say("Count.")
+    assert await traces(desk) == []
+
+
+async def test_a_watcher_stops_the_turn(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+    server.script(Say("word " * 400, pause=0.05))
+    await desk.active_session.put(Text("Go on for ever."))
+    async with viewed(tmp_path, desk.active_session.session_id) as viewer:
+        await viewer.until(lambda seen: any(isinstance(one, TextAdded) for one in seen))
+        assert await send_control_message(viewer.store, viewer.session_id, StopTurn())
+        assert await desk.active_session.chat.conversation.settled() == TurnStopped()
+        await viewer.until(ended)
+        assert viewer.seen[-1] == TurnStopped()
+        assert not await send_control_message(viewer.store, viewer.session_id, StopTurn())
+
+
+async def test_a_watcher_answers_what_the_turn_asks(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+    server.script(DANGEROUS, Say("Done."))
+    await desk.active_session.put(Text("Do it."))
+    async with viewed(tmp_path, desk.active_session.session_id) as viewer:
+        await viewer.until(lambda seen: any(isinstance(one, ApprovalAsked) for one in seen))
+        (asked,) = [one for one in viewer.seen if isinstance(one, ApprovalAsked)]
+        await send_control_message(viewer.store, viewer.session_id, AnswerQuestion(asked.id, "no"))
+        await viewer.until(ended)
+        assert QuestionClosed(asked.id) in viewer.seen
+        assert viewer.text == "Done."
+    assert "the user refused" in str(await desk.transcript())
+
+
+async def test_a_word_for_a_turn_that_is_over_does_not_reach_the_next_one(server: ModelServer, desk: Desk) -> None:
+    server.script(SLOW, SLOW)
+    await desk.active_session.put(Text("Count."))
+    await heard(desk, "one")
+    (turn,) = await desk.application.store.read(lambda tx: tx.turns.find(desk.active_session.session_id, running=True))
+    await desk.active_session.chat.conversation.settled()
+    word = f'{{"turn_id":"{turn.id}","word":{{"type":"stop"}}}}'
+    await desk.application.store.write(lambda tx: tx.state.put(f"live:word:1:{desk.active_session.session_id}", word))
+    assert await desk.say("Again.") == TurnAnswered(SLOW.text)
+    assert await traces(desk) == []
+
+
+async def test_several_turns_in_a_row_are_seen_and_old_ones_forgotten(
+    tmp_path: Path, server: ModelServer, desk: Desk
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    async with viewed(tmp_path, desk.active_session.session_id) as viewer:
+        for number in range(4):
+            await desk.say(f"number {number}")
+            await viewer.until(lambda seen: TurnAnswered(f"re: number {number}") in seen)  # noqa: B023
+        kept = await desk.application.store.read(
+            lambda tx: tx.events.after(live_stream(desk.active_session.session_id), 0)
+        )
+        assert "number 0" not in "".join(event.payload for event in kept)
+        assert "number 3" in "".join(event.payload for event in kept)
+
+
+async def test_who_died_while_watching_is_forgotten(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+    server.script(SLOW, SLOW)
+    session_id = desk.active_session.session_id
+    lapsed = '"2020-01-01T00:00:00Z"'
+    await desk.application.store.write(lambda tx: tx.state.put(f"live:watch:dead:{session_id}", lapsed))
+    await desk.application.store.write(lambda tx: tx.events.append(live_stream(session_id), [("news", "old")]))
+    await desk.say("Count.")
+    async with viewed(tmp_path, session_id) as viewer:
+        await desk.say("Again.")
+        await viewer.until(ended)
+        assert viewer.text == SLOW.text
+    assert await traces(desk) == []

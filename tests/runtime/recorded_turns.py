@@ -1,0 +1,101 @@
+"""Turns written into a real store as the agent writes them, at moments that a test chooses."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Self, TypeVar
+
+from tests.contracts.session_leases import lane
+
+from talaria.contracts.clock import Clock
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.inbox import SessionClaim
+from talaria.contracts.stores.sessions import NewSession, Session
+from talaria.contracts.stores.turns import Step, Turn
+from talaria.contracts.turn_log import ModelStep
+from talaria.core.events import TurnAnswered, TurnEnd
+from talaria.core.ids import TurnId, new_turn_id
+from talaria.core.messages import Message, Text, ToolCall, ToolResult, Usage
+from talaria.runtime.turn_log import TurnRecorder, no_finish_hook
+from talaria.sessions.prompt_prefix import record_break
+from talaria.storage.sqlite.open import SqliteOptions
+from talaria.storage.sqlite.store import open_sqlite_store
+from talaria.testing.clock import SettableClock
+
+T = TypeVar("T")
+
+
+class Diary:
+    """One session in one store; time passes only as it is told to."""
+
+    def __init__(self, path: Path, session: NewSession) -> None:
+        self.clock = SettableClock()
+        clock: Clock = self.clock
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._store = open_sqlite_store(path, SqliteOptions(clock=clock))
+        self._new = session
+
+    async def __aenter__(self) -> Self:
+        self.session: Session = await self.write(lambda tx: tx.sessions.create(self._new))
+        claim = await self.write(lambda tx: lane(tx, timedelta(days=1), self.session.id))
+        assert claim is not None
+        self._claim: SessionClaim = claim
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._store.close()
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        return await self._store.write(work)
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(timedelta(seconds=seconds))
+
+    async def begin(self) -> "WrittenTurn":
+        turn_id = new_turn_id()
+        await self.write(lambda tx: tx.turns.begin(self.session.id, turn_id))
+        log = TurnRecorder(self._store, self._claim, turn_id, no_finish_hook, self.clock)
+        return WrittenTurn(self, log, turn_id)
+
+    async def break_prefix(self, reason: str) -> None:
+        await self.write(lambda tx: record_break(tx, self.session.id, reason))
+
+    async def turns(self) -> list[tuple[Turn, list[Step]]]:
+        def work(tx: Transaction) -> list[tuple[Turn, list[Step]]]:
+            return [(turn, tx.turns.steps(turn.id)) for turn in tx.turns.find(self.session.id)]
+
+        return await self._store.read(work)
+
+
+class WrittenTurn:
+    """A turn in progress."""
+
+    def __init__(self, diary: Diary, log: TurnRecorder, turn_id: TurnId) -> None:
+        self.id = turn_id
+        self._diary = diary
+        self._log = log
+
+    async def model(self, seconds: float, usage: Usage, *, model: str = "large", first: float | None = None) -> None:
+        """Let a model answer for so long, and save its reply."""
+        self._diary.wait(seconds)
+        step = ModelStep(
+            model=model, usage=usage, seconds=seconds, first_text_seconds=first, context=usage.input_tokens
+        )
+        said = Message(role="assistant", parts=(Text("secret words"),), at=self._diary.clock.now())
+        await self._log.add([said], step)
+
+    async def begin_tool(self, name: str, summary: str, arguments: str = "{}") -> ToolCall:
+        call = ToolCall(new_turn_id(), name, arguments)
+        await self._log.begin_call(call, summary)
+        return call
+
+    async def end_tool(self, call: ToolCall, text: str = "fine", *, failed: bool = False) -> None:
+        await self._log.end_call(call, ToolResult(call.id, text, failed))
+
+    async def tool(self, name: str, summary: str, seconds: float, *, failure: str = "") -> None:
+        call = await self.begin_tool(name, summary)
+        self._diary.wait(seconds)
+        await self.end_tool(call, failure or "fine", failed=bool(failure))
+
+    async def end(self, end: TurnEnd | None = None) -> None:
+        await self._log.finish(end or TurnAnswered("done"), None)

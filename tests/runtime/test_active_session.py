@@ -1,0 +1,127 @@
+"""A place at which conversations are opened in turn."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.commands.command_fixture import open_desk
+
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.addresses import Address
+from talaria.core.errors import Refused, TalariaError
+from talaria.core.ids import SessionId
+from talaria.core.messages import Message, Text
+from talaria.runtime.inbox import add_to_inbox
+from talaria.sessions.preferences import Preferences, write_preferences
+from talaria.testing.model_server import ModelServer
+
+CHAT = Address("telegram", "7")
+
+
+async def test_a_chat_is_bound_to_the_conversation_that_begins_in_it(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, chat=CHAT, key="telegram:7") as desk:
+        await desk.say("hi")
+        await desk.active_session.reset_session()
+        binding = await desk.application.store.read(lambda tx: tx.bindings.get("telegram:7"))
+        assert binding is not None
+        assert binding.session_id == desk.active_session.session_id
+        assert binding.address == CHAT
+
+
+async def test_a_conversation_that_cannot_be_opened_leaves_the_place_as_it_was(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("one")
+        lost = desk.active_session.session_id
+        await desk.active_session.reset_session()
+        await desk.say("two")
+        here = desk.active_session.session_id
+        choice = Preferences(model="nowhere:nothing")
+        await desk.application.store.write(lambda tx: write_preferences(tx, lost, choice))
+        with pytest.raises(TalariaError):
+            await desk.active_session.move_to(lost)
+        with pytest.raises(TalariaError):
+            await desk.active_session.move_to(SessionId("unknown"))
+        assert desk.active_session.session_id == here
+        await desk.say("three")
+        assert [text for role, text in await desk.transcript() if role == "user"] == ["two", "three"]
+
+
+async def test_a_conversation_that_cannot_be_opened_anew_goes_on_as_it_was(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("one")
+        here = desk.active_session.session_id
+        choice = Preferences(model="nowhere:nothing")
+        await desk.application.store.write(lambda tx: write_preferences(tx, here, choice))
+        with pytest.raises(TalariaError):
+            await desk.active_session.renew()
+        await desk.say("two")
+        assert [text for role, text in await desk.transcript() if role == "user"] == ["one", "two"]
+
+
+async def test_a_conversation_in_which_nothing_waits_is_not_busy_when_it_is_opened(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        for opened in (desk.active_session.renew, desk.active_session.reset_session, desk.active_session.renew):
+            await opened()
+            assert not desk.active_session.busy
+
+
+async def test_what_waits_is_worked_off_when_the_conversation_is_opened(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        here = desk.active_session.session_id
+        said = Message(role="user", parts=(Text("still there?"),), at=datetime.now(UTC))
+        await add_to_inbox(desk.application.store, here, "test", "1", said)
+        await desk.active_session.renew()
+        await desk.active_session.chat.conversation.settled()
+        assert await desk.transcript() == [("user", "still there?"), ("assistant", "ok")]
+
+
+async def test_what_goes_on_beside_a_conversation_outlives_it_and_ends_with_the_place(tmp_path: Path) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def beside() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        desk.active_session.start_background_task(beside())
+        await begun.wait()
+        await desk.active_session.reset_session()
+        assert not ended.is_set()
+        await desk.active_session.close()
+        assert ended.is_set()
+
+
+async def test_a_place_that_is_closed_while_it_opens_another_conversation_has_none_open(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        await desk.say("one")
+        async with asyncio.TaskGroup() as group:
+            opening = group.create_task(desk.active_session.reset_session())
+            await asyncio.sleep(0)  # it has begun
+            group.create_task(desk.active_session.close())
+        assert not opening.result().conversation.busy
+        assert not desk.active_session.is_open
+        with pytest.raises(Refused):
+            await desk.active_session.open()
+
+
+async def test_what_has_begun_behind_a_move_is_not_begun_anew(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server, chat=CHAT, key="telegram:7") as desk:
+        await desk.say("one")
+        store, moved = desk.application.store, desk.active_session.session_id
+        begun = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
+        await store.write(lambda tx: tx.bindings.bind("telegram:7", begun.id, CHAT))
+        await desk.active_session.reset_session(behind=moved)
+        binding = await store.read(lambda tx: tx.bindings.get("telegram:7"))
+        assert binding is not None
+        assert (binding.session_id, desk.active_session.session_id) == (begun.id, moved)
+        await store.write(lambda tx: tx.bindings.unbind("telegram:7"))
+        await desk.active_session.reset_session(behind=moved)
+        binding = await store.read(lambda tx: tx.bindings.get("telegram:7"))
+        assert binding is not None
+        assert binding.session_id == desk.active_session.session_id != moved

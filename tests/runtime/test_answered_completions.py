@@ -1,0 +1,74 @@
+"""What a tool call has answered with is not told again behind its turn, and what it has not is; on every engine."""
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.commands.command_fixture import open_desk
+
+from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.ids import SessionId, TurnId
+from talaria.core.messages import Message, ToolResult
+from talaria.runtime.completions import hear, queue_pending_reports, report
+from talaria.runtime.inbox import read_inbox_message
+from talaria.testing.clock import NOON
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+STOPPED, HEARD = ToolResult("call-1", "stopped", failed=True), ToolResult("call-2", "it ended")
+
+
+@pytest.fixture
+async def session_id(store: Store) -> SessionId:
+    return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
+
+
+async def reported(store: Store, session_id: SessionId, number: str) -> bool:
+    return await store.write(lambda tx: report(tx, session_id, "process", number, f"it ended: {number}"))
+
+
+async def test_what_is_reported_to_a_turn_that_was_cut_off_waits_until_that_has_gone_on(
+    store: Store, session_id: SessionId
+) -> None:
+    await store.write(lambda tx: tx.turns.begin(session_id, TurnId("t1")))
+    await reported(store, session_id, "1")
+    assert not await queue_pending_reports(store, session_id)
+    await store.write(lambda tx: tx.turns.end(TurnId("t1"), "answered"))
+    assert await queue_pending_reports(store, session_id)
+
+
+async def test_a_report_that_a_call_has_answered_with_is_not_told_and_the_next_one_is(
+    store: Store, session_id: SessionId
+) -> None:
+    result = Message(role="tool", parts=(ToolResult("call-1", "it ended"),), at=NOON)
+    await store.write(lambda tx: tx.messages.append(session_id, [result]))  # of a call of before with the same id
+    for number in ("1", "2"):
+        await reported(store, session_id, number)
+    await store.write(lambda tx: hear(tx, session_id, "process", ["1"], "call-1"))
+    await store.write(lambda tx: hear(tx, session_id, "process", ["2"], "call-2"))
+    await store.write(lambda tx: tx.messages.append(session_id, [structs.replace(result, parts=(STOPPED, HEARD))]))
+    assert await queue_pending_reports(store, session_id)
+    (item,) = await store.read(lambda tx: tx.inbox.unsettled(session_id))
+    assert read_inbox_message(item.payload).text.endswith("reports:\n\nit ended: 1")
+    assert not await queue_pending_reports(store, session_id)
+
+
+async def test_who_has_waited_for_a_process_in_a_turn_is_not_woken_behind_it(tmp_path: Path) -> None:
+    def waits(received: Received) -> Say:
+        results = [one["content"] for one in received.json["messages"] if one["role"] == "tool"]
+        if not results:
+            return Say(calls=[Ask("terminal", {"command": "exit 7", "background": True})])
+        if len(results) == 1:
+            (process,) = re.findall(r"process (p\w+),", results[0])
+            return Say(calls=[Ask("process", {"action": "wait", "id": process})])
+        return Say(f"heard: {results[1]}")
+
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.answering(waits)
+        await desk.say("run it and wait")
+        (said,) = [text for role, text in await desk.transcript() if role == "assistant" and text]
+        assert "ended with exit code 7" in said
+        assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
+        assert len(server.received) == 3

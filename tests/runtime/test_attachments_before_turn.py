@@ -1,0 +1,137 @@
+"""Files of a message are fetched while the lane is held and before its turn begins; on every engine."""
+
+import asyncio
+
+import pytest
+from msgspec import structs
+from tests.contracts.sample_messages import said
+
+from talaria.contracts.platform import Attachment
+from talaria.contracts.store import Store
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.turn_log import TurnLog
+from talaria.core.addresses import Address, ReplyRoute
+from talaria.core.errors import Refused, StoreBusy
+from talaria.core.events import TurnAnswered, TurnEnd
+from talaria.core.ids import SessionId
+from talaria.core.messages import File, Message, Text
+from talaria.runtime.inbox import (
+    FetchAttachments,
+    InboxMessage,
+    PendingAttachments,
+    add_to_inbox,
+    list_pending_messages,
+    make_inbox_arrival,
+    to_transcript_message,
+)
+from talaria.runtime.turns import TurnHooks, run_pending_turns
+from talaria.testing.clock import NOON
+
+NOTES = Attachment("f1", "document", "notes.txt")
+ROUTE = ReplyRoute(Address("telegram", "1"))
+FILE = File("/media/notes.txt", "notes.txt")
+
+
+@pytest.fixture
+async def session_id(store: Store) -> SessionId:
+    return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
+
+
+async def agree(turn: TurnLog) -> TurnEnd:
+    """Answer whatever was said last."""
+    end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
+    await turn.finish(end, Message(role="assistant", parts=(Text(end.text),), at=NOON))
+    return end
+
+
+async def fetch(packed: PendingAttachments) -> Message:
+    return to_transcript_message(packed.message, FILE)
+
+
+async def bring(store: Store, session_id: SessionId, text: str, *, priority: int = 0) -> None:
+    """Let a message with a file arrive."""
+    message = InboxMessage(**structs.asdict(said(text)), route=ROUTE, attachments=(NOTES,))
+    came = make_inbox_arrival(session_id, "test", text, message, kind="message")
+    await store.write(lambda tx: tx.inbox.add(structs.replace(came, priority=priority)))
+
+
+async def parts(store: Store, session_id: SessionId) -> list[object]:
+    stored = await store.read(lambda tx: tx.messages.load(session_id))
+    return [one.message.parts for one in stored if one.message.role == "user"]
+
+
+async def test_a_turn_begins_with_what_was_fetched_and_in_order(store: Store, session_id: SessionId) -> None:
+    await bring(store, session_id, "look")
+    await add_to_inbox(store, session_id, "test", "2", said("and?"))
+    assert await run_pending_turns(store, session_id, agree, TurnHooks(unpack=fetch)) == TurnAnswered("yes, and?")
+    assert await parts(store, session_id) == [(Text("look"), FILE), (Text("and?"),)]
+    assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+
+
+async def test_where_nothing_can_be_fetched_from_the_file_is_named(store: Store, session_id: SessionId) -> None:
+    await bring(store, session_id, "look")
+    await run_pending_turns(store, session_id, agree)
+    note = Text("(The file notes.txt came along, and cannot be fetched here.)")
+    assert await parts(store, session_id) == [(Text("look"), note)]
+
+
+async def test_the_lane_is_held_while_files_are_fetched(store: Store, session_id: SessionId) -> None:
+    async def interfere(packed: PendingAttachments) -> Message:
+        with pytest.raises(Refused):
+            await run_pending_turns(store, session_id, agree, TurnHooks(unpack=fetch))
+        assert await store.read(lambda tx: tx.turns.find(session_id)) == []
+        return await fetch(packed)
+
+    await bring(store, session_id, "look")
+    assert await run_pending_turns(store, session_id, agree, TurnHooks(unpack=interfere)) == TurnAnswered("yes, look")
+
+
+async def fail(packed: PendingAttachments) -> Message:
+    raise StoreBusy("the disk is slow")
+
+
+async def hang(packed: PendingAttachments) -> Message:
+    await asyncio.Event().wait()
+    raise AssertionError("never")
+
+
+@pytest.mark.parametrize("unpack", [fail, hang])
+async def test_whoever_is_cut_off_leaves_it_for_the_next(
+    store: Store, session_id: SessionId, unpack: FetchAttachments
+) -> None:
+    await bring(store, session_id, "look")
+    begun = asyncio.Event()
+
+    async def noticed(packed: PendingAttachments) -> Message:
+        begun.set()
+        return await unpack(packed)
+
+    work = asyncio.ensure_future(run_pending_turns(store, session_id, agree, TurnHooks(unpack=noticed)))
+    await begun.wait()
+    if unpack is hang:
+        work.cancel()
+    await asyncio.wait([work])
+    assert work.cancelled() or isinstance(work.exception(), StoreBusy)
+    assert await store.read(lambda tx: tx.turns.find(session_id)) == []
+    assert await run_pending_turns(store, session_id, agree, TurnHooks(unpack=fetch)) == TurnAnswered("yes, look")
+
+
+async def test_what_is_more_urgent_goes_first_and_nothing_is_fetched_twice(store: Store, session_id: SessionId) -> None:
+    fetched: list[str] = []
+
+    async def while_something_urgent_arrives(packed: PendingAttachments) -> Message:
+        fetched.append(packed.message.text)
+        if len(fetched) == 1:
+            await bring(store, session_id, "urgent", priority=5)
+        return await fetch(packed)
+
+    await bring(store, session_id, "look")
+    await run_pending_turns(store, session_id, agree, TurnHooks(unpack=while_something_urgent_arrives))
+    assert fetched == ["look", "urgent"]
+    assert await parts(store, session_id) == [(Text("urgent"), FILE), (Text("look"), FILE)]
+
+
+async def test_what_waits_is_shown_with_its_files(store: Store, session_id: SessionId) -> None:
+    await bring(store, session_id, "look")
+    (message,) = await store.read(lambda tx: list_pending_messages(tx, session_id))
+    assert message.text == "look\n(The file notes.txt comes along.)"

@@ -1,0 +1,96 @@
+"""Caps hold for everybody at once, on every engine."""
+
+import asyncio
+import random
+
+import pytest
+from tests.storage.engines import Place
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.ledger import Cap
+from talaria.core.errors import OverBudget
+from talaria.runtime.budget import StoredBudget
+from talaria.testing.clock import SettableClock
+
+ALL, ANN = Cap("all", 1_000), Cap("person:ann", 400)
+
+
+async def spent(store: Store, account: str) -> int:
+    return await store.read(lambda tx: tx.ledger.spent(account))
+
+
+async def test_what_is_set_aside_is_not_there_for_others_until_it_is_settled(store: Store) -> None:
+    budget = StoredBudget(store, [ANN])
+    hold = await budget.reserve(300)
+    with pytest.raises(OverBudget):
+        await budget.reserve(200)
+    await budget.settle(hold, 50)
+    assert await budget.reserve(350)
+    assert await spent(store, "person:ann") == 50
+
+
+async def test_every_cap_of_the_tree_counts_and_the_one_that_holds_is_named(store: Store) -> None:
+    ann, everybody = StoredBudget(store, [ALL, ANN]), StoredBudget(store, [ALL])
+    await everybody.reserve(700)
+    with pytest.raises(OverBudget) as over:
+        await ann.reserve(350)
+    assert over.value.account == "all"
+    await ann.reserve(300)
+    with pytest.raises(OverBudget):
+        await everybody.reserve(1)
+
+
+async def test_what_was_refused_takes_nothing_from_any_account(store: Store) -> None:
+    with pytest.raises(OverBudget):
+        await StoredBudget(store, [ALL, ANN]).reserve(401)
+    assert await StoredBudget(store, [ALL]).reserve(1_000)
+
+
+async def test_caps_that_come_and_go_are_looked_at_before_each_call(store: Store) -> None:
+    caps: list[Cap] = []
+    budget = StoredBudget(store, lambda tx: caps)
+    assert await budget.reserve(10_000) is None
+    caps.append(ANN)
+    with pytest.raises(OverBudget):
+        await budget.reserve(401)
+    hold = await budget.reserve(400)
+    caps.clear()
+    await budget.settle(hold, 300)
+    assert await budget.reserve(10_000) is None
+    assert await spent(store, "person:ann") == 300
+
+
+async def test_64_turns_at_once_in_two_processes_never_pass_a_cap(
+    place: Place, clock: SettableClock, store: Store
+) -> None:
+    other = place.open_store(clock, "worker-2")
+    settled = refused = 0
+
+    async def take_turn(number: int) -> None:
+        nonlocal refused, settled
+        chance = random.Random(number)
+        budget = StoredBudget(store if number % 2 else other, [ALL, Cap(f"session:{number}", 90)])
+        for _ in range(5):
+            amount = chance.randint(1, 60)
+            try:
+                hold = await budget.reserve(amount)
+            except OverBudget:
+                refused += 1
+                continue
+            await asyncio.sleep(0)
+            used = chance.randint(amount // 2, amount)
+            await budget.settle(hold, used)
+            settled += used
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(64):
+            group.create_task(take_turn(number))
+    await other.close()
+    assert refused > 0
+
+    def accounts(tx: Transaction) -> list[int]:
+        return [tx.ledger.spent(f"session:{number}") for number in range(64)]
+
+    each = await store.read(accounts)
+    assert max(each) <= 90
+    assert await spent(store, "all") == sum(each) == settled <= 1_000

@@ -1,0 +1,188 @@
+"""What background work reports becomes one message for the conversation that asked, once; on every engine."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.commands.command_fixture import open_desk
+from tests.contracts.sample_messages import said
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.inbox import InboxItem
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.turn_log import TurnLog
+from talaria.core.addresses import Address, ReplyRoute
+from talaria.core.events import TurnAnswered, TurnEnd
+from talaria.core.ids import SessionId
+from talaria.core.session_context import SessionContext
+from talaria.runtime.active_session import deliver_completions
+from talaria.runtime.completions import (
+    CompletionFollowUp,
+    queue_pending_reports,
+    queue_reports,
+    queue_reports_if_idle,
+    read_origin,
+    report,
+)
+from talaria.runtime.inbox import add_to_inbox, read_inbox_message
+from talaria.runtime.turns import TurnHooks, run_pending_turns
+from talaria.sessions.transcript_export import PROGRAM
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+ROOM = Address("loopback", "7", "group", "t1")
+ASKED = read_origin(SessionContext(platform="loopback", chat_id="7", thread_id="t1", message_id="m5", user_id="ann"))
+
+
+@pytest.fixture
+async def session_id(store: Store) -> SessionId:
+    return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
+
+
+async def waiting(store: Store, session_id: SessionId) -> list[InboxItem]:
+    return await store.read(lambda tx: tx.inbox.unsettled(session_id))
+
+
+async def reported(store: Store, session_id: SessionId, number: str, text: str) -> bool:
+    return await store.write(lambda tx: report(tx, session_id, "process", number, text))
+
+
+async def test_several_reports_are_one_message_in_the_order_in_which_they_came(
+    store: Store, session_id: SessionId
+) -> None:
+    for number in ("one", "two"):
+        assert await reported(store, session_id, number, f"{number} ended")
+    assert not await store.write(lambda tx: report(tx, session_id, "process", "one", "one ended again"))
+    assert await store.write(lambda tx: queue_reports(tx, session_id))
+    (item,) = await waiting(store, session_id)
+    message = read_inbox_message(item.payload)
+    assert message.author == PROGRAM
+    assert message.text.index("one ended") < message.text.index("two ended")
+    assert "again" not in message.text
+
+
+async def test_many_long_reports_are_cut_and_none_is_left_out(store: Store, session_id: SessionId) -> None:
+    for number in range(20):
+        await reported(store, session_id, str(number), f"number {number}: " + "x" * 10_000)
+    await store.write(lambda tx: queue_reports(tx, session_id))
+    (item,) = await waiting(store, session_id)
+    text = read_inbox_message(item.payload).text
+    assert len(text) < 70_000
+    assert all(f"number {number}: x" in text for number in range(20))
+
+
+async def test_what_was_told_is_not_told_again(store: Store, session_id: SessionId) -> None:
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
+    assert await queue_pending_reports(store, session_id)
+    assert not await queue_pending_reports(store, session_id)
+    assert not await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
+    assert not await store.write(lambda tx: queue_reports(tx, session_id))
+
+
+async def test_two_who_tell_at_once_tell_it_once(store: Store, session_id: SessionId) -> None:
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
+    told = await asyncio.gather(*(queue_pending_reports(store, session_id) for _ in range(8)))
+    assert told.count(True) == 1
+    assert len(await waiting(store, session_id)) == 1
+
+
+async def test_a_conversation_that_is_no_more_is_told_nothing(store: Store) -> None:
+    gone = SessionId("gone")
+    assert not await store.write(lambda tx: report(tx, gone, "process", "1", "it ended"))
+    assert not await store.write(lambda tx: queue_reports(tx, gone))
+
+
+async def test_the_reply_goes_to_the_thread_and_answers_the_message_that_led_to_it(
+    store: Store, session_id: SessionId
+) -> None:
+    await store.write(lambda tx: tx.bindings.bind("key", session_id, ROOM))
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended", origin=ASKED))
+    await store.write(lambda tx: queue_reports(tx, session_id))
+    (item,) = await waiting(store, session_id)
+    assert read_inbox_message(item.payload).route == ReplyRoute(ROOM, reply_to="m5", user_id="ann")
+
+
+async def test_a_conversation_that_moved_is_told_where_it_is_now(store: Store, session_id: SessionId) -> None:
+    elsewhere = Address("loopback", "9")
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended", origin=ASKED))
+    await store.write(lambda tx: tx.bindings.bind("elsewhere", session_id, elsewhere))
+    await store.write(lambda tx: queue_reports(tx, session_id))
+    (item,) = await waiting(store, session_id)
+    assert read_inbox_message(item.payload).route == ReplyRoute(elsewhere)
+
+
+async def test_what_is_reported_in_a_turn_waits_behind_it_and_is_one_turn(store: Store, session_id: SessionId) -> None:
+    questions = []
+
+    async def agree(turn: TurnLog) -> TurnEnd:
+        questions.append((await turn.transcript())[-1].message.text)
+        if len(questions) == 1:
+            for number in ("one", "two"):
+                await reported(store, session_id, number, number)
+                assert not await queue_pending_reports(store, session_id)
+        await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
+        return TurnAnswered("ok")
+
+    await add_to_inbox(store, session_id, "test", "1", said("start it"))
+    await run_pending_turns(store, session_id, agree, TurnHooks(finishing=CompletionFollowUp().turn_ended))
+    assert len(questions) == 2
+    assert questions[1].endswith("one\n\n---\n\ntwo")
+
+
+async def test_what_is_about_to_be_told_is_told_before_the_next_is_put_behind_it(
+    store: Store, session_id: SessionId
+) -> None:
+    def report_and_look(tx: Transaction, number: str) -> list[InboxItem]:
+        report(tx, session_id, "process", number, number)
+        return queue_reports_if_idle(tx, session_id)
+
+    assert await store.write(lambda tx: report_and_look(tx, "one"))
+    assert not await store.write(lambda tx: report_and_look(tx, "two"))
+    assert not await store.write(lambda tx: report_and_look(tx, "three"))
+    asked: list[str] = []
+
+    async def agree(turn: TurnLog) -> TurnEnd:
+        asked.append((await turn.transcript())[-1].message.text)
+        await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
+        return TurnAnswered("ok")
+
+    await run_pending_turns(store, session_id, agree, TurnHooks(finishing=CompletionFollowUp().turn_ended))
+    assert [text.partition("\n\n")[2] for text in asked] == ["one", "two\n\n---\n\nthree"]
+
+
+async def test_a_place_at_which_the_conversation_is_not_any_more_leaves_it_to_the_other(
+    store: Store, session_id: SessionId
+) -> None:
+    await store.write(lambda tx: tx.bindings.bind("key", session_id, ROOM))
+    await store.write(lambda tx: report(tx, session_id, "process", "1", "it ended"))
+    assert not await queue_pending_reports(store, session_id)
+    assert not await queue_pending_reports(store, session_id, "another")
+    assert await queue_pending_reports(store, session_id, "key")
+
+
+def answer(received: Received) -> Say:
+    return Say(f"heard: {received.question.rpartition(chr(10))[2]}")
+
+
+async def test_what_waits_is_told_when_a_conversation_is_opened(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.answering(answer)
+        here = desk.active_session.session_id
+        desk.active_session.request = structs.replace(desk.active_session.request, lasting=True)
+        await desk.application.store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
+        await desk.active_session.renew()
+        await desk.active_session.chat.conversation.settled()
+        assert [text for role, text in await desk.transcript() if role == "assistant"] == ["heard: it ended"]
+
+
+async def test_an_open_terminal_at_which_nobody_types_is_woken(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+        server.answering(answer)
+        here, store = desk.active_session.session_id, desk.application.store
+        desk.active_session.start_background_task(deliver_completions(desk.active_session))
+        await store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
+        async with asyncio.timeout(30):
+            while len(await desk.transcript()) < 2:  # noqa: ASYNC110 (a transcript is not notified)
+                await asyncio.sleep(0.02)
+        assert (await desk.transcript())[-1] == ("assistant", "heard: it ended")

@@ -1,0 +1,251 @@
+"""What is said in a chat from elsewhere reaches its people once, and its conversation; on every engine."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from tests.contracts.sample_messages import said
+from tests.storage.engines import Place
+
+from talaria.contracts.platform import Content
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession, Session
+from talaria.contracts.turn_log import TurnLog
+from talaria.core.addresses import Address
+from talaria.core.events import TurnAnswered, TurnEnd
+from talaria.core.ids import SessionId
+from talaria.core.messages import File, Message, Text
+from talaria.runtime.cross_posts import CrossPost, claim_ownerless_session, copy_mirrored_messages, send_cross_post
+from talaria.runtime.inbox import add_to_inbox, list_pending_messages, list_pending_sessions
+from talaria.runtime.outbox import read_content
+from talaria.runtime.turns import run_pending_turns
+from talaria.sessions.keys import build_session_key
+from talaria.sessions.transcript_export import is_mirrored
+from talaria.sessions.user_aliases import link_user_ids
+from talaria.testing.clock import NOON, SettableClock
+
+ANN = Address("loopback", "ann", "private")
+GROUP = Address("loopback", "-7", "group")
+
+
+def parcel(text: str, to: Address = ANN, *, key: str = "", sender: SessionId | None = None) -> CrossPost:
+    return CrossPost(key=key or text, address=to, content=Content(text=text), source="a test", at=NOON, sender=sender)
+
+
+def at(tx: Transaction, place: Address) -> SessionId:
+    binding = tx.bindings.get(build_session_key(place))
+    assert binding is not None
+    return binding.session_id
+
+
+def session_at(tx: Transaction, place: Address) -> Session:
+    session = tx.sessions.get(at(tx, place))
+    assert session is not None
+    return session
+
+
+def begin(tx: Transaction, place: Address, owner: str = "") -> SessionId:
+    made = tx.sessions.create(NewSession(source=place.platform, owner=owner))
+    tx.bindings.bind(build_session_key(place), made.id, place)
+    return made.id
+
+
+async def send(store: Store, text: str, to: Address = ANN) -> bool:
+    return await store.write(lambda tx: send_cross_post(tx, parcel(text, to))) is not None
+
+
+async def begun(store: Store, place: Address) -> SessionId:
+    return await store.write(lambda tx: begin(tx, place))
+
+
+async def of(store: Store, place: Address) -> SessionId:
+    return await store.read(lambda tx: at(tx, place))
+
+
+async def transcript(store: Store, session_id: SessionId) -> list[tuple[str, str]]:
+    stored = await store.read(lambda tx: tx.messages.load(session_id))
+    return [(one.message.role, one.message.text) for one in stored]
+
+
+async def queued(store: Store) -> list[tuple[str, str]]:
+    items = await store.read(lambda tx: tx.outbox.find())
+    return [(item.address.chat_id, read_content(item.payload).text) for item in items]
+
+
+async def agree(turn: TurnLog) -> TurnEnd:
+    """Answer whatever was said last."""
+    end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
+    await turn.finish(end, Message(role="assistant", parts=(Text(end.text),), at=NOON))
+    return end
+
+
+async def test_a_parcel_is_queued_and_recorded_once(store: Store) -> None:
+    session_id = await begun(store, ANN)
+    assert await send(store, "dinner at 7")
+    assert not await send(store, "dinner at 7")
+    assert await queued(store) == [("ann", "dinner at 7")]
+    assert await transcript(store, session_id) == [("assistant", "dinner at 7")]
+    (stored,) = await store.read(lambda tx: tx.messages.load(session_id))
+    assert stored.message.author == "Agent, from a test"
+    assert is_mirrored(stored.message)
+
+
+async def test_a_conversation_at_rest_has_it_at_once_and_nobody_has_to_be_woken(store: Store) -> None:
+    await begun(store, ANN)
+    await send(store, "dinner at 7")
+    assert await store.write(list_pending_sessions) == []
+
+
+async def test_during_a_turn_it_waits_until_that_is_over(store: Store) -> None:
+    session_id = await begun(store, ANN)
+
+    async def interrupted(turn: TurnLog) -> TurnEnd:
+        if await queued(store) == []:
+            for text in ("one", "two"):
+                await send(store, text)
+            assert await transcript(store, session_id) == [("user", "hello")]
+            assert await store.read(lambda tx: list_pending_messages(tx, session_id)) == []
+            await add_to_inbox(store, session_id, "test", "2", said("and now?"))
+        return await agree(turn)
+
+    await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    assert await run_pending_turns(store, session_id, interrupted) == TurnAnswered("yes, and now?")
+    assert await transcript(store, session_id) == [
+        ("user", "hello"),
+        ("assistant", "yes, hello"),
+        ("assistant", "one"),
+        ("assistant", "two"),
+        ("user", "and now?"),
+        ("assistant", "yes, and now?"),
+    ]
+    assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+
+
+async def test_a_parcel_alone_begins_no_turn(store: Store) -> None:
+    session_id = await begun(store, ANN)
+
+    async def told_meanwhile(turn: TurnLog) -> TurnEnd:
+        await send(store, "by the way")
+        return await agree(turn)
+
+    await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    assert await run_pending_turns(store, session_id, told_meanwhile) == TurnAnswered("yes, hello")
+    assert (await transcript(store, session_id))[-1] == ("assistant", "by the way")
+    assert len(await store.read(lambda tx: tx.turns.find(session_id))) == 1
+
+
+async def test_a_turn_that_was_cut_off_goes_on_before_it(place: Place, clock: SettableClock, store: Store) -> None:
+    session_id = await begun(store, ANN)
+
+    async def never(turn: TurnLog) -> TurnEnd:
+        raise asyncio.CancelledError
+
+    await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    with pytest.raises(asyncio.CancelledError):
+        await run_pending_turns(store, session_id, never)
+    clock.advance(timedelta(minutes=1))
+    other = place.open_store(clock, "worker-2")
+    await send(other, "by the way")
+    assert await transcript(other, session_id) == [("user", "hello")]
+    assert await run_pending_turns(other, session_id, agree) == TurnAnswered("yes, hello")
+    await other.close()
+    assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello", "by the way"]
+
+
+async def test_an_owner_that_dies_behind_its_turn_leaves_it_to_the_next(store: Store) -> None:
+    session_id = await begun(store, ANN)
+
+    async def die_behind(turn: TurnLog) -> TurnEnd:
+        await send(store, "by the way")
+        await agree(turn)
+        raise asyncio.CancelledError
+
+    await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    with pytest.raises(asyncio.CancelledError):
+        await run_pending_turns(store, session_id, die_behind)
+    assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello"]
+    assert await store.write(list_pending_sessions) == [session_id]
+    assert await run_pending_turns(store, session_id, agree) is None
+    assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello", "by the way"]
+    assert await store.write(list_pending_sessions) == []
+
+
+async def test_where_nobody_has_spoken_a_conversation_is_begun_that_is_nobodys(store: Store) -> None:
+    await send(store, "welcome")
+    session = await store.read(lambda tx: session_at(tx, ANN))
+    assert (session.owner, session.audience, session.source) == ("loopback/ann", "", "loopback")
+    await store.write(lambda tx: claim_ownerless_session(tx, session_at(tx, ANN), ANN, "loopback:ann"))
+    await store.write(lambda tx: claim_ownerless_session(tx, session_at(tx, ANN), ANN, "loopback:bob"))
+    assert (await store.read(lambda tx: session_at(tx, ANN))).owner == "loopback:ann"
+    assert await transcript(store, session.id) == [("assistant", "welcome")]
+
+
+async def test_somebody_with_several_ids_has_one_conversation(store: Store) -> None:
+    session_id = await begun(store, ANN)
+    await store.write(lambda tx: link_user_ids(tx, "loopback", "ann", "4915112345"))
+    await send(store, "hello", Address("loopback", "4915112345", "private"))
+    assert await queued(store) == [("4915112345", "hello")]
+    assert await transcript(store, session_id) == [("assistant", "hello")]
+
+
+async def test_the_owner_of_the_agent_takes_over_such_a_conversation_too(store: Store) -> None:
+    await send(store, "welcome")
+    await store.write(lambda tx: claim_ownerless_session(tx, session_at(tx, ANN), ANN, ""))
+    assert (await store.read(lambda tx: session_at(tx, ANN))).owner == ""
+
+
+async def test_in_a_group_everybody_who_speaks_there_is_told_and_who_comes_later(store: Store) -> None:
+    ann, bob = (Address("loopback", "-7", "group", user_id=name) for name in ("ann", "bob"))
+    for place in (ann, bob, Address("loopback", "-70", "group", user_id="cy"), Address("loopback", "-7", "private")):
+        await begun(store, place)
+    await send(store, "we meet at noon", GROUP)
+    assert await queued(store) == [("-7", "we meet at noon")]
+    for place in (GROUP, ann, bob):
+        found = await of(store, place)
+        assert await transcript(store, found) == [("assistant", "we meet at noon")]
+    others = (Address("loopback", "-70", "group", user_id="cy"), Address("loopback", "-7", "private"))
+    for place in others:
+        found = await of(store, place)
+        assert await transcript(store, found) == []
+    dan = Address("loopback", "-7", "group", user_id="dan")
+    late = await begun(store, dan)
+    await store.write(lambda tx: copy_mirrored_messages(tx, late, dan))
+    assert await transcript(store, late) == [("assistant", "we meet at noon")]
+
+
+async def test_a_conversation_without_news_is_told_nothing(store: Store) -> None:
+    session_id = await begun(store, ANN)
+    await store.write(lambda tx: copy_mirrored_messages(tx, session_id, ANN))
+    await store.write(
+        lambda tx: copy_mirrored_messages(tx, session_id, Address("loopback", "-9", "group", user_id="ann"))
+    )
+    assert await transcript(store, session_id) == []
+
+
+async def test_the_conversation_that_sends_is_not_told_what_it_said(store: Store) -> None:
+    session_id = await begun(store, ANN)
+    await store.write(lambda tx: send_cross_post(tx, parcel("a part of it", sender=session_id)))
+    assert await transcript(store, session_id) == []
+    assert await queued(store) == [("ann", "a part of it")]
+
+
+async def test_files_are_named_in_the_transcript(store: Store) -> None:
+    content = Content(text="the plan", files=(File("/tmp/plan.pdf", "plan.pdf"),))
+    sent = CrossPost(key="1", address=ANN, content=content, source="a test", at=NOON)
+    await store.write(lambda tx: send_cross_post(tx, sent))
+    found = await of(store, ANN)
+    assert await transcript(store, found) == [("assistant", "the plan\n[sent plan.pdf]")]
+
+
+async def test_parcels_of_many_processes_at_once_stand_in_one_conversation(
+    place: Place, clock: SettableClock, store: Store
+) -> None:
+    others = [place.open_store(clock, f"worker-{number}") for number in range(2, 5)]
+    async with asyncio.TaskGroup() as group:
+        for number, desk in enumerate([store, *others] * 3):
+            group.create_task(send(desk, str(number)))
+    for desk in others:
+        await desk.close()
+    session_id = await of(store, ANN)
+    assert sorted(text for _, text in await transcript(store, session_id)) == sorted(map(str, range(12)))
+    assert len(await queued(store)) == 12

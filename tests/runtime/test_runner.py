@@ -1,0 +1,111 @@
+"""A conversation as a front door uses it: said, stopped, steered, named."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.agent.agent_fixture import Echo, Workshop, workshop
+
+from talaria.agent.auxiliary import Auxiliary
+from talaria.contracts.tool import Tool
+from talaria.core.errors import Refused
+from talaria.core.events import TextAdded, ToolCalled, TurnAnswered, TurnStopped
+from talaria.core.messages import Message, Text
+from talaria.runtime.runner import RunnerOptions, SessionRunner
+from talaria.testing.model_server import Ask, Say, Tokens
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path) as shop:
+        yield shop
+
+
+async def test_the_same_message_twice_is_answered_once(shop: Workshop) -> None:
+    async with _open(shop) as talk:
+        assert await talk.say(_said("hi"), source="test", external_id="1") == TurnAnswered("ok")
+        assert await talk.say(_said("hi"), source="test", external_id="1") is None
+    assert len(shop.server.received) == 1
+
+
+async def test_stop_ends_the_turn_and_the_next_message_is_answered(shop: Workshop) -> None:
+    shop.server.script(Say("one two three four five", pause=0.05), Say("fine"))
+    async with _open(shop) as talk, asyncio.TaskGroup() as group:
+        turn = group.create_task(talk.say(_said("go"), source="test", external_id="1"))
+        await _heard(shop, TextAdded)
+        assert talk.stop()
+        assert await turn == TurnStopped()
+        assert not talk.stop()
+        assert await talk.say(_said("and now?"), source="test", external_id="2") == TurnAnswered("fine")
+
+
+async def test_a_message_joins_the_running_turn(shop: Workshop) -> None:
+    going = asyncio.Event()
+
+    async def waits(arguments: object, call: object) -> str:
+        await going.wait()
+        return "done"
+
+    shop.server.script(Say(calls=[Ask("echo", {})]), Say("merci"))
+    async with _open(shop, Echo(does=waits)) as talk, asyncio.TaskGroup() as group:
+        turn = group.create_task(talk.say(_said("go"), source="test", external_id="1"))
+        await _heard(shop, ToolCalled)
+        await talk.steer(_said("in French"), source="test", external_id="2")
+        going.set()
+        assert await turn == TurnAnswered("merci")
+    assert shop.server.received[-1].json["messages"][-1]["content"] == "in French"
+
+
+async def test_a_conversation_gets_a_title_behind_its_first_reply(shop: Workshop) -> None:
+    shop.server.script(Say("Take the night train."), Say('"Night train to Vienna."'))
+    async with _open(shop, titled=True) as talk:
+        await talk.say(_said("How do I get to Vienna?"), source="test", external_id="1")
+    session = await shop.store.read(lambda tx: tx.sessions.get(shop.session_id))
+    assert session is not None
+    assert session.title == "Night train to Vienna"
+
+
+async def test_a_conversation_that_another_worker_owns_is_refused_and_nothing_is_lost(shop: Workshop) -> None:
+    lease = await shop.store.write(lambda tx: tx.leases.acquire(f"session:{shop.session_id}", timedelta(minutes=1)))
+    assert lease is not None
+    async with _open(shop) as talk:
+        with pytest.raises(Refused, match="another process"):
+            await talk.say(_said("hi"), source="test", external_id="1")
+        await shop.store.write(lambda tx: tx.leases.release(lease))
+        assert await talk.run_pending_turns() == TurnAnswered("ok")
+
+
+async def test_what_grows_too_long_is_summarised_behind_the_reply(shop: Workshop) -> None:
+    for number in range(9):
+        await shop.say(f"fact {number}: " + "word " * 600)
+    summary = "The person told nine facts, numbered from zero; each was followed by many words without a meaning."
+    shop.server.script(Say("Noted.", usage=Tokens(input=7_000, output=10)), Say(summary), Say("As you say."))
+    async with _open(shop) as talk:
+        assert await talk.say(_said("and that is all"), source="test", external_id="1") == TurnAnswered("Noted.")
+        await talk.close()
+        await talk.say(_said("well?"), source="test", external_id="2")
+    assert summary in shop.server.received[-1].json["messages"][1]["content"]
+
+
+@asynccontextmanager
+async def _open(shop: Workshop, *tools: Tool, titled: bool = False) -> AsyncIterator[SessionRunner]:
+    auxiliary, options = Auxiliary(shop.calls), RunnerOptions(titled=titled)
+    async with asyncio.TaskGroup() as jobs:
+        talk = SessionRunner(
+            shop.store, shop.session_id, shop.agent(*tools), shop.around(), jobs, auxiliary=auxiliary, options=options
+        )
+        yield talk
+        await talk.close()
+
+
+async def _heard(shop: Workshop, kind: type[object]) -> None:
+    async with asyncio.timeout(5):
+        while not shop.heard(kind):  # noqa: ASYNC110 (the events have no bell of their own)
+            await asyncio.sleep(0.005)
+
+
+def _said(text: str) -> Message:
+    return Message(role="user", parts=(Text(text),), at=datetime.now(UTC))

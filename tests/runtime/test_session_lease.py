@@ -1,0 +1,262 @@
+"""A conversation has one owner at a time, and each arrival one turn; on every engine."""
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from tests.contracts.sample_messages import said
+from tests.contracts.session_leases import lane
+from tests.storage.engines import Place
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.turn_log import TurnLog
+from talaria.core.errors import LeaseLost, Refused, StoreBusy
+from talaria.core.events import TurnAnswered, TurnEnd
+from talaria.core.ids import SessionId
+from talaria.core.messages import Message, Text
+from talaria.runtime.inbox import add_to_inbox
+from talaria.runtime.turns import TurnHooks, run_pending_turns
+from talaria.testing.clock import NOON, SettableClock
+
+LEASE = timedelta(seconds=15)
+SHORT = timedelta(milliseconds=30)
+
+
+@pytest.fixture
+async def session_id(store: Store) -> SessionId:
+    return (await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))).id
+
+
+def answer(text: str) -> Message:
+    return Message(role="assistant", parts=(Text(text),), at=NOON)
+
+
+async def agree(turn: TurnLog) -> TurnEnd:
+    """Answer whatever was said last."""
+    end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
+    await turn.finish(end, answer(end.text))
+    return end
+
+
+async def texts(store: Store, session_id: SessionId) -> list[str]:
+    stored = await store.read(lambda tx: tx.messages.load(session_id))
+    return [one.message.text for one in stored]
+
+
+async def test_each_message_gets_a_turn_of_its_own_oldest_first(store: Store, session_id: SessionId) -> None:
+    for text in ("one", "two"):
+        assert await add_to_inbox(store, session_id, "test", text, said(text))
+    assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, two")
+    assert await texts(store, session_id) == ["one", "yes, one", "two", "yes, two"]
+
+
+async def test_a_message_that_comes_again_gets_no_second_turn(store: Store, session_id: SessionId) -> None:
+    assert await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    assert not await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    await run_pending_turns(store, session_id, agree)
+    assert not await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    assert await run_pending_turns(store, session_id, agree) is None
+    assert await texts(store, session_id) == ["hello", "yes, hello"]
+
+
+async def test_the_same_id_from_another_source_is_another_message(store: Store, session_id: SessionId) -> None:
+    assert await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    assert await add_to_inbox(store, session_id, "other", "1", said("hello"))
+
+
+async def test_with_nothing_waiting_there_is_no_turn(store: Store, session_id: SessionId) -> None:
+    assert await run_pending_turns(store, session_id, agree) is None
+
+
+async def test_what_arrives_during_a_turn_is_worked_off_behind_it(store: Store, session_id: SessionId) -> None:
+    async def answer_slowly(turn: TurnLog) -> TurnEnd:
+        await add_to_inbox(store, session_id, "test", "2", said("and two"))
+        return await agree(turn)
+
+    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    assert await run_pending_turns(store, session_id, answer_slowly) == TurnAnswered("yes, and two")
+
+
+async def test_a_conversation_at_work_is_refused_to_others_and_free_afterwards(
+    store: Store, session_id: SessionId
+) -> None:
+    async def interfere(turn: TurnLog) -> TurnEnd:
+        with pytest.raises(Refused):
+            await run_pending_turns(store, session_id, agree)
+        return await agree(turn)
+
+    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    assert await run_pending_turns(store, session_id, interfere) == TurnAnswered("yes, one")
+    await add_to_inbox(store, session_id, "test", "2", said("two"))
+    assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, two")
+
+
+async def test_two_workers_never_work_on_one_conversation_at_once(
+    place: Place, clock: SettableClock, store: Store, session_id: SessionId
+) -> None:
+    other = place.open_store(clock, "worker-2")
+    inside = most = 0
+
+    async def alone(turn: TurnLog) -> TurnEnd:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await turn.transcript()
+        inside -= 1
+        return await agree(turn)
+
+    async def insist(desk: Store) -> None:
+        for _ in range(20):
+            try:
+                await run_pending_turns(desk, session_id, alone)
+            except Refused:
+                await asyncio.sleep(0)
+
+    numbers = [str(number) for number in range(12)]
+    for number in numbers:
+        await add_to_inbox(store, session_id, "test", number, said(number))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(insist(store))
+        group.create_task(insist(other))
+    await other.close()
+    assert most == 1
+    assert await texts(store, session_id) == [text for number in numbers for text in (number, f"yes, {number}")]
+
+
+async def test_whoever_is_refused_can_rely_on_the_owner(
+    place: Place, clock: SettableClock, store: Store, session_id: SessionId
+) -> None:
+    other = place.open_store(clock, "worker-2")
+
+    async def speak(desk: Store, name: str) -> None:
+        for number in range(40):
+            await add_to_inbox(desk, session_id, name, str(number), said(f"{name} {number}"))
+            with suppress(Refused):
+                await run_pending_turns(desk, session_id, agree)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(speak(store, "ann"))
+        group.create_task(speak(other, "bob"))
+    await other.close()
+    assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+    assert len(await texts(store, session_id)) == 160
+
+
+async def test_a_long_turn_keeps_its_lease(store: Store, clock: SettableClock, session_id: SessionId) -> None:
+    async def work_long(turn: TurnLog) -> TurnEnd:
+        for _ in range(3):
+            before = await _expiry(store)
+            clock.advance(SHORT / 2)
+            await _until_later(store, before)
+        return await agree(turn)
+
+    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    assert await run_pending_turns(store, session_id, work_long, TurnHooks(SHORT)) == TurnAnswered("yes, one")
+
+
+async def test_losing_the_lease_ends_the_work(
+    place: Place, clock: SettableClock, store: Store, session_id: SessionId
+) -> None:
+    other = place.open_store(clock, "worker-2")
+    ended = asyncio.Event()
+
+    async def overslept(turn: TurnLog) -> TurnEnd:
+        try:
+            clock.advance(LEASE)
+            while await other.write(lambda tx: lane(tx, LEASE, session_id)) is None:
+                clock.advance(LEASE)  # it was renewed in between
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError("the work goes on without a lease")
+
+    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    with pytest.raises(LeaseLost):
+        await run_pending_turns(store, session_id, overslept, TurnHooks(SHORT))
+    assert ended.is_set()
+    await other.close()
+
+
+async def test_a_former_owner_cannot_write_any_more(
+    place: Place, clock: SettableClock, store: Store, session_id: SessionId
+) -> None:
+    other = place.open_store(clock, "worker-2")
+
+    async def overslept(turn: TurnLog) -> TurnEnd:
+        clock.advance(LEASE)
+        assert await run_pending_turns(other, session_id, agree) == TurnAnswered("yes, one")
+        return await agree(turn)
+
+    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    with pytest.raises(LeaseLost):
+        await run_pending_turns(store, session_id, overslept)
+    assert await texts(store, session_id) == ["one", "yes, one"]
+    await other.close()
+
+
+async def test_a_turn_that_was_cut_off_goes_on_before_anything_new(store: Store, session_id: SessionId) -> None:
+    async def break_off(turn: TurnLog) -> TurnEnd:
+        await turn.add([answer("let me see")])
+        raise StoreBusy("the disk is slow")
+
+    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    with pytest.raises(StoreBusy):
+        await run_pending_turns(store, session_id, break_off)
+    await add_to_inbox(store, session_id, "test", "2", said("two"))
+    await run_pending_turns(store, session_id, agree)
+    assert await texts(store, session_id) == ["one", "let me see", "yes, let me see", "two", "yes, two"]
+    assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+
+
+async def test_a_turn_that_ended_cannot_end_again(store: Store, session_id: SessionId) -> None:
+    async def agree_twice(turn: TurnLog) -> TurnEnd:
+        await agree(turn)
+        return await agree(turn)
+
+    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await run_pending_turns(store, session_id, agree_twice)
+    assert await texts(store, session_id) == ["one", "yes, one"]
+
+
+async def test_cancelling_frees_the_conversation(store: Store, session_id: SessionId) -> None:
+    begun = asyncio.Event()
+
+    async def hang(turn: TurnLog) -> TurnEnd:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(run_pending_turns(store, session_id, hang))
+        await begun.wait()
+        work.cancel()
+    assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, one")
+
+
+async def test_a_stop_in_the_first_moment_frees_the_conversation_too(store: Store, session_id: SessionId) -> None:
+    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(run_pending_turns(store, session_id, agree))
+        await asyncio.sleep(0)
+        work.cancel()
+    assert work.cancelled()
+    assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, one")
+
+
+async def _expiry(store: Store) -> object:
+    def expiry(tx: Transaction) -> object:
+        sessions = tx.turns.find(running=True)
+        lease = tx.leases.get(f"session:{sessions[0].session_id}")
+        assert lease is not None
+        return lease.expires_at
+
+    return await store.read(expiry)
+
+
+async def _until_later(store: Store, before: object) -> None:
+    async with asyncio.timeout(20):
+        while await _expiry(store) == before:  # noqa: ASYNC110 - a store sets no events
+            await asyncio.sleep(0)

@@ -1,0 +1,121 @@
+"""The log of a turn in the store: what it keeps of calls, and what comes back after a crash."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from tests.contracts.sample_messages import said
+from tests.contracts.session_leases import lane
+
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.turn_log import ModelStep, StartedCall
+from talaria.core.errors import LeaseLost
+from talaria.core.events import TurnAnswered, TurnStopped
+from talaria.core.ids import SessionId, new_turn_id
+from talaria.core.messages import ToolCall, ToolResult, Usage
+from talaria.runtime.turn_log import TurnRecorder
+
+STEP = ModelStep(model="m", usage=Usage(calls=1, input_tokens=10, output_tokens=5, cost_microdollars=7), seconds=0.1)
+CALL = ToolCall("call_0", "look", "{}")
+
+
+class Ends:
+    """Counts how often a turn was finished."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def finishing(self, tx: Transaction, ending: object) -> None:
+        tx.state.put("ended", "")
+        self.count += 1
+
+
+@pytest.fixture
+def ends() -> Ends:
+    return Ends()
+
+
+@pytest.fixture
+async def turn(store: Store, ends: Ends) -> TurnRecorder:
+    turn_id = new_turn_id()
+
+    def begin(tx: Transaction) -> TurnRecorder:
+        session = tx.sessions.create(NewSession(source="test")).id
+        claim = lane(tx, timedelta(minutes=1), session)
+        assert claim is not None
+        tx.turns.begin(session, turn_id)
+        return TurnRecorder(store, claim, turn_id, ends.finishing)
+
+    return await store.write(begin)
+
+
+async def test_a_call_that_began_is_known_without_its_outcome(turn: TurnRecorder) -> None:
+    await turn.add([said("look", "assistant")], STEP)
+    await turn.begin_call(CALL, "the garden")
+    assert await turn.started_calls() == [StartedCall("call_0", None)]
+
+
+async def test_a_call_that_ended_is_known_with_its_result(turn: TurnRecorder) -> None:
+    await turn.add([said("look", "assistant")], STEP)
+    await turn.begin_call(CALL, "the garden")
+    await turn.end_call(CALL, ToolResult("call_0", "a heron"))
+    assert await turn.started_calls() == [StartedCall("call_0", ToolResult("call_0", "a heron"))]
+
+
+async def test_calls_of_an_earlier_reply_do_not_answer_for_a_later_one_with_the_same_id(turn: TurnRecorder) -> None:
+    await turn.add([said("look", "assistant")], STEP)
+    await turn.begin_call(CALL, "the garden")
+    await turn.end_call(CALL, ToolResult("call_0", "a heron"))
+    await turn.add([said("look again", "assistant")], STEP)
+    assert await turn.started_calls() == []
+
+
+async def test_the_usage_of_each_step_is_added_to_the_conversation(store: Store, turn: TurnRecorder) -> None:
+    await turn.add([said("one", "assistant")], STEP)
+    await turn.finish(TurnAnswered("two"), said("two", "assistant"), STEP)
+    session = await store.read(lambda tx: tx.sessions.get(turn.session_id))
+    assert session is not None
+    assert (session.usage.calls, session.usage.cost_microdollars) == (2, 14)
+
+
+async def test_a_second_end_changes_nothing(store: Store, turn: TurnRecorder, ends: Ends) -> None:
+    await turn.finish(TurnAnswered("done"), said("done", "assistant"), STEP)
+    await turn.finish(TurnStopped(), said("done", "assistant"), STEP)
+    assert ends.count == 1
+    assert [one.message.text for one in await turn.transcript()] == ["done"]
+    [kept] = await store.read(lambda tx: tx.turns.find(turn.session_id))
+    assert kept.state == "answered"
+
+
+async def test_nothing_is_written_without_the_lease(store: Store, turn: TurnRecorder, ends: Ends) -> None:
+    name = f"session:{turn.session_id}"
+    lease = await store.read(lambda tx: tx.leases.get(name))
+    assert lease is not None
+    await store.write(lambda tx: tx.leases.release(lease))
+    for write in (
+        turn.add([said("late")]),
+        turn.begin_call(CALL, ""),
+        turn.finish(TurnAnswered("late"), said("late", "assistant")),
+    ):
+        with pytest.raises(LeaseLost):
+            await write
+    assert await turn.transcript() == []
+    assert ends.count == 0
+
+
+async def test_messages_are_found_under_the_conversation(store: Store, turn: TurnRecorder) -> None:
+    await turn.add([said("one"), said("two", "assistant")])
+    assert [(one.seq, one.message.text) for one in await turn.transcript()] == [(1, "one"), (2, "two")]
+    assert turn.session_id == SessionId((await turn.transcript())[0].session_id)
+
+
+async def test_what_was_being_written_when_it_was_cancelled_stands_before_what_follows(turn: TurnRecorder) -> None:
+    for number in range(20):
+        async with asyncio.TaskGroup() as group:
+            writing = group.create_task(turn.add([said(f"{number} first " + "x" * 100_000)]))
+            await asyncio.sleep(0)
+            writing.cancel()
+        await turn.add([said(f"{number} second")])
+    told = [one.message.text.partition(" x")[0] for one in await turn.transcript()]
+    assert told == [f"{number} {which}" for number in range(20) for which in ("first", "second")]

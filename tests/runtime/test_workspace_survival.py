@@ -1,0 +1,130 @@
+"""What an agent that is let go of leaves to the next: folder, variables and processes; and what a close ends."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+from tests.commands.command_fixture import Desk, open_desk
+from tests.tools.process.process_fixture import sleeping
+
+from talaria.contracts.background_processes import BackgroundProcess
+from talaria.core.addresses import Address
+from talaria.core.os_processes import is_running, kill_tree
+from talaria.runtime.active_session import ActiveSession
+from talaria.runtime.agent_cache import AgentCache
+from talaria.testing.clock import NOON
+from talaria.testing.model_server import Ask, ModelServer, Say
+
+
+class OpenSeat:
+    """Implements `CachedAgent` for a conversation as the gateway keeps it: a seat at which it is open."""
+
+    def __init__(self, active_session: ActiveSession) -> None:
+        self.active_session = active_session
+        self.active_at: datetime | None = NOON
+        self.signature = "s"
+
+    @property
+    def is_busy(self) -> bool:
+        return self.active_session.busy
+
+    async def release_clients(self) -> None:
+        await self.active_session.release()
+
+    async def close(self) -> None:
+        self.active_session.chat.end_background_work()
+        await self.active_session.close()
+
+
+@asynccontextmanager
+async def chat_with_a_process(home: Path) -> AsyncIterator[tuple[Desk, ModelServer, BackgroundProcess]]:
+    """Open a chat that works in a folder of its own, with a variable and a process in the background."""
+    async with (
+        ModelServer() as server,
+        open_desk(home, server, chat=Address("telegram", "7"), key="k:7") as desk,
+        AsyncExitStack() as stack,
+    ):
+        desk.application.processes.attend(desk.active_session.jobs, stack)  # as a gateway does, whatever is open
+        moved = "mkdir sub && cd sub && export MY_TOKEN=hush"
+        server.script(Say(calls=[Ask("terminal", {"command": moved})]), Say("moved"))
+        await desk.say("go there")
+        process = await sleeping(desk.application.processes, desk.active_session.session_id)
+        yield desk, server, process
+        kill_tree(process.pid)
+
+
+def is_alive(process: BackgroundProcess) -> bool:
+    return is_running(process.pid)
+
+
+async def ended(process: BackgroundProcess) -> bool:
+    """Wait until the whole tree is gone; the system takes a moment to bury what was killed."""
+    async with asyncio.timeout(10):
+        while is_alive(process):  # noqa: ASYNC110 (the system tells us of our own process only)
+            await asyncio.sleep(0.005)
+    return True
+
+
+async def test_folder_variables_and_processes_survive_eviction_and_are_found_again(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, server, process), asyncio.TaskGroup() as jobs:
+        cache: AgentCache[OpenSeat] = AgentCache(jobs)
+
+        async def build() -> OpenSeat:
+            if not desk.active_session.is_open:
+                await desk.active_session.open()
+            return OpenSeat(desk.active_session)
+
+        session_id = desk.active_session.session_id
+        first = await cache.get("k:7", "same", build)
+        before = first.active_session.chat
+        cache.evict("k:7")
+        async with asyncio.timeout(10):
+            while desk.active_session.is_open:  # noqa: ASYNC110 (releasing has no bell)
+                await asyncio.sleep(0.005)
+        assert is_alive(process)
+        await cache.get("k:7", "same", build)
+        assert desk.active_session.session_id == session_id
+        assert desk.active_session.chat is not before
+        assert [one.id for one in await desk.application.processes.of_session(session_id)] == [process.id]
+        server.script(Say(calls=[Ask("terminal", {"command": 'echo "$PWD $MY_TOKEN"'})]), Say("there"))
+        await desk.say("where are you?")
+        answers = [text for role, text in await desk.transcript() if role == "tool"]
+        assert answers[-1].startswith(f"{desk.active_session.request.folder}/sub hush\n")
+        prompts = [request.json["messages"][0] for request in server.received]
+        assert all(one == other for one, other in pairwise(prompts))
+        cache.end("k:7")
+    assert await ended(process)
+
+
+async def test_a_reset_ends_what_the_conversation_has_started(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, _, process):
+        session_id = desk.active_session.session_id
+        await desk.active_session.reset_session()
+        assert await ended(process)
+        assert desk.application.workspaces.find(session_id) is None
+
+
+async def test_another_model_leaves_processes_alone(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, _, process):
+        await desk.active_session.renew()
+        assert is_alive(process)
+
+
+async def test_the_end_of_a_session_that_is_not_open_ends_its_processes_too(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, _, process):
+        session_id = desk.active_session.session_id
+        await desk.active_session.release()
+        assert is_alive(process)
+        assert desk.application.end_workspace(session_id)
+        assert not desk.application.end_workspace(session_id)
+        assert await ended(process)
+
+
+async def test_the_end_of_the_program_leaves_what_is_in_the_background(tmp_path: Path) -> None:
+    async with chat_with_a_process(tmp_path) as (desk, _, process):
+        await desk.active_session.close()
+        await desk.application.store.close()
+        assert is_alive(process)

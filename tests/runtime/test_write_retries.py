@@ -1,0 +1,69 @@
+"""Writes that wait for a store which refuses them."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from talaria.core.errors import LeaseLost, StoreBusy, StoreError, StoreFull, StoreGone, StoreUnavailable
+from talaria.runtime.leases import retry_write
+
+
+class Refusing:
+    """A write that fails in these ways before it is done."""
+
+    def __init__(self, *errors: StoreError) -> None:
+        self._errors = list(errors)
+        self.attempts = 0
+
+    async def __call__(self) -> str:
+        self.attempts += 1
+        if self._errors:
+            raise self._errors.pop(0)
+        return "written"
+
+
+@pytest.mark.parametrize("error", [StoreBusy("busy"), StoreFull("full"), StoreGone("gone")])
+async def test_a_refusal_is_waited_out(error: StoreError) -> None:
+    write = Refusing(error)
+    assert await retry_write(write) == "written"
+    assert write.attempts == 2
+
+
+@pytest.mark.parametrize("error", [LeaseLost("lost"), StoreUnavailable("perhaps it was written")])
+async def test_what_waiting_does_not_mend_is_raised(error: StoreError) -> None:
+    write = Refusing(error)
+    with pytest.raises(type(error)):
+        await retry_write(write)
+    assert write.attempts == 1
+
+
+async def test_result_that_arrived_while_the_loop_was_blocked_is_seen_before_the_notice() -> None:
+    notices: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    async def write() -> str:
+        done = loop.create_future()
+        writer = threading.Thread(target=lambda: loop.call_soon_threadsafe(done.set_result, "written"))
+        writer.start()
+        writer.join()
+        blocked_until = time.monotonic() + 0.2
+        while time.monotonic() < blocked_until:
+            pass
+        return str(await done)
+
+    assert await retry_write(write, lambda: notices.append("held up"), patience=0.05) == "written"
+    assert notices == []
+
+
+async def test_notice_comes_once_while_the_store_refuses() -> None:
+    notices: list[str] = []
+
+    async def write() -> str:
+        if not notices:
+            raise StoreBusy("busy")
+        return "written"
+
+    assert await retry_write(write, lambda: notices.append("held up"), patience=0.05) == "written"
+    assert notices == ["held up"]

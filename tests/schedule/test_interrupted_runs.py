@@ -1,0 +1,105 @@
+"""Wherever a run is cut off: it is gone on with, its script runs once at most, and it is told exactly once."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from msgspec import structs
+from tests.schedule.schedule_fixture import HOME, Office, open_office
+from tests.storage.engines import Place
+
+from talaria.contracts.store import Store, Subscription, Transaction
+from talaria.core.errors import StoreUnavailable
+from talaria.schedule.run_executor import LEASE
+from talaria.sessions.chat_directory import HomeChat, write_home
+from talaria.testing.clock import SettableClock
+from talaria.testing.model_server import Ask, ModelServer, Received, Say
+
+T = TypeVar("T")
+
+
+class Doomed:
+    """The store of a worker that is killed at one of its calls: before the deed, or when it is done.
+
+    From then on it writes nothing more, not even to clean up.
+    """
+
+    def __init__(self, store: Store, at: int, *, when_done: bool) -> None:
+        self._store = store
+        self._left = at
+        self._when_done = when_done
+        self.killed = asyncio.Event()
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        return await self._guarded(partial(self._store.read, work))
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        return await self._guarded(partial(self._store.write, work))
+
+    async def close(self) -> None:
+        """Leave the store to its owner."""
+
+    def subscribe(self, *topics: str) -> AbstractAsyncContextManager[Subscription]:
+        return self._store.subscribe(*topics)
+
+    async def _guarded(self, proposed_action: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._left -= 1
+        if self._left < 0:
+            raise StoreUnavailable("the worker is dead")
+        if self._left or self._when_done:
+            result = await proposed_action()
+            if self._left:
+                return result
+        self.killed.set()
+        await asyncio.sleep(0)
+        raise StoreUnavailable("the worker is dead")
+
+
+def think(received: Received) -> Say:
+    """Look at something first, then answer."""
+    if received.json["messages"][-1]["role"] == "user":
+        return Say(calls=[Ask("list_files", {})])
+    return Say("It rains.")
+
+
+async def killed(office: Office, at: int, *, when_done: bool) -> bool:
+    """Work until the worker is killed; ``False`` where all was done before."""
+    store = Doomed(office.application.store, at, when_done=when_done)
+    doomed = Office(structs.replace(office.application, store=store), office.folder, office.clock, office.jobs)
+    doomed.scripts = office.scripts
+    ticker = doomed.ticker()
+    try:
+        await ticker.run_pending_turns()
+    except StoreUnavailable:
+        assert store.killed.is_set()
+    await ticker.close(patience=0)
+    return store.killed.is_set()
+
+
+@pytest.mark.parametrize("when_done", [False, True])
+async def test_killed_at_any_step_a_run_is_told_exactly_once(
+    tmp_path: Path, sqlite_place: Place, server: ModelServer, clock: SettableClock, *, when_done: bool
+) -> None:
+    server.answering(think)
+    async with open_office(tmp_path, sqlite_place, server, clock) as office:
+        await office.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
+        at, fell = 0, True
+        while fell:
+            at += 1
+            office.scripts.clear()
+            job = await office.add("30m", script=f"echo {at}", name=f"Job {at}")
+            clock.advance(timedelta(minutes=30))
+            fell = await killed(office, at, when_done=when_done)
+            clock.advance(2 * LEASE)
+            await office.ticker().run_pending_turns()
+            states = [(run.state, run.output) for run in await office.runs(job)]
+            told = [text for _, text in await office.posted()]
+            assert states == [("done", "It rains.")], at
+            assert len(office.scripts) <= 1, at
+            assert told.count("It rains.") == at, (at, told[-2:])
+    assert at > 10

@@ -1,0 +1,227 @@
+"""Jobs at work: begun when they are due, answered in a conversation of their own, told where they report."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.schedule.schedule_fixture import HOME, OWNER, RULES, Office, open_office
+from tests.storage.engines import Place
+
+from talaria.contracts.jobs import JobRequest, JobRequester
+from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.user_shell import ShellResult
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.core.session_context import current_context
+from talaria.schedule.due_runs import start_named_job
+from talaria.schedule.job_store import change_job
+from talaria.sessions.chat_directory import HomeChat, record_channel, write_home
+from talaria.testing.clock import SettableClock
+from talaria.testing.model_server import Ask, ModelServer, Received, Say, overloaded
+
+
+@pytest.fixture
+async def office(tmp_path: Path, place: Place, server: ModelServer, clock: SettableClock) -> AsyncIterator[Office]:
+    async with open_office(tmp_path, place, server, clock, settings="[agent]\nmax_turn_seconds = 5\n") as office:
+        await office.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
+        yield office
+
+
+async def test_a_job_runs_when_it_is_due_in_a_conversation_of_its_own(office: Office, server: ModelServer) -> None:
+    job = await office.add("every 2h")
+    assert await office.pass_time(minutes=119) == 0
+    server.script(Say("It rains."))
+    assert await office.pass_time(minutes=1) == 1
+    assert await office.posted() == [(HOME.chat_id, "It rains.")]
+    (run,) = await office.runs(job)
+    assert (run.state, run.output, run.due_at) == ("done", "It rains.", office.clock.now())
+    assert run.session_id is not None
+    session = await office.application.store.read(lambda tx: tx.sessions.get(run.session_id or SessionId("")))
+    assert session is not None
+    assert (session.source, session.owner) == ("cron", "")
+    assert "Look at the weather." in server.received[0].question
+    assert "Look at the weather." in session.title
+
+
+async def test_what_is_delivered_is_recorded_where_it_is_read(office: Office, server: ModelServer) -> None:
+    await office.add("30m", deliver=("matrix",))
+    server.script(Say("It rains."))
+    await office.pass_time(minutes=30)
+    binding = await office.application.store.read(lambda tx: tx.bindings.get("agent:main:matrix:private:!home"))
+    assert binding is not None
+    said = await office.application.store.read(lambda tx: tx.messages.load(binding.session_id))
+    assert [(one.message.role, one.message.text) for one in said] == [("assistant", "It rains.")]
+    assert "Look at the weather." in said[0].message.author
+
+
+@pytest.mark.parametrize("reply", ["[SILENT]", " **[SILENT]** nothing new", ""])
+async def test_silence_is_kept_and_recorded(office: Office, server: ModelServer, reply: str) -> None:
+    job = await office.add("30m")
+    server.script(Say(reply), Say(reply))
+    await office.pass_time(minutes=30)
+    assert await office.posted() == []
+    assert [run.state for run in await office.runs(job)] == ["done"]
+
+
+async def test_once_is_once_and_a_count_comes_to_its_end(office: Office) -> None:
+    once, twice = await office.add("30m"), await office.add("every 1h", times=2)
+    for _ in range(6):
+        await office.pass_time(minutes=30)
+    assert [len(await office.runs(job)) for job in (once, twice)] == [1, 2]
+    assert [(await office.job(job)).state for job in (once, twice)] == ["over", "over"]
+
+
+async def test_a_paused_job_rests_and_goes_on_from_its_next_time(office: Office) -> None:
+    job = await office.add("every 1h")
+    now = office.clock.now()
+    await office.application.store.write(lambda tx: change_job(tx, job.id, JobRequest(paused=True), OWNER, RULES, now))
+    assert await office.pass_time(hours=5, minutes=30) == 0
+    later = office.clock.now()
+    await office.application.store.write(
+        lambda tx: change_job(tx, job.id, JobRequest(paused=False), OWNER, RULES, later)
+    )
+    assert await office.pass_time(minutes=29) == 0
+    assert await office.pass_time(minutes=1) == 1
+    assert [run.state for run in await office.runs(job)] == ["done"]
+
+
+async def test_a_run_that_is_wanted_now_changes_nothing_else(office: Office, server: ModelServer) -> None:
+    job = await office.add("every 1h", times=3)
+    now = office.clock.now()
+    await office.application.store.write(lambda tx: change_job(tx, job.id, JobRequest(paused=True), OWNER, RULES, now))
+    before = await office.job(job)
+    await office.application.store.write(lambda tx: start_named_job(tx, job.id, OWNER, now))
+    server.script(Say("Now."))
+    assert await office.ticker().run_pending_turns() == 1
+    assert [run.output for run in await office.runs(job)] == ["Now."]
+    assert await office.job(job) == before
+
+
+async def test_a_script_gives_the_agent_its_output(office: Office, server: ModelServer) -> None:
+    await office.add(
+        "30m", prompt="What of this matters?", script="df", skills=("plumbing",), folder=str(office.folder)
+    )
+    office.answers = [ShellResult(0, "disk: 99 %")]
+    server.script(Say("The disk is full."))
+    await office.pass_time(minutes=30)
+    asked = server.received[0].question
+    assert all(
+        part in asked for part in ("disk: 99 %", "What of this matters?", "How plumbing is done.", "exit code 0")
+    )
+    ((line, folder, context),) = office.scripts
+    assert (line, folder, context.source) == ("df", office.folder, "cron")
+    assert (context.cron_auto_deliver_platform, context.cron_auto_deliver_chat_id) == (HOME.platform, HOME.chat_id)
+    assert await office.posted() == [(HOME.chat_id, "The disk is full.")]
+
+
+@pytest.mark.parametrize(
+    ("ran", "state", "said"),
+    [
+        (ShellResult(0, "All is well.\n"), "done", ["All is well."]),
+        (ShellResult(0, " \n"), "done", []),
+        (
+            ShellResult(3, "no route"),
+            "failed",
+            ["**df** failed: The script ended with exit code 3.\n\n```\nno route\n```"],
+        ),
+    ],
+)
+async def test_a_script_without_a_prompt_asks_no_model(
+    office: Office, server: ModelServer, ran: ShellResult, state: str, said: list[str]
+) -> None:
+    job = await office.add("30m", prompt=None, script="df")
+    office.answers = [ran]
+    await office.pass_time(minutes=30)
+    assert [(run.state, run.session_id) for run in await office.runs(job)] == [(state, None)]
+    assert [text for _, text in await office.posted()] == said
+    assert server.received == []
+
+
+async def test_a_failure_is_told_and_the_next_time_comes(office: Office, server: ModelServer) -> None:
+    job = await office.add("every 1h", name="Weather")
+    server.script(*[overloaded()] * 30)
+    await office.pass_time(hours=1)
+    assert [run.state for run in await office.runs(job)] == ["failed"]
+    ((_, text),) = await office.posted()
+    assert text.startswith("**Weather** failed: ")
+    assert (await office.job(job)).state == "waiting"
+
+
+async def test_a_job_reports_in_the_chat_that_asked_wherever_that_is_now(office: Office, server: ModelServer) -> None:
+    here, there = Address("telegram", "100"), Address("matrix", "!there")
+    store = office.application.store
+    session = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
+    await store.write(lambda tx: tx.bindings.bind("here", session.id, here))
+    await office.add("every 1h", asker=JobRequester(session_id=session.id))
+    server.script(Say("First."), Say("Second."), Say("Third."))
+    await office.pass_time(hours=1)
+    await store.write(lambda tx: tx.bindings.bind("there", session.id, there))
+    await store.write(lambda tx: tx.bindings.unbind("here"))
+    await office.pass_time(hours=1)
+    await store.write(lambda tx: tx.bindings.unbind("there"))
+    await office.pass_time(hours=1)
+    assert await office.posted() == [("100", "First."), ("!there", "Second."), ("100", "Third.")]
+
+
+async def test_named_chats_are_found_when_the_job_is_made(office: Office, server: ModelServer) -> None:
+    family = Address("telegram", "-100", "group")
+    now = office.clock.now()
+    await office.application.store.write(lambda tx: record_channel(tx, family, "Family", now))
+    await office.add("30m", deliver=("telegram:Family", "home"))
+    await office.application.store.write(lambda tx: record_channel(tx, family, "Relatives", now))
+    server.script(Say("Dinner."))
+    await office.pass_time(minutes=30)
+    assert await office.posted() == [("-100", "Dinner."), (HOME.chat_id, "Dinner.")]
+
+
+async def test_a_job_has_an_account_of_its_own(office: Office, server: ModelServer) -> None:
+    office.caps = (Cap("job:weather", 0),)
+    job = await office.add("30m")
+    await office.pass_time(minutes=30)
+    (run,) = await office.runs(job)
+    assert run.state == "failed"
+    assert server.received == []
+
+
+async def test_a_run_makes_no_jobs(office: Office, server: ModelServer) -> None:
+    await office.add("30m", prompt="Have this done for ever.")
+    server.script(
+        Say(calls=[Ask("cron", {"action": "add", "when": "every 1m", "prompt": "Again."})]),
+        Say(calls=[Ask("cron", {"action": "list"})]),
+        Say("I may not."),
+    )
+    await office.pass_time(minutes=30)
+    assert [text for _, text in await office.posted()] == ["I may not."]
+    assert "can't create jobs" in server.received[1].body.decode()
+    assert len(await office.application.store.read(lambda tx: tx.jobs.find())) == 1
+
+
+async def test_a_run_is_told_where_it_is_and_cannot_be_woken(office: Office, server: ModelServer) -> None:
+    await office.add("30m")
+    command = "echo $TALARIA_SESSION_SOURCE $TALARIA_CRON_AUTO_DELIVER_PLATFORM $TALARIA_CRON_AUTO_DELIVER_CHAT_ID"
+    server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("Seen."))
+    await office.pass_time(minutes=30)
+    assert f"cron {HOME.platform} {HOME.chat_id}" in server.received[1].body.decode()
+    assert "nobody is there to answer" in server.received[0].body.decode()
+
+
+async def test_runs_side_by_side_know_each_its_own_place_and_others_know_none(
+    office: Office, server: ModelServer
+) -> None:
+    show = Ask("terminal", {"command": "echo at=$TALARIA_CRON_AUTO_DELIVER_CHAT_ID."})
+
+    def think(received: Received) -> Say:
+        seen = re.findall(r"at=(\S*)\.", received.json["messages"][-1]["content"])
+        return Say(f"{received.question.split()[-1]} {seen[-1]}") if seen else Say(calls=[show])
+
+    server.answering(think)
+    for name, target in (("one", "telegram:100100"), ("two", "telegram:200200"), ("none", "nowhere")):
+        await office.add("30m", prompt=f"Where? {name}", deliver=(target,), name=name)
+    await office.pass_time(minutes=30)
+    assert sorted(await office.posted()) == [("100100", "one 100100"), ("200200", "two 200200")]
+    jobs = await office.application.store.read(lambda tx: tx.jobs.find())
+    outputs = await office.application.store.read(lambda tx: [tx.jobs.runs(job.id)[0].output for job in jobs])
+    assert sorted(outputs) == ["none ", "one 100100", "two 200200"]
+    assert current_context() is None

@@ -1,0 +1,130 @@
+"""Several workers on one store: each due run has one, and what one leaves behind another goes on with."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.schedule.schedule_fixture import HOME, OWNER, Office, open_office
+from tests.storage.engines import Place
+
+from talaria.contracts.jobs import JobRequest
+from talaria.contracts.user_shell import ShellResult
+from talaria.core.errors import Refused
+from talaria.core.session_context import SessionContext
+from talaria.schedule.due_runs import CatchUpPolicy, list_unfinished_runs, start_due_runs, start_named_job
+from talaria.schedule.run_executor import LEASE, RunDependencies, execute_run
+from talaria.schedule.scheduler import Scheduler
+from talaria.sessions.chat_directory import HomeChat, write_home
+from talaria.testing.clock import SettableClock
+from talaria.testing.model_server import ModelServer, Say
+
+
+@pytest.fixture
+async def offices(
+    tmp_path: Path, place: Place, server: ModelServer, clock: SettableClock
+) -> AsyncIterator[tuple[Office, Office]]:
+    """Two workers on one store; that which is first is not a process of its own, so only its lease tells of its end."""
+    async with (
+        open_office(tmp_path, place, server, clock, "elsewhere/0:1:first") as first,
+        open_office(tmp_path, place, server, clock, "elsewhere/0:2:second") as second,
+    ):
+        await first.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
+        yield first, second
+
+
+async def test_of_two_workers_that_look_at_once_one_has_each_run(offices: tuple[Office, Office]) -> None:
+    first, second = offices
+    jobs = [await first.add("30m", prompt=None, script=f"echo {number}") for number in range(20)]
+    first.clock.advance(timedelta(minutes=30))
+    await asyncio.gather(first.ticker().run_pending_turns(), second.ticker().run_pending_turns())
+    await second.ticker().run_pending_turns()
+    assert len(first.scripts) + len(second.scripts) == 20
+    assert [[run.state for run in await first.runs(job)] for job in jobs] == [["done"]] * 20
+    assert len(await first.posted()) == 20
+
+
+async def test_what_one_is_at_work_on_another_takes_up_only_when_it_is_let_go_of(
+    offices: tuple[Office, Office], server: ModelServer
+) -> None:
+    first, second = offices
+    job = await first.add("30m")
+    first.clock.advance(timedelta(minutes=30))
+    server.script(Say("slow " * 1000, pause=0.1), Say("It rains."))
+    ticker = first.ticker()
+    await ticker.look()
+    await server.arrived(1)
+    assert await second.ticker().run_pending_turns() == 1  # it looks, and finds that somebody is at work on it
+    assert [run.state for run in await second.runs(job)] == ["running"]
+    await ticker.close(patience=0)
+    assert await second.ticker().run_pending_turns() == 1
+    assert [(run.state, run.output) for run in await second.runs(job)] == [("done", "It rains.")]
+    assert await second.posted() == [(HOME.chat_id, "It rains.")]
+
+
+async def test_a_worker_that_lost_its_run_writes_nothing_more(offices: tuple[Office, Office]) -> None:
+    first, second = offices
+    job = await first.add("30m", prompt=None, script="date")
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    async def slow(line: str, folder: Path, context: SessionContext) -> ShellResult:
+        begun.set()
+        await gate.wait()
+        return ShellResult(0, "late")
+
+    means: RunDependencies = structs.replace(first.means, script=slow)
+    first.clock.advance(timedelta(minutes=30))
+    ticker = Scheduler(means, lambda: timedelta(hours=1))
+    await ticker.look()
+    await begun.wait()
+    first.clock.advance(2 * LEASE)
+    await second.ticker().run_pending_turns()
+    gate.set()
+    await ticker.close(patience=30)
+    (run,) = await second.runs(job)
+    assert (run.state, "interrupted" in run.output) == ("failed", True)
+    assert len(await second.posted()) == 1
+
+
+async def test_a_run_that_brings_the_program_down_is_given_up_in_the_end(offices: tuple[Office, Office]) -> None:
+    first, _ = offices
+    job = await first.add("30m", skills=("plumbing",))
+
+    def fatal(name: str) -> str:
+        raise RuntimeError("out of memory")
+
+    means: RunDependencies = structs.replace(first.means, skill=fatal)
+    first.clock.advance(timedelta(minutes=30))
+    await first.application.store.write(lambda tx: start_due_runs(tx, CatchUpPolicy(timedelta(hours=1), lambda: ())))
+    (run,) = await first.application.store.read(list_unfinished_runs)
+    for _ in range(5):
+        with pytest.raises(RuntimeError):
+            await execute_run(run, means)
+    assert await execute_run(run, means)
+    assert [(run.state, "each of 5 attempts" in run.output) for run in await first.runs(job)] == [("failed", True)]
+
+
+async def test_what_is_at_work_is_not_begun_by_hand(offices: tuple[Office, Office]) -> None:
+    first, second = offices
+    job = await first.add("every 1h")
+    now = first.clock.now()
+    await first.application.store.write(lambda tx: start_named_job(tx, job.id, OWNER, now))
+    with pytest.raises(Refused, match="already running"):
+        await second.application.store.write(lambda tx: start_named_job(tx, job.id, OWNER, now))
+
+
+async def test_the_ticker_sleeps_until_something_is_due_or_changed(
+    offices: tuple[Office, Office], server: ModelServer
+) -> None:
+    first, second = offices
+    serving = first.jobs.create_task(first.ticker().serve())
+    server.script(Say("It rains."))
+    job = await second.application.schedules.add(JobRequest(when="every 1h", prompt="Weather?", name="Weather"), OWNER)
+    await second.application.schedules.run(job.id, OWNER)
+    async with asyncio.timeout(30):
+        while not await first.posted():  # noqa: ASYNC110 - an outbox rings no bell
+            await asyncio.sleep(0.02)
+    serving.cancel()
+    assert await first.posted() == [(HOME.chat_id, "It rains.")]

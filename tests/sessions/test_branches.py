@@ -1,0 +1,141 @@
+"""Branches share the past up to a point, and take along what belongs to the conversation."""
+
+from datetime import timedelta
+from functools import partial
+
+import msgspec
+import pytest
+from tests.contracts.sample_messages import said, texts
+
+from talaria.agent.context_window import Summary, make_pictures_message
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.ledger import Cap
+from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
+from talaria.core.errors import NotFound
+from talaria.core.ids import SessionId
+from talaria.core.messages import Message
+from talaria.sessions.branches import create_branch, is_empty_branch, list_ancestors, list_exchanges, session_account
+from talaria.sessions.prompt_prefix import PREFIX_BREAK
+from talaria.sessions.summaries import StoredSummary, read_summary
+from talaria.sessions.titles import free_title
+from talaria.testing.clock import NOON
+
+DIALOGUE = (said("one"), said("first", "assistant"), said("two"), said("second", "assistant"))
+
+
+def conversation(tx: Transaction, *messages: Message) -> Session:
+    session = tx.sessions.create(NewSession(source="cli", title="Trip", owner="ana", model="large"))
+    tx.messages.append(session.id, messages or DIALOGUE)
+    return session
+
+
+def _entries(tx: Transaction, keys: list[str]) -> list[str]:
+    return [entry.value for key in keys if (entry := tx.state.get(key))]
+
+
+def words(database: Database, session_id: SessionId) -> list[tuple[int, str]]:
+    return texts(database.read(lambda tx: tx.messages.load(session_id)))
+
+
+def test_a_branch_shares_the_past_and_nothing_later(database: Database) -> None:
+    origin = database.write(conversation)
+    made = database.write(lambda tx: create_branch(tx, origin.id, 2, "Trip, again"))
+    database.write(lambda tx: tx.messages.append(made.id, [said("three")]))
+    database.write(lambda tx: tx.messages.append(origin.id, [said("else")]))
+    assert words(database, made.id) == [(1, "one"), (2, "first"), (3, "three")]
+    assert (made.title, made.owner, made.model, made.source) == ("Trip, again", "ana", "large", "cli")
+    assert (made.parent_id, made.parent_seq) == (origin.id, 2)
+
+
+def test_what_belongs_to_a_conversation_goes_along(database: Database) -> None:
+    origin = database.write(conversation)
+    kept = ("prefix", "workspace", "grants", "preferences", "todo")
+
+    def prepare(tx: Transaction) -> None:
+        for subject in kept:
+            tx.state.put(f"{subject}:{origin.id}", f"the {subject}")
+
+    database.write(prepare)
+    made = database.write(lambda tx: create_branch(tx, origin.id, 2, ""))
+    for session_id in (origin.id, made.id):
+        entries = database.read(partial(_entries, keys=[f"{subject}:{session_id}" for subject in kept]))
+        assert entries == [f"the {subject}" for subject in kept]
+
+
+@pytest.mark.parametrize(("upto", "carried"), [(1, False), (2, True), (3, True)])
+def test_a_summary_goes_along_unless_it_tells_of_what_is_not_shared(
+    database: Database, upto: int, carried: bool
+) -> None:
+    origin = database.write(conversation)
+    summary = StoredSummary(Summary(2, "They spoke of numbers."), shown=True)
+    text = msgspec.json.encode(summary).decode()
+    database.write(lambda tx: tx.state.put(f"summary:{origin.id}", text))
+    made = database.write(lambda tx: create_branch(tx, origin.id, upto, ""))
+    assert database.read(lambda tx: read_summary(tx, made.id)) == (summary if carried else None)
+    breaks = database.read(lambda tx: tx.events.after(f"session:{made.id}", 0))
+    assert [event.kind for event in breaks] == ([] if carried else [PREFIX_BREAK])
+
+
+def test_a_branch_of_a_branch_reaches_beyond_the_point_at_which_that_one_parted(database: Database) -> None:
+    origin = database.write(conversation)
+    first = database.write(lambda tx: create_branch(tx, origin.id, 4, ""))
+    database.write(lambda tx: tx.messages.append(first.id, [said("three"), said("third", "assistant")]))
+    later = database.write(lambda tx: create_branch(tx, first.id, 5, ""))
+    earlier = database.write(lambda tx: create_branch(tx, later.id, 2, ""))
+    assert (later.parent_id, earlier.parent_id) == (first.id, origin.id)
+    assert database.read(lambda tx: list_ancestors(tx, later)) == (first.id, origin.id)
+    assert database.read(lambda tx: list_ancestors(tx, earlier)) == (origin.id,)
+    assert words(database, later.id)[-1] == (5, "three")
+    assert words(database, earlier.id) == [(1, "one"), (2, "first")]
+    database.write(lambda tx: tx.sessions.delete(origin.id))
+    assert words(database, earlier.id) == [(1, "one"), (2, "first")]
+    assert words(database, later.id)[0] == (1, "one")
+
+
+def test_a_branch_from_the_very_beginning_is_empty(database: Database) -> None:
+    origin = database.write(conversation)
+    made = database.write(lambda tx: create_branch(tx, origin.id, 0, ""))
+    assert words(database, made.id) == []
+    assert made.parent_id == origin.id
+    assert is_empty_branch(made)
+
+
+def test_what_was_spent_counts_for_the_branch_too(database: Database) -> None:
+    origin = database.write(conversation)
+    cap = Cap(session_account(origin.id), 1_000)
+    hold = database.write(lambda tx: tx.ledger.reserve([cap], 700, timedelta(minutes=1)))
+    database.write(lambda tx: tx.ledger.settle(hold, 600))
+    made = database.write(lambda tx: create_branch(tx, origin.id, 2, ""))
+    assert database.read(lambda tx: tx.ledger.spent(session_account(made.id))) == 600
+
+
+def test_an_unknown_conversation_or_message_has_no_branch(database: Database) -> None:
+    origin = database.write(conversation)
+    with pytest.raises(NotFound):
+        database.write(lambda tx: create_branch(tx, SessionId("nowhere"), 1, ""))
+    with pytest.raises(NotFound):
+        database.write(lambda tx: create_branch(tx, origin.id, 99, ""))
+
+
+def test_exchanges_begin_with_what_people_say(database: Database) -> None:
+    pictures = make_pictures_message([], NOON)
+    messages = (said("one"), said("", "assistant"), said("result", "tool"), pictures, said("done", "assistant"))
+    origin = database.write(lambda tx: conversation(tx, *messages, said("two")))
+    begun = list_exchanges(database.read(lambda tx: tx.messages.load(origin.id)))
+    assert texts(begun) == [(1, "one"), (6, "two")]
+
+
+def test_titles_with_a_mark_stay_apart(database: Database) -> None:
+    def name_another(tx: Transaction) -> str:
+        title = free_title(tx, "100% Trip_", "before undo", owner="ana")
+        session = conversation(tx)
+        return tx.sessions.update(session.id, SessionChanges(title=title)).title
+
+    assert [database.write(name_another) for _ in range(3)] == [
+        "100% Trip_ (before undo)",
+        "100% Trip_ (before undo 2)",
+        "100% Trip_ (before undo 3)",
+    ]
+    assert database.read(lambda tx: free_title(tx, "100% Trip_ (before undo 2)", "before undo", owner="ana")).endswith(
+        "undo 4)"
+    )

@@ -1,0 +1,241 @@
+"""A process of its own that works on a store: ``python -m tests.storage.store_process TASK ENGINE ADDRESS SCHEMA …``.
+
+It says ``ready``, waits for a line, does its task and answers with lines of JSON.
+"""
+
+import asyncio
+import json
+import os
+import pwd
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from tests.contracts.sample_messages import said
+from tests.contracts.session_leases import lane
+from tests.storage.engines import Place, place_of
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Database, Transaction
+from talaria.contracts.stores.jobs import Job
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.core.errors import StoreBusy, StoreError, StoreUnavailable
+from talaria.core.ids import SessionId, new_turn_id, new_worker_id
+
+MINUTE = timedelta(minutes=1)
+
+
+def main(words: list[str]) -> None:
+    """Do the task that is named."""
+    task, place, more = words[0], place_of(words[1:4]), words[4:]
+    tasks: dict[str, Callable[..., None]] = {
+        "claim": claim,
+        "open": open_first,
+        "endure": endure,
+        "write": write_on,
+        "fill": fill,
+        "intrude": intrude,
+        "notify": notify,
+    }
+    tasks[task](place, *more)
+
+
+def answer(value: object) -> None:
+    """Tell the parent at once."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def wait_for_start() -> None:
+    answer("ready")
+    sys.stdin.readline()
+
+
+def claim(place: Place) -> None:
+    """Take whatever can be had of everything that only one may have."""
+    database = place.open(SystemClock(), new_worker_id())
+    wait_for_start()
+    answer(
+        {
+            "handoffs": claimed_handoffs(database),
+            "leases": acquired_leases(database),
+            "inbox": list(until_nothing(database, taken_from_inbox)),
+            "outbox": list(until_nothing(database, taken_from_outbox)),
+            "runs": begun_runs(database),
+        }
+    )
+    database.close()
+
+
+def claimed_handoffs(database: Database) -> list[str]:
+    pending = database.read(lambda tx: tx.sessions.find(SessionFilter(source="handoff")))
+
+    def claims(session_id: SessionId) -> bool:
+        return database.write(lambda tx: tx.handoffs.claim_handoff(session_id))
+
+    return [session.title for session in pending if claims(session.id)]
+
+
+def acquired_leases(database: Database) -> list[str]:
+    def acquires(name: str) -> bool:
+        return database.write(lambda tx: tx.leases.acquire(name, MINUTE)) is not None
+
+    return [name for name in map(str, range(10)) if acquires(name)]
+
+
+def taken_from_inbox(tx: Transaction) -> list[str]:
+    claim = lane(tx, MINUTE)
+    return [item.payload for item in tx.inbox.take(claim, new_turn_id(), count=99)] if claim else []
+
+
+def taken_from_outbox(tx: Transaction) -> list[str]:
+    return [item.payload for item in tx.outbox.claim("telegram", MINUTE, count=2)]
+
+
+def until_nothing(database: Database, work: Callable[[Transaction], list[str]]) -> Iterator[str]:
+    while taken := database.write(work):
+        yield from taken
+
+
+def begun_runs(database: Database) -> list[str]:
+    def begins(job: Job) -> bool:
+        return database.write(lambda tx: tx.jobs.begin_run(job, next_at=None)) is not None
+
+    return [job.name for job in database.read(lambda tx: tx.jobs.find(due=True)) if begins(job)]
+
+
+def open_first(place: Place, *places: str) -> None:
+    """Open stores that may not be there yet, and tell how many have written to each before."""
+    wait_for_start()
+    answer([_opened(Place(place.engine, *where.split("\n"))) for where in places])
+
+
+def _opened(place: Place) -> int | str:
+    try:
+        database = place.open(SystemClock())
+        before = database.write(lambda tx: tx.state.put("opened", "")) - 1
+        database.close()
+    except StoreError as error:
+        return str(error)
+    return before
+
+
+def endure(place: Place, seconds: str) -> None:
+    """Write from several tasks for so long; tell what was acknowledged and what was refused as busy."""
+    wait_for_start()
+    answer(asyncio.run(_endure(place, float(seconds))))
+
+
+async def _endure(place: Place, seconds: float) -> dict[str, object]:
+    store = place.open_store(SystemClock(), new_worker_id())
+    session = (await store.write(lambda tx: tx.sessions.create(NewSession(source="endurance")))).id
+    deadline = time.monotonic() + seconds
+    acknowledged: list[int] = []
+    busy: list[str] = []
+
+    async def speak() -> None:
+        while time.monotonic() < deadline:
+            try:
+                acknowledged.append(await store.write(lambda tx: tx.messages.append(session, [said("word " * 50)])))
+            except StoreBusy as error:
+                busy.append(str(error))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(speak())
+    await store.close()
+    return {"session": session, "acknowledged": sorted(acknowledged), "busy": busy}
+
+
+def write_on(place: Place, session: str) -> None:
+    """Write steps that span several subjects until killed; tell the number of each that is durable."""
+    wait_for_start()
+    asyncio.run(_write_on(place, SessionId(session)))
+
+
+async def _write_on(place: Place, session: SessionId) -> None:
+    store = place.open_store(SystemClock(), new_worker_id())
+
+    def step(tx: Transaction) -> int:
+        last = tx.messages.append(session, [said("heron " * 400) for _ in range(8)])
+        tx.events.append("steps", [("step", str(last))])
+        tx.state.put("last", str(last))
+        return last
+
+    async def speak() -> None:
+        while True:
+            answer(await store.write(step))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(speak())
+
+
+def fill(place: Place, how: str) -> None:
+    """Write until there is no more space, then make some, and tell how that went."""
+    wait_for_start()
+    answer(asyncio.run(_fill(place, how)))
+
+
+async def _fill(place: Place, how: str) -> dict[str, object]:
+    store = place.open_store(SystemClock(), new_worker_id())
+    session = (await store.write(lambda tx: tx.sessions.create(NewSession(source="cli")))).id
+
+    def step(tx: Transaction) -> int:
+        tx.events.append("steps", [("step", "")])
+        return tx.messages.append(session, [said("heron " * 400) for _ in range(8)])
+
+    with scarcity(how, place):
+        acknowledged, refusal = 0, ""
+        while not refusal:
+            try:
+                acknowledged = await store.write(step)
+            except StoreError as error:
+                refusal = f"{type(error).__name__}: {error}"
+        stored = await store.read(lambda tx: (len(tx.messages.load(session)), len(tx.events.after("steps", 0))))
+    last = await store.write(step)
+    await store.close()
+    return {"acknowledged": acknowledged, "refusal": refusal, "stored": stored, "last": last}
+
+
+@contextmanager
+def scarcity(how: str, place: Place) -> Iterator[None]:
+    """Leave little space: on the disk, or to each file of this process."""
+    if how == "disk":
+        ballast = Path(place.address).with_name("ballast")
+        ballast.write_bytes(bytes(2_000_000))
+        yield
+        ballast.unlink()
+    else:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, before[1]))
+        yield
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def intrude(place: Place) -> None:
+    """Try to open a store as somebody who may not write there."""
+    wait_for_start()
+    if os.geteuid() == 0:
+        os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        place.open(SystemClock()).close()
+        answer("opened")
+    except StoreUnavailable as error:
+        answer(str(error))
+
+
+def notify(place: Place, topic: str) -> None:
+    """Notify a topic as a short command does, and end."""
+    wait_for_start()
+    database = place.open(SystemClock())
+    database.write(lambda tx: tx.notify(topic))
+    database.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

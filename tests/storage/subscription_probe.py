@@ -1,0 +1,41 @@
+"""Wait until a store hears the notifications of other processes."""
+
+import asyncio
+
+from talaria.contracts.store import Store, Subscription
+
+PROBE = "probe"
+
+
+async def wait_until_connected(store: Store, other: Store) -> None:
+    """Return when notifications of ``other`` reach the subscriptions of ``store``, which must have one already."""
+    async with store.subscribe(PROBE) as probe, asyncio.timeout(20):
+        while True:
+            await other.write(lambda tx: tx.notify(PROBE))
+            try:
+                async with asyncio.timeout(0.2):
+                    while not await probe.wait():
+                        pass
+                    return
+            except TimeoutError:
+                pass
+
+
+async def clear(*subscriptions: Subscription) -> None:
+    """Let the next `wait` of each of them wait."""
+    for subscription in subscriptions:
+        if subscription.is_pending:
+            await subscription.wait()
+
+
+async def notified(subscription: Subscription) -> None:
+    """Wait until a topic was notified."""
+    async with asyncio.timeout(20):
+        while not await subscription.wait():
+            pass
+
+
+async def woken(subscription: Subscription) -> None:
+    """Wait until the subscription wakes for whatever reason."""
+    async with asyncio.timeout(20):
+        await subscription.wait()

@@ -1,0 +1,326 @@
+"""Notifications between processes on each engine, and what happens when the connection is lost."""
+
+import asyncio
+import queue
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import apsw
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from tests.storage.engines import Place
+from tests.storage.subscription_probe import clear, notified, wait_until_connected, woken
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Database, Transaction
+from talaria.core.ids import new_id
+from talaria.storage.async_store import ThreadedStore
+from talaria.storage.postgres.channel import make_channel_name
+from talaria.storage.sqlite.inotify import InotifyWatch
+from talaria.storage.sqlite.notifications import CommitListener, FileChanges, PollSchedule
+from talaria.storage.sqlite.open import open_sqlite
+from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+
+NEVER = 3600.0
+LISTENERS = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' AND query LIKE %s"
+
+
+@asynccontextmanager
+async def opened(place: Place, *, poll_seconds: float = NEVER) -> AsyncIterator[ThreadedStore]:
+    store = place.open_store(SystemClock(), poll_seconds=poll_seconds)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextmanager
+def connected(url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(url, autocommit=True) as raw:
+        yield raw
+
+
+async def listeners(place: Place, count: int) -> list[int]:
+    """Return the server's processes that listen for notifications of a store, once there are so many."""
+    return await asyncio.to_thread(_listeners, place, count)
+
+
+def _listeners(place: Place, count: int) -> list[int]:
+    deadline = time.monotonic() + 20
+    with connected(place.address) as raw:
+        while True:
+            found = [pid for (pid,) in raw.execute(LISTENERS, (f"%{make_channel_name(place.schema)}%",))]
+            if len(found) == count or time.monotonic() > deadline:
+                return found
+            time.sleep(0.01)
+
+
+def test_a_look_at_a_file_sees_each_commit_once(sqlite_place: Place) -> None:
+    database = sqlite_place.open(SystemClock())
+    with closing(FileChanges(Path(sqlite_place.address))) as changes:
+        assert changes.look()
+        assert not changes.look()
+        for number in range(3):
+            database.write(lambda tx, number=number: tx.state.put("key", str(number)))  # type: ignore[misc]
+            assert changes.look()
+            assert not changes.look()
+    database.close()
+
+
+def test_work_that_writes_nothing_is_no_reason_to_look_again(sqlite_place: Place) -> None:
+    database = sqlite_place.open(SystemClock())
+    with closing(FileChanges(Path(sqlite_place.address))) as changes:
+        changes.look()
+        database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
+        database.read(lambda tx: tx.state.get("key"))
+        assert not changes.look()
+    database.close()
+
+
+def put(database: Database, value: str) -> None:
+    database.write(lambda tx: tx.state.put("key", value))
+
+
+def notify(database: Database, *topics: str) -> None:
+    database.write(lambda tx: notify_all(tx, topics))
+
+
+def notify_all(tx: Transaction, topics: Iterable[str]) -> None:
+    for topic in topics:
+        tx.notify(topic)
+
+
+def test_each_topic_that_a_file_was_notified_of_is_read_once(sqlite_place: Place) -> None:
+    database = sqlite_place.open(SystemClock())
+    notify(database, "before")
+    with closing(FileChanges(Path(sqlite_place.address))) as changes:
+        assert changes.read_notified() is None
+        assert changes.read_notified() == {}
+        notify(database, "inbox", "outbox", "inbox")
+        notify(database, "inbox")
+        put(database, "unrelated")
+        assert changes.read_notified() == {"inbox": 4, "outbox": 3}
+        assert changes.read_notified() == {}
+    database.close()
+
+
+def test_old_notifications_are_removed_and_a_reader_that_missed_some_wakes_every_topic(sqlite_place: Place) -> None:
+    database = sqlite_place.open(SystemClock())
+    with (
+        closing(FileChanges(Path(sqlite_place.address))) as slow,
+        closing(FileChanges(Path(sqlite_place.address))) as quick,
+    ):
+        assert slow.read_notified() is quick.read_notified() is None
+        for number in range(30):
+            notify(database, *(f"topic {number} {one}" for one in range(100)))
+            assert len(quick.read_notified() or ()) == 100
+        assert slow.read_notified() is None
+        notify(database, "inbox")
+        assert slow.read_notified() == {"inbox": 3001}
+    with closing(apsw.Connection(sqlite_place.address)) as raw:
+        assert raw.execute("SELECT count(*) < 1400 FROM notifications").get
+    database.close()
+
+
+def test_a_bell_rings_when_the_log_is_written_to_and_for_nothing_else(sqlite_place: Place) -> None:
+    database = open_sqlite(Path(sqlite_place.address))
+    put(database, "")
+    with closing(InotifyWatch(Path(f"{sqlite_place.address}-wal"))) as bell:
+        database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
+        database.read(lambda tx: tx.state.get("key"))
+        assert not bell.has_changed()
+        put(database, "one")
+        assert bell.wait(20)
+        assert not bell.has_changed()
+        bell.silence()
+        assert not bell.wait(NEVER)
+    database.close()
+
+
+def test_there_is_no_bell_for_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        InotifyWatch(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("log", ["talaria.db-wal", "deaf", "missing"])
+def test_commits_are_noticed_whether_the_system_tells_of_them_or_not(tmp_path: Path, log: str) -> None:
+    path, heard = tmp_path / "talaria.db", queue.SimpleQueue[Mapping[str, int] | None]()
+    (tmp_path / "deaf").touch()
+    database = open_sqlite(path)
+    listener = CommitListener(path, watch_after=0, log=tmp_path / log)
+    listener.listen(heard.put)
+    assert heard.get(timeout=20) is None
+    for number in range(8):
+        put(database, str(number))
+        notify(database, "inbox")
+        assert heard.get(timeout=20) == {"inbox": number + 1}
+    listener.stop_listening()
+    listener.listen(heard.put)
+    assert heard.get(timeout=20) is None
+    listener.close()
+    database.close()
+
+
+def test_behind_the_bell_there_are_looks_until_the_commit_is_there_and_a_moment_longer() -> None:
+    vigil, now, looks = PollSchedule(0.04, 0.0), 10.0, 1
+    assert vigil.is_asleep(now)
+    vigil.looked(now, wakeup=True, found=False)
+    while now < 10.03:
+        assert not vigil.is_asleep(now)
+        now, looks = now + vigil.pause, looks + 1
+        vigil.looked(now, wakeup=False, found=False)
+    assert looks < 10
+    assert not vigil.is_asleep(now)
+    vigil.looked(now, wakeup=True, found=True)
+    assert vigil.pause == 0.04
+    assert not vigil.is_asleep(now + 0.09)
+    assert vigil.is_asleep(now + 0.2)
+
+
+def test_a_bell_for_what_was_undone_keeps_nobody_awake_for_ever() -> None:
+    vigil = PollSchedule(0.04, 0.0)
+    assert vigil.is_asleep(10.0)
+    vigil.looked(10.0, wakeup=True, found=False)
+    assert not vigil.is_asleep(14.9)
+    assert vigil.is_asleep(15.1)
+
+
+def test_a_bell_that_has_missed_several_commits_is_not_trusted_any_more() -> None:
+    vigil = PollSchedule(0.04, 0.0)
+    for number, wakeup in enumerate((False, False, True, False, False, False)):
+        assert vigil.trusts_watch
+        assert vigil.is_asleep(10.0 + number)
+        vigil.looked(10.0 + number, wakeup=wakeup, found=True)
+        assert not vigil.is_asleep(10.05 + number)
+        vigil.looked(10.05 + number, wakeup=False, found=True)
+    assert not vigil.trusts_watch
+
+
+async def test_all_subscriptions_of_a_process_wake_together_periodically(place: Place) -> None:
+    async with (
+        opened(place, poll_seconds=0.05) as store,
+        store.subscribe("inbox") as first,
+        store.subscribe("outbox") as second,
+    ):
+        await clear(first, second)
+        for _ in range(5):
+            await woken(first)
+            assert second.is_pending
+            await clear(second)
+
+
+def test_upkeep_is_needed_where_something_was_written(sqlite_place: Place) -> None:
+    database = open_sqlite(Path(sqlite_place.address))
+    assert not database.is_maintained
+    assert not database.run_maintenance()
+    assert database.is_maintained
+    database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
+    assert database.is_maintained
+    put(database, "one")
+    assert not database.is_maintained
+    database.close()
+
+
+async def test_a_vanished_file_does_not_disturb_subscribers(tmp_path: Path) -> None:
+    place = Place("sqlite", str(tmp_path / "profile" / "talaria.db"))
+    async with opened(place, poll_seconds=0.01) as store:
+        async with store.subscribe("inbox") as subscription:
+            async with opened(place) as other:
+                await wait_until_connected(store, other)
+            rmtree(tmp_path / "profile")
+            for _ in range(3):
+                await woken(subscription)
+        async with store.subscribe("inbox") as subscription:
+            for _ in range(3):
+                await woken(subscription)
+    assert not (tmp_path / "profile").exists()
+
+
+async def test_a_commit_notifies_each_topic_once(postgres_place: Place) -> None:
+    channel = make_channel_name(postgres_place.schema)
+    with connected(postgres_place.address) as raw:
+        raw.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        async with opened(postgres_place) as store:
+            await store.write(lambda tx: notify_all(tx, (f"topic {number % 2}" for number in range(100))))
+        raw.execute("SELECT pg_notify(%s, 'end')", (channel,))
+        heard = []
+        for notice in raw.notifies(timeout=20):
+            if notice.payload == "end":
+                break
+            heard.append(notice.payload.partition(":")[2])
+    assert sorted(heard) == ["topic 0", "topic 1"]
+
+
+@pytest.fixture
+def other_database(postgres_place: Place) -> Iterator[Place]:
+    """A schema of the same name in another database of the same server."""
+    name = f"test_{new_id()}"
+    with connected(postgres_place.address) as raw:
+        raw.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield Place("postgres", make_conninfo(postgres_place.address, dbname=name), postgres_place.schema)
+        raw.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+async def test_stores_of_one_server_do_not_receive_notifications_of_each_other(
+    postgres_place: Place, other_database: Place
+) -> None:
+    other_schema = Place("postgres", postgres_place.address, f"{postgres_place.schema}_{'x' * 20}")
+    async with opened(postgres_place) as store, store.subscribe("inbox") as ours, store.subscribe("end") as end:
+        async with opened(postgres_place) as other:
+            await wait_until_connected(store, other)
+        await clear(ours, end)
+        for place, topic in ((other_schema, "inbox"), (other_database, "inbox"), (postgres_place, "end")):
+            async with opened(place) as other:
+                await other.write(lambda tx, topic=topic: tx.notify(topic))  # type: ignore[misc]
+        await notified(end)
+        assert not ours.is_pending
+    other_schema.drop()
+
+
+async def test_a_broken_connection_is_replaced_and_all_subscriptions_wake(postgres_place: Place) -> None:
+    async with opened(postgres_place) as store, opened(postgres_place) as other, store.subscribe("inbox") as inbox:
+        await wait_until_connected(store, other)
+        await clear(inbox)
+        for _ in range(2):
+            [listener] = await listeners(postgres_place, 1)
+            with connected(postgres_place.address) as raw:
+                raw.execute("SELECT pg_terminate_backend(%s)", (listener,))
+            await woken(inbox)
+            await other.write(lambda tx: tx.notify("inbox"))
+            await notified(inbox)
+
+
+async def test_a_store_without_subscriptions_does_not_listen(postgres_place: Place) -> None:
+    async with opened(postgres_place) as store:
+        async with store.subscribe("inbox"), store.subscribe("outbox"):
+            assert len(await listeners(postgres_place, 1)) == 1
+        assert await listeners(postgres_place, 0) == []
+
+
+@pytest.mark.skipif(find_postgres() is None, reason=MISSING)
+async def test_a_server_that_went_away_and_came_back_is_listened_to_again() -> None:
+    with PostgresServer() as server:
+        place = Place("postgres", server.url, f"test_{new_id()}")
+        async with (
+            opened(place) as store,
+            opened(place, poll_seconds=0.01) as impatient,
+            store.subscribe("inbox") as inbox,
+            impatient.subscribe("inbox") as periodic,
+        ):
+            await wait_until_connected(store, impatient)
+            await clear(inbox)
+            await asyncio.to_thread(server.stop)
+            for _ in range(3):
+                await woken(periodic)
+            await asyncio.to_thread(server.start)
+            await woken(inbox)
+            async with opened(place) as other:
+                await other.write(lambda tx: tx.notify("inbox"))
+            await notified(inbox)

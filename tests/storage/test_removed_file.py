@@ -1,0 +1,111 @@
+"""A file that is taken away from under a store: nothing is written where nobody would find it again."""
+
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.core.errors import StoreGone
+from talaria.storage.sqlite.open import open_sqlite
+from talaria.storage.sqlite.store import open_sqlite_store
+
+
+def begin(tx: Transaction) -> str:
+    return tx.sessions.create(NewSession(source="test")).id
+
+
+def count(tx: Transaction) -> int:
+    return len(tx.sessions.find(SessionFilter(limit=None)))
+
+
+def rescued(folder: Path) -> list[Path]:
+    return list(folder.glob("talaria.db.rescued-*"))
+
+
+async def test_a_file_that_is_moved_away_and_back_is_gone_on_with(tmp_path: Path) -> None:
+    path, away = tmp_path / "talaria.db", tmp_path / "away.db"
+    store = open_sqlite_store(path)
+    await store.write(begin)
+    path.rename(away)
+    with pytest.raises(StoreGone, match="moved away"):
+        await store.write(begin)
+    assert not path.exists()
+    away.rename(path)
+    await store.write(begin)
+    await store.close()
+    database = open_sqlite(path)
+    assert database.read(count) == 2
+    database.close()
+
+
+async def test_a_folder_that_is_moved_away_and_back_is_gone_on_with(tmp_path: Path) -> None:
+    folder = tmp_path / "profile"
+    store = open_sqlite_store(folder / "talaria.db")
+    await store.write(begin)
+    folder.rename(tmp_path / "away")
+    with pytest.raises(StoreGone, match="moved away"):
+        await store.write(begin)
+    assert not folder.exists()
+    (tmp_path / "away").rename(folder)
+    await store.write(begin)
+    assert await store.read(count) == 2
+    await store.close()
+
+
+async def test_a_file_that_is_deleted_is_rescued_and_not_written_to(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "talaria.db"
+    store = open_sqlite_store(path)
+    await store.write(begin)
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(StoreGone, match="deleted"):
+            await store.write(begin)
+    with pytest.raises(StoreGone) as told:
+        await store.write(begin)
+    await store.close()
+    (copy,) = rescued(tmp_path)
+    assert str(copy) in str(told.value)
+    assert [str(copy) in record.message for record in caplog.records if record.levelno == logging.CRITICAL] == [True]
+    assert copy.stat().st_mode & 0o077 == 0
+    assert not path.exists()
+    copy.rename(path)
+    database = open_sqlite(path)
+    assert database.read(count) == 1
+    database.close()
+
+
+async def test_another_file_in_its_place_is_left_alone(tmp_path: Path) -> None:
+    path, away = tmp_path / "talaria.db", tmp_path / "away.db"
+    store = open_sqlite_store(path)
+    await store.write(begin)
+    await store.close()
+    store = open_sqlite_store(path)
+    path.rename(away)
+    shutil.copy(away, path)
+    before = path.read_bytes()
+    with pytest.raises(StoreGone, match="another file"):
+        await store.write(begin)
+    assert path.read_bytes() == before
+    await store.close()
+    database = open_sqlite(path)
+    database.write(begin)
+    assert database.read(count) == 2
+    database.close()
+
+
+async def test_nobody_makes_a_new_file_while_somebody_uses_the_one_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "talaria.db"
+    store = open_sqlite_store(path)
+    await store.write(begin)
+    path.rename(tmp_path / "away.db")
+    with pytest.raises(StoreGone, match="still uses it"):
+        open_sqlite(path)
+    assert not path.exists()
+    await store.close()
+    open_sqlite(path).close()
+    assert path.exists()

@@ -1,0 +1,242 @@
+"""What goes wrong around a store: it says so in a sentence, keeps what it has, and works again afterwards."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from tests.storage.concurrent_processes import answers, crowd
+from tests.storage.engines import Place
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.store import Transaction
+from talaria.core.errors import StoreBusy, StoreUnavailable
+from talaria.core.ids import new_id
+from talaria.storage.async_store import ThreadedStore
+from talaria.storage.database import ConnectionDatabase
+from talaria.storage.postgres.open import PostgresOptions, open_postgres, open_postgres_store
+from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+
+SECRET = "hunter2"
+
+
+@pytest.fixture(scope="module")
+def guarded_server() -> Iterator[PostgresServer]:
+    """A server of our own that asks for a password and can be stopped."""
+    if find_postgres() is None:
+        pytest.skip(MISSING)
+    with PostgresServer(password=SECRET) as server:
+        yield server
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> list[str]:
+    """The words before a command that give it a disk of six megabytes at ``tmp_path``."""
+    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--"]
+    mount = [*unshare, "sh", "-c", 'mount -t tmpfs -o size=6m none "$0" && exec "$@"', str(tmp_path)]
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system does not let us mount a small disk")
+    return mount
+
+
+def test_a_full_disk_is_told_and_loses_nothing(sqlite_place: Place, small_disk: list[str]) -> None:
+    with crowd(1, "fill", sqlite_place, "disk", within=small_disk) as workers:
+        [report] = answers(workers)
+    assert report["refusal"].startswith("StoreFull: ")
+    assert "no space left" in report["refusal"]
+    assert report["acknowledged"] > 0
+    assert report["stored"] == [report["acknowledged"], report["acknowledged"] / 8]
+    assert report["last"] == report["acknowledged"] + 8
+
+
+def test_a_file_that_may_not_grow_is_told_and_loses_nothing(sqlite_place: Place) -> None:
+    with crowd(1, "fill", sqlite_place, "limit") as workers:
+        [report] = answers(workers)
+    assert report["refusal"].startswith(("StoreFull: ", "StoreUnavailable: "))
+    assert "disk" in report["refusal"]
+    assert report["stored"] == [report["acknowledged"], report["acknowledged"] / 8]
+    assert report["last"] == report["acknowledged"] + 8
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["store is there", "store is not there"])
+def test_a_folder_that_is_not_ours_is_told(sqlite_place: Place, there: bool) -> None:
+    if there:
+        sqlite_place.open(SystemClock()).close()
+    folder = Path(sqlite_place.address).parent
+    folder.chmod(0o500)
+    try:
+        with crowd(1, "intrude", sqlite_place) as workers:
+            [sentence] = answers(workers)
+    finally:
+        folder.chmod(0o700)
+    assert sentence.startswith(sqlite_place.address)
+    assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize("name", ["file/talaria.db", "folder"])
+def test_a_path_where_no_file_can_be_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreUnavailable, match=name):
+        Place("sqlite", str(tmp_path / name)).open(SystemClock())
+
+
+def test_a_store_that_is_held_for_too_long_is_busy_and_free_again_later(place: Place) -> None:
+    holder, other = place.open(SystemClock(), "one"), place.open(SystemClock(), "two", patience=0.05)
+    holder.write(lambda tx: tx.state.put("key", ""))
+
+    def hold(tx: Transaction) -> None:
+        tx.state.put("key", "")
+        with pytest.raises(StoreBusy, match="Try again"):
+            other.write(lambda tx: tx.state.put("key", ""))
+
+    holder.write(hold)
+    assert other.write(lambda tx: tx.state.put("key", "")) == 3
+    holder.close()
+    other.close()
+
+
+async def test_a_server_that_went_away_and_came_back_is_used_again(guarded_server: PostgresServer) -> None:
+    store = open_postgres_store(guarded_server.url, PostgresOptions(f"test_{new_id()}"))
+    await store.write(lambda tx: tx.state.put("before", ""))
+    await store.read(lambda tx: tx.state.get("before"))
+    guarded_server.stop()
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            await store.write(lambda tx: tx.state.put("meanwhile", ""))
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            await store.read(lambda tx: tx.state.get("before"))
+    guarded_server.start()
+    await eventually(store, lambda tx: tx.state.put("after", ""))
+    keys = await store.read(lambda tx: [entry.key for entry in tx.state.with_prefix("")])
+    await store.close()
+    assert keys == ["after", "before"]
+
+
+async def test_work_in_progress_when_the_server_goes_away_is_undone(guarded_server: PostgresServer) -> None:
+    store = open_postgres_store(guarded_server.url, PostgresOptions(f"test_{new_id()}"))
+    begun, stopped = threading.Event(), threading.Event()
+
+    def work(tx: Transaction) -> None:
+        tx.state.put("half", "")
+        begun.set()
+        stopped.wait()
+        tx.state.put("whole", "")
+
+    writing = asyncio.ensure_future(store.write(work))
+    await asyncio.to_thread(begun.wait)
+    await asyncio.to_thread(guarded_server.stop)
+    stopped.set()
+    with pytest.raises(StoreUnavailable):
+        await writing
+    guarded_server.start()
+    await eventually(store, lambda tx: tx.state.put("after", ""))
+    keys = await store.read(lambda tx: [entry.key for entry in tx.state.with_prefix("")])
+    await store.close()
+    assert keys == ["after"]
+
+
+def put_much(tx: Transaction) -> None:
+    for number in range(500):
+        tx.state.put(f"key {number}", "")
+
+
+USES: dict[str, Callable[[ConnectionDatabase], object]] = {
+    "write": lambda database: database.write(put_much),
+    "read": lambda database: database.read(lambda tx: tx.state.get("key")),
+    "group": lambda database: database.write_all([put_much, put_much])[0].unwrap(),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_cut_connection_leaves_no_remark_of_the_driver(
+    guarded_server: PostgresServer, caplog: pytest.LogCaptureFixture, use: Callable[[ConnectionDatabase], object]
+) -> None:
+    database = open_postgres(guarded_server.url, PostgresOptions(f"test_{new_id()}"))
+    with psycopg.connect(guarded_server.url, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'talaria'"
+        )
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            use(database)
+    database.close()
+    del database
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("psycopg")] == []
+
+
+async def eventually(store: ThreadedStore, work: Callable[[Transaction], object]) -> None:
+    """Carry out work on a store whose connections may still have to notice that the server is back."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await store.write(work)
+            except StoreUnavailable:
+                await asyncio.sleep(0.01)
+            else:
+                return
+
+
+def refusal(url: str) -> str:
+    """Return everything that is told about a server that cannot be used, the traceback included."""
+    with pytest.raises(StoreUnavailable) as refused:
+        open_postgres(url)
+    assert str(refused.value).endswith((".", ")"))
+    return "".join(traceback.format_exception(refused.value))
+
+
+def test_a_wrong_password_is_told_without_the_password(guarded_server: PostgresServer) -> None:
+    told = refusal(guarded_server.url.replace(SECRET, f"{SECRET}-wrong"))
+    assert "password authentication failed" in told
+    assert f"127.0.0.1:{guarded_server.port}" in told
+    assert SECRET not in told
+
+
+def test_a_server_that_does_not_answer_is_told_without_the_password(guarded_server: PostgresServer) -> None:
+    told = refusal(f"postgresql://ana:{SECRET}@127.0.0.1:1/postgres")
+    assert "cannot be reached" in told
+    assert SECRET not in told
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql//ana:{SECRET}@localhost/postgres",
+        f"postgresql:/ana:{SECRET}@localhost/postgres",
+        f"postgresql://ana:{SECRET}%zz@localhost/postgres",
+        f"postgresql://ana:{SECRET}@localhost:port/postgres",
+        f"postgresql://ana:{SECRET}@localhost/postgres?nonsense=1",
+        f"postgresql://ana:{SECRET}@[::1/postgres",
+        f"postgresql://ana:{SECRET}@local host/postgres",
+        f"postgresql://ana:x@{SECRET}@localhost/postgres",
+    ],
+)
+def test_an_address_that_is_none_is_told_without_the_password(url: str) -> None:
+    assert SECRET not in refusal(url)
+
+
+def test_a_user_without_the_right_to_create_a_schema_is_told(postgres_url: str) -> None:
+    guest = f"guest_{new_id()}"
+    with psycopg.connect(postgres_url, autocommit=True) as raw:
+        raw.execute(f"CREATE ROLE {guest} LOGIN".encode())
+        try:
+            told = refusal(postgres_url.replace("talaria@", f"{guest}@"))
+        finally:
+            raw.execute(f"DROP ROLE {guest}".encode())
+    assert "Grant it the right to create a schema" in told
+
+
+def test_a_role_that_may_not_create_schemas_uses_one_that_was_made_for_it(postgres_url: str) -> None:
+    role = f"guest_{new_id()}"
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN; CREATE SCHEMA {role} AUTHORIZATION {role}".encode())
+        open_postgres(make_conninfo(postgres_url, user=role), PostgresOptions(role)).close()
+        owner.execute(f"DROP SCHEMA {role} CASCADE; DROP ROLE {role}".encode())

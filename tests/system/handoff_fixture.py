@@ -1,0 +1,173 @@
+"""A conversation that is to move: whoever asks for it, the gateways, the network where it goes on, and their store."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from tests.app.program import Program
+from tests.cli.chat.chat_screen import say
+from tests.storage.engines import Place
+from tests.system.gateway_workers import LEASE, workplace
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.bindings import Binding
+from talaria.contracts.stores.handoffs import HandoffState
+from talaria.contracts.stores.sessions import NewSession
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.core.messages import Message, Text, ToolCall, ToolResult
+from talaria.handoff.handoff import HANDOFFS
+from talaria.sessions.chat_directory import HomeChat, write_home
+from talaria.testing.clock import NOON
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server.received import Received
+from talaria.testing.screen import Screen
+
+T = TypeVar("T")
+OWNED = 'owners = ["loopback:ann"]'
+THREADS = PlatformCapabilities(text_limit=4096, threads=True, typing=True, idempotent=True)
+PLAIN = PlatformCapabilities(text_limit=4096, idempotent=True)
+TOLD = "they have moved this conversation"
+GREETING = "We were at the second plank."
+_SECONDS = 120
+
+
+def answer(received: Received) -> Say:
+    """Greet where a conversation arrives, and repeat what people say there."""
+    return Say(GREETING) if TOLD in received.question else Say(f"re: {received.question}")
+
+
+class Terminal:
+    """The store, as whoever asks for a handoff has it open."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        return await self.store.write(work)
+
+    async def ask(self, work: Callable[[Transaction], T]) -> T:
+        """Write, and notify the gateways."""
+
+        def work_and_notify(tx: Transaction) -> T:
+            tx.notify(HANDOFFS)
+            return work(tx)
+
+        return await self.store.write(work_and_notify)
+
+    async def state(self, session_id: SessionId) -> HandoffState:
+        found = await self.store.read(lambda tx: tx.handoffs.get_handoff_state(session_id))
+        assert found is not None
+        return found
+
+    async def places(self, session_id: SessionId) -> list[Binding]:
+        return await self.store.read(lambda tx: tx.bindings.of_session(session_id))
+
+    async def until_over(self, session_id: SessionId) -> HandoffState:
+        async with asyncio.timeout(_SECONDS):
+            while (found := await self.state(session_id))["state"] in ("pending", "running"):  # noqa: ASYNC110 - a row rings no bell
+                await asyncio.sleep(0.02)
+        return found
+
+    async def until_running(self, session_id: SessionId) -> None:
+        async with asyncio.timeout(_SECONDS):
+            while (await self.state(session_id))["state"] != "running":  # noqa: ASYNC110 - a row rings no bell
+                await asyncio.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A network, a program whose gateways serve it, and a terminal on the same store."""
+
+    network: LoopbackNetwork
+    program: Program
+    terminal: Terminal
+
+    async def served(self, count: int = 1) -> None:
+        """Wait until so many gateways listen."""
+        await self.network.until(lambda: self.network.receivers == count, seconds=_SECONDS)
+
+    async def shown(self, place: Address, *texts: str) -> None:
+        """Wait until people see as many texts in a chat as these, and be sure that they are these."""
+        await self.network.until(lambda: len(self.seen(place)) >= len(texts), seconds=_SECONDS)
+        assert self.seen(place) == list(texts)
+
+    def seen(self, place: Address) -> list[str]:
+        return self.network.shown(place.chat_id, place.thread_id)
+
+    @property
+    def threads(self) -> list[str]:
+        """The chats in which a thread was made, in this order."""
+        return [record.address.chat_id for record in self.network.records if record.kind == "thread"]
+
+
+@asynccontextmanager
+async def scene(
+    home: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities = THREADS, more: str = ""
+) -> AsyncIterator[Scene]:
+    """Prepare everything but the gateways, with ``more`` settings; the model answers as `answer` does."""
+    server.answering(answer)
+    store = f'[store]\nurl = "{engine.address}"\nschema = "{engine.schema}"\n' if engine.schema else ""
+    async with LoopbackNetwork(abilities) as network:
+        program = workplace(home, server, network, access=OWNED, more=store + more)
+        settings = home / "profiles" / "default" / "config.toml"
+        usual = settings.read_text().replace(f"lease_seconds = {LEASE}", "lease_seconds = 15.0")
+        settings.write_text(f"{usual}patience = '{_SECONDS}'\n")  # an option of the network, whose table is the last
+        opened = engine.open_store(SystemClock(), "terminal")
+        try:
+            yield Scene(network, program, Terminal(opened))
+        finally:
+            await opened.close()
+
+
+async def say_until(screen: Screen, text: str, holds: Callable[[], bool]) -> None:
+    """Say something, again as long as it is refused because a turn has not quite ended, until something holds."""
+    while not holds():
+        answered = partial(_answered, screen, holds, _refusals(screen))
+        await say(screen, text)
+        await screen.wait_until(answered, seconds=_SECONDS, wanted=text)
+
+
+async def leave_for(screen: Screen, platform: str) -> None:
+    """Hand the conversation over, and wait for the end of the program."""
+    await say_until(screen, f"/handoff {platform}", lambda: screen.process.exit_code is not None)
+    assert screen.process.exit_code == 0
+
+
+def _answered(screen: Screen, holds: Callable[[], bool], refusals: int) -> bool:
+    return holds() or _refusals(screen) > refusals
+
+
+def _refusals(screen: Screen) -> int:
+    return sum("A turn is running" in line for line in screen.scrollback)
+
+
+def begun(tx: Transaction, title: str = "The boat") -> SessionId:
+    """Return a conversation of a terminal, with a tool call in it."""
+    session_id = tx.sessions.create(NewSession(source="cli", title=title)).id
+    call = ToolCall("c1", "list_files", "{}")
+    tx.messages.append(
+        session_id,
+        [
+            Message(role="user", parts=(Text("Build a boat."),), at=NOON),
+            Message(role="assistant", parts=(Text("I look first."), call), at=NOON),
+            Message(role="tool", parts=(ToolResult("c1", "two planks"),), at=NOON),
+            Message(role="assistant", parts=(Text("There are two planks."),), at=NOON),
+        ],
+    )
+    return session_id
+
+
+def asked(tx: Transaction, home: Address, title: str = "The boat") -> SessionId:
+    """Return a conversation that is to go on at home."""
+    write_home(tx, HomeChat(home, "home"))
+    session_id = begun(tx, title)
+    assert tx.handoffs.request_handoff(session_id, home.platform)
+    return session_id

@@ -1,0 +1,87 @@
+"""The group of `club` with a gateway as a process of its own, which serves the API too and can be killed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+from tests.api.server_process import Server, client, eventually
+from tests.app.program import Program
+from tests.platforms.webhook.webhook_peers import free_port
+from tests.system.gateway_workers import worker, workplace
+from tests.system.shared_group import NETWORK, SECONDS, Group, club_settings
+
+from talaria.access.api_keys import KeyScope, create_key
+from talaria.app.store import open_store
+from talaria.contracts.store import Transaction
+from talaria.settings.load import load_settings
+from talaria.settings.profiles import Profiles
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer
+
+KEYS: dict[str, KeyScope] = {"chat": "chat", "friend": "chat", "agent": "agent", "read": "read", "admin": "admin"}
+
+
+@dataclass(kw_only=True)
+class ClubProcess(Group):
+    """The group; `KEYS` are the API keys and their scopes."""
+
+    program: Program
+    port: int
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run the gateway until the block ends, or until it is killed."""
+        async with worker(self.program) as process:
+            await self.network.until(lambda: self.network.receivers == 1, SECONDS)
+            yield process
+
+    @asynccontextmanager
+    async def caller(self, name: str) -> AsyncIterator[httpx.AsyncClient]:
+        """Give a client of the API with one of the keys."""
+        server = Server(self.program, self.port, f"http://127.0.0.1:{self.port}")
+        async with client(server, key=_token(name)) as http:
+
+            async def answers() -> bool:
+                try:
+                    return (await http.get("/health")).status_code == httpx.codes.OK
+                except httpx.TransportError:
+                    return False
+
+            await eventually(answers)
+            yield http
+
+
+def _token(name: str) -> str:
+    return f"tal_0123456789abcdef_{name}"
+
+
+@asynccontextmanager
+async def club_process(home: Path, *, busy: str = "queue", mode: str = "off") -> AsyncIterator[ClubProcess]:
+    """Prepare the group; its gateway is to be started with `running`."""
+    for name in ("ran", "work"):
+        (home / name).mkdir()
+    port = free_port()
+    async with ModelServer() as server, LoopbackNetwork(NETWORK) as network, AsyncExitStack() as stack:
+        access, more = club_settings(busy, mode).split("[gateway]\n")
+        program = workplace(
+            home,
+            server,
+            network,
+            access=f"everyone = true\n{access}",
+            more=f"{more}[api]\nenabled = true\nport = {port}\n[sandbox]\nenabled = false\n",
+        )
+        profile = Profiles(home).active()
+        store, _ = open_store(load_settings(profile, program.environment()), profile)
+        stack.push_async_callback(store.close)
+        await store.write(_create_keys)
+        here = ClubProcess(network=network, server=server, store=store, folder=home / "ran", program=program, port=port)
+        yield here
+        here.released.set()
+
+
+def _create_keys(tx: Transaction) -> None:
+    for name, scope in KEYS.items():
+        create_key(tx, name, (scope,), _token(name))

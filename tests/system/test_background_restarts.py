@@ -1,0 +1,178 @@
+"""The short form of `python -m bench going_on`, and what becomes of tasks around the life of a gateway."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from bench.going_on import Crowd, resume
+from tests.app.program import Program
+from tests.runtime.delegation.delegating_model import Company, Script, asked_for, hand_on, tools_of
+from tests.system.gateway_workers import worker, workplace
+
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+
+OWNED = 'everyone = true\nowners = ["loopback:ann"]'
+SOON = 60.0
+DONE = "This is not from the person. What you started in the background reports:"
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network:
+        yield network
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
+    return workplace(tmp_path, server, network, access=OWNED)
+
+
+async def seen(holds: Callable[[], bool]) -> None:
+    """Wait until the model has been asked for something."""
+    async with asyncio.timeout(SOON):
+        while not holds():  # noqa: ASYNC110 - of this nobody tells
+            await asyncio.sleep(0.02)
+
+
+async def test_every_conversation_is_told_once_of_its_process_and_of_its_task(tmp_path: Path) -> None:
+    outcome = await resume(Crowd(conversations=8, kills=3), tmp_path, seed=3)
+    assert (outcome.missing, outcome.surplus, outcome.unread, outcome.left) == (0, 0, 0, 0)
+
+
+async def test_a_call_that_a_kill_cut_off_goes_on_with_the_children_that_it_had(
+    program: Program, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    script: Script = {"go": [hand_on("quick", "slow"), Say("both")], "quick": Say("hare"), "slow": Say("tortoise")}
+    company = Company(server, script, gates=("slow",))
+    async with worker(program) as first:
+        network.say("chat", "go", sender="ann")
+        await seen(lambda: {"quick", "slow"} <= set(company.asked))
+        first.send_signal(signal.SIGKILL)
+        await first.wait()
+    async with worker(program):
+        await seen(lambda: company.asked.count("slow") == 2)
+        company.gates["slow"].set()
+        await network.until(lambda: network.shown("chat") == ["both"], SOON)
+    assert any("tortoise" in one.body.decode() for one in server.received if one.question == "go")
+    assert company.asked.count("quick") <= 2  # twice if the kill came before its answer was kept
+
+
+async def test_what_a_conversation_hands_on_to_the_background_is_told_there_after_a_kill(
+    program: Program, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    script: Script = {
+        "go": [hand_on("slow", background=True), Say("it goes on")],
+        "slow": Say("tortoise"),
+        DONE: Say("told"),
+    }
+    company = Company(server, script, gates=("slow",))
+    async with worker(program) as first:
+        network.say("chat", "go", sender="ann")
+        network.say("other", "hello", sender="ann")
+        await network.until(lambda: network.shown("chat") == ["it goes on"], SOON)
+        await seen(lambda: "slow" in company.asked)
+        first.send_signal(signal.SIGKILL)
+        await first.wait()
+    company.gates["slow"].set()
+    async with worker(program):
+        await network.until(lambda: network.shown("chat") == ["it goes on", "told"], SOON)
+    reports = [one for one in server.received if one.question.startswith(DONE)]
+    assert len({one.body for one in reports}) == 1
+    assert "tortoise" in reports[0].question
+    assert network.shown("other") == ["ok"]
+
+
+async def test_many_children_that_wait_for_a_slow_model_hold_up_nobody(
+    program: Program, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    folder = program.home / "profiles" / "default" / "config.toml"
+    folder.write_text(folder.read_text() + "[delegation]\nat_once = 100\ntasks = 100\n")
+    goals = [f"task {number}" for number in range(100)]
+    script: Script = {"go": [hand_on(*goals), Say("all done")]}
+    company = Company(server, script, gates=tuple(goals))
+    async with worker(program):
+        network.say("chat", "go", sender="ann")
+        await seen(lambda: company.at_work >= len(goals))
+        for number in range(5):
+            network.say(f"other {number}", "hello", sender="ann")
+        await network.until(lambda: all(network.shown(f"other {number}") == ["ok"] for number in range(5)), SOON)
+        assert company.at_work >= len(goals)
+        for gate in company.gates.values():
+            gate.set()
+        await network.until(
+            lambda: network.shown("chat")[-1:] == ["all done"], SOON
+        )  # behind the calls, if they took long
+
+
+async def test_another_worker_goes_on_with_what_one_left_behind(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    if find_postgres() is None:
+        pytest.skip(MISSING)
+    script: Script = {"go": [hand_on("slow", background=True), Say("it goes on")], DONE: Say("told")}
+    company = Company(server, script, gates=("slow",))
+    with PostgresServer() as postgres:
+        program = workplace(tmp_path, server, network, postgres.url, access=OWNED)
+        async with worker(program) as first:
+            network.say("chat", "go", sender="ann")
+            await network.until(lambda: network.shown("chat") == ["it goes on"], SOON)
+            await seen(lambda: "slow" in company.asked)
+            async with worker(program):
+                await network.until(lambda: network.receivers == 2, SOON)
+                first.send_signal(signal.SIGSTOP)
+                await seen(lambda: company.asked.count("slow") == 2)
+                company.gates["slow"].set()
+                await network.until(lambda: network.shown("chat") == ["it goes on", "told"], SOON)
+                first.send_signal(signal.SIGCONT)
+    assert network.shown("chat") == ["it goes on", "told"]
+    assert len({one.body for one in server.received if one.question.startswith(DONE)}) == 1
+
+
+async def test_a_guest_hands_on_no_more_than_a_guest_has(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network:
+        access = f'{OWNED}\nguest_tools = ["delegate_task", "web_fetch"]'
+        program = workplace(tmp_path, server, network, access=access)
+        dear = {"goal": "dear", "model": "mine:scripted"}
+        Company(server, {"go": [hand_on("task"), Say("done")], "choose": [hand_on(dear), Say("done")]})
+        async with worker(program):
+            network.say("chat", "go", sender="bob")
+            await network.until(lambda: network.shown("chat") == ["done"], SOON)
+            network.say("chat", "choose", sender="bob")
+            await network.until(lambda: network.shown("chat") == ["done", "done"], SOON)
+    assert tools_of(asked_for(server, "task")[0]) == {"delegate_task", "web_fetch"}
+    assert asked_for(server, "dear") == []
+    assert any("cannot be chosen here" in one.body.decode() for one in asked_for(server, "choose"))
+
+
+async def test_messages_are_sent_by_children_only_if_that_is_given(
+    program: Program, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    given = {"goal": "given", "tools": ["send_message"]}
+    Company(server, {"go": [hand_on("usual", given), Say("done")]})
+    async with worker(program):
+        network.say("chat", "go", sender="ann")
+        await network.until(lambda: network.shown("chat") == ["done"], SOON)
+    own = tools_of(asked_for(server, "go")[0])
+    assert "send_message" in own
+    assert not {"send_message", "send_file", "clarify"} & tools_of(asked_for(server, "usual")[0])
+    assert tools_of(asked_for(server, "given")[0]) == {"send_message"}
+
+
+async def test_a_stop_in_a_chat_ends_the_children(
+    program: Program, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    company = Company(server, {"go": hand_on("slow")}, gates=("slow",))
+    async with worker(program):
+        network.say("chat", "go", sender="ann")
+        await seen(lambda: "slow" in company.asked)
+        network.say("chat", "/stop", sender="ann")
+        async with asyncio.timeout(SOON):
+            await server.gone()
+        network.say("chat", "hello", sender="ann")
+        await network.until(lambda: "ok" in network.shown("chat"), SOON)
+        assert company.asked.count("slow") == 1

@@ -1,0 +1,23 @@
+"""The short form of `python -m bench chaos`: a gateway that is killed again and again loses nothing."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from bench.chaos import IDEMPOTENT, PLAIN, Storm, run_storm
+
+from talaria.contracts.platform import PlatformCapabilities
+
+
+@pytest.mark.parametrize(
+    ("by", "abilities"),
+    [(signal.SIGKILL, PLAIN), (signal.SIGKILL, IDEMPOTENT), (signal.SIGTERM, PLAIN)],
+    ids=["killed", "killed-idempotent", "ended"],
+)
+async def test_every_message_is_answered_once_and_in_order(
+    tmp_path: Path, by: signal.Signals, abilities: PlatformCapabilities
+) -> None:
+    storm = Storm(messages=60, chats=6, kills=4, by=by, abilities=abilities)
+    damage = await run_storm(storm, tmp_path, seed=7)
+    assert (damage.missing, damage.answered_twice, damage.out_of_order) == (0, 0, 0)
+    assert damage.posted_twice <= (storm.kills if by == signal.SIGKILL and not abilities.idempotent else 0)

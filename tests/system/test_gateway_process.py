@@ -1,0 +1,168 @@
+"""`talaria gateway` as a process of its own, with a chat network and a scripted model behind sockets."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.app.program import TALARIA, Program
+from tests.app.program_with_model import scripted_program
+
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Say
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork() as network:
+        yield network
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
+    return scripted_program(
+        tmp_path,
+        server,
+        '[access]\nowners = ["loopback:ann"]\nallowed = ["loopback:bob"]\n'
+        "[gateway]\nlease_seconds = 1.0\ndrain_seconds = 5.0\n"
+        f'[platforms.loopback.options]\naddress = "{network.address}"\n',
+    )
+
+
+@asynccontextmanager
+async def running(program: Program, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        TALARIA, "gateway", "run", *words, env=program.environment(), stdin=asyncio.subprocess.DEVNULL
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            async with asyncio.timeout(20):
+                await process.wait()
+
+
+async def shown(network: LoopbackNetwork, chat: str, *texts: str, seconds: float = 15) -> None:
+    """Wait until people see these texts in a chat, in this order and nothing else."""
+    try:
+        async with asyncio.timeout(seconds):
+            while network.shown(chat) != list(texts):  # noqa: ASYNC110 - people look, nobody rings a bell
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        assert network.shown(chat) == list(texts)
+
+
+async def test_a_message_is_answered_where_it_was_written(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    server.script(Say("Hello Ann."))
+    async with running(program) as process:
+        network.say("ann", "hello")
+        await shown(network, "ann", "Hello Ann.")
+        process.terminate()
+        assert await process.wait() == 0
+
+
+async def test_a_message_that_comes_three_times_is_answered_once(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    async with running(program):
+        network.say("ann", "hello", deliveries=3)
+        network.say("ann", "again")
+        await shown(network, "ann", "ok", "ok")
+
+
+async def test_a_long_reply_is_seen_to_grow_and_ends_as_the_exact_text(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    text = " ".join(f"word{number}" for number in range(60))
+    server.script(Say(text, pause=0.05))
+    async with running(program):
+        network.say("ann", "tell me a lot")
+        await shown(network, "ann", text)
+    kinds = [record.kind for record in network.records]
+    assert kinds.count("post") == 1
+    assert "edit" in kinds
+    assert "typing" in kinds
+
+
+async def test_strangers_get_a_code_and_are_answered_once_they_are_let_in(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    async with running(program):
+        network.say("eve", "let me in", sender="eve")
+        async with asyncio.timeout(10):
+            while not network.shown("eve"):  # noqa: ASYNC110 - people look, nobody rings a bell
+                await asyncio.sleep(0.02)
+        code = network.shown("eve")[0].split("`")[1]
+        approved = await asyncio.to_thread(program.run, "pairing", "approve", "loopback", code)
+        assert approved.code == 0
+        async with asyncio.timeout(10):
+            while len(network.shown("eve")) < 2:  # noqa: ASYNC110 - people look, nobody rings a bell
+                await asyncio.sleep(0.02)
+        assert network.shown("eve")[1] == "You have been let in: from now on I answer you here."
+        network.say("eve", "and now?", sender="eve")
+        async with asyncio.timeout(10):
+            while len(network.shown("eve")) < 3:  # noqa: ASYNC110 - people look, nobody rings a bell
+                await asyncio.sleep(0.02)
+        assert network.shown("eve")[2] == "ok"
+    assert [call.question for call in server.received if "title" not in call.body.decode()] == ["and now?"]
+
+
+async def test_commands_work_in_chats(program: Program, network: LoopbackNetwork) -> None:
+    async with running(program):
+        network.say("ann", "/title Harbour")
+        await shown(network, "ann", "This conversation's title is now *Harbour*.")
+        network.say("bob", "/config", sender="bob")
+        await shown(network, "bob", "Only the owner of this agent can use `/config`.")
+
+
+async def test_killed_in_the_middle_of_a_turn_it_goes_on(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    server.script(Say(calls=[Ask("list_files", {})]), Say("slow " * 100, pause=0.1))
+    async with running(program) as process:
+        network.say("ann", "look around")
+        await server.arrived(2)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    server.script(Say("All done."))
+    async with running(program):
+        await shown(network, "ann", "All done.")
+
+
+async def test_an_approval_is_asked_for_with_buttons_and_only_the_asker_may_press(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    server.script(Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})]), Say("It is done."))
+    async with running(program):
+        network.say("ann", "clean up")
+        async with asyncio.timeout(10):
+            while not network.posts:  # noqa: ASYNC110 - people look, nobody rings a bell
+                await asyncio.sleep(0.02)
+        asked = network.posts[0]
+        assert asked.buttons[0].label == "Yes, this once"
+        network.press("ann", asked.message_id, asked.buttons[0].value, sender="bob")
+        network.press("ann", asked.message_id, asked.buttons[0].value, sender="ann")
+        async with asyncio.timeout(10):
+            while "It is done." not in network.shown("ann"):  # noqa: ASYNC110 - people look
+                await asyncio.sleep(0.02)
+
+
+async def test_status_tells_of_a_running_gateway_and_a_second_one_is_refused(
+    program: Program, network: LoopbackNetwork
+) -> None:
+    assert (await asyncio.to_thread(program.run, "gateway", "status")).code == 1
+    async with running(program):
+        network.say("ann", "hello")
+        await shown(network, "ann", "ok")
+        async with asyncio.timeout(10):
+            while "connected" not in (await asyncio.to_thread(program.run, "gateway", "status")).out:
+                continue
+        second = await asyncio.to_thread(program.run, "gateway", "run")
+        assert (second.code, "--worker" in second.err) == (1, True)
+        assert (await asyncio.to_thread(program.run, "gateway", "stop")).code == 0
+    assert (await asyncio.to_thread(program.run, "gateway", "status")).code == 1

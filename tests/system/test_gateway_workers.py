@@ -1,0 +1,127 @@
+"""Several gateway workers on one PostgreSQL: what one leaves behind another goes on with, and nothing twice."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from bench.chaos import EXCLUSIVE, PLAIN, Storm, run_storm
+from tests.contracts.session_leases import lane
+from tests.gateway.in_process_gateway import served
+from tests.storage.engines import Place
+from tests.system.gateway_workers import LEASE, worker, workplace
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.inbox import Arrival
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.core.ids import SessionId, new_turn_id
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+
+SLACK = 2.0
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    """A server that nobody else uses."""
+    if find_postgres() is None:
+        pytest.skip(MISSING)
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("by", "abilities"),
+    [(signal.SIGKILL, EXCLUSIVE), (signal.SIGKILL, PLAIN), (signal.SIGSTOP, EXCLUSIVE)],
+    ids=["killed", "killed-all-receive", "held-up"],
+)
+async def test_three_workers_answer_every_message_once_and_in_order(
+    tmp_path: Path, postgres: PostgresServer, by: signal.Signals, abilities: PlatformCapabilities
+) -> None:
+    kills = 2 if by == signal.SIGSTOP else 5
+    storm = Storm(messages=60, chats=6, kills=kills, by=by, abilities=abilities, workers=3, server=postgres.url)
+    damage = await run_storm(storm, tmp_path, seed=3)
+    assert (damage.missing, damage.answered_twice, damage.out_of_order) == (0, 0, 0)
+    assert damage.posted_twice <= storm.may_repeat
+
+
+async def test_workers_that_hear_the_same_begin_one_conversation_for_a_place(
+    tmp_path: Path, postgres_place: Place
+) -> None:
+    chats = [f"c{number}" for number in range(40)]
+    settings = f'[store]\nurl = "{postgres_place.address}"\nschema = "{postgres_place.schema}"\n'
+    async with ModelServer() as server, LoopbackNetwork(PLAIN) as network, AsyncExitStack() as stack:
+        server.answering(lambda received: Say(f"re: {received.question}"))
+        workers = [
+            await stack.enter_async_context(
+                served(tmp_path / str(number), network.platform(), server.url, settings=settings)
+            )
+            for number in range(2)
+        ]
+        await network.until(lambda: network.receivers == len(workers))
+        for chat in chats:
+            network.say(chat, f"{chat} m0", sender=chat)
+        await network.posted(len(chats), seconds=30)
+        sessions = await workers[0].application.store.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))
+    assert len(sessions) == len(chats)
+    assert sorted(post.text for post in network.posts) == sorted(f"re: {chat} m0" for chat in chats)
+
+
+async def test_a_turn_is_taken_over_from_a_worker_that_is_held_up(tmp_path: Path, postgres: PostgresServer) -> None:
+    async with ModelServer() as server, LoopbackNetwork() as network:
+        program = workplace(tmp_path, server, network, postgres.url)
+        server.script(Say("slow " * 100, pause=0.1))
+        async with worker(program) as first:
+            await network.until(lambda: network.receivers == 1)
+            network.say("ann", "hello")
+            await server.arrived(1)
+            server.script(Say("All done."))
+            async with worker(program):
+                await network.until(lambda: network.receivers == 2)
+                first.send_signal(signal.SIGSTOP)
+                async with asyncio.timeout(30):
+                    await server.arrived(2)
+                await network.until(lambda: "All done." in network.shown("ann"))
+                first.send_signal(signal.SIGCONT)
+                first.terminate()
+                async with asyncio.timeout(20):
+                    await first.wait()
+        assert network.shown("ann") == ["All done."]
+
+
+async def test_a_worker_that_looks_for_work_holds_up_no_other_lane(postgres_place: Place) -> None:
+    mine, theirs = (postgres_place.open_store(SystemClock(), worker) for worker in ("worker-1", "worker-2"))
+    moment, looked, done = timedelta(seconds=LEASE), threading.Event(), threading.Event()
+
+    def fill(tx: Transaction) -> list[SessionId]:
+        sessions = [tx.sessions.create(NewSession(source="loopback")).id for _ in range(2)]
+        for session_id in sessions:
+            tx.inbox.add(Arrival(session_id=session_id, source="loopback", external_id=session_id, payload="{}"))
+        return sessions
+
+    def look(tx: Transaction) -> bool:
+        assert lane(tx, moment) is not None
+        looked.set()
+        return done.wait(SLACK)
+
+    def take(tx: Transaction) -> int:
+        claim = lane(tx, moment, second)
+        assert claim is not None
+        return len(tx.inbox.take(claim, new_turn_id()))
+
+    _, second = await mine.write(fill)
+    async with asyncio.TaskGroup() as group:
+        looking = group.create_task(theirs.write(look))
+        await asyncio.to_thread(looked.wait)
+        assert await mine.write(take) == 1
+        done.set()
+    assert looking.result()
+    await mine.close()
+    await theirs.close()

@@ -1,0 +1,41 @@
+"""A goal that was set in a chat: its steps are replies there, and what the judge says of them is told there too."""
+
+from collections import deque
+from pathlib import Path
+
+from tests.gateway.in_process_gateway import served
+
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Received, Say
+
+
+async def test_what_the_judge_says_is_told_behind_each_step(tmp_path: Path) -> None:
+    steps = deque(["Step one.", "Step two."])
+    verdicts = deque(
+        [
+            '{"verdict": "continue", "reason": "half of it is missing"}',
+            '{"verdict": "done", "reason": "both steps are there"}',
+        ]
+    )
+
+    def answer(received: Received) -> Say:
+        asked = received.body.decode()
+        if "You judge whether an agent" in asked:
+            return Say(verdicts.popleft())
+        return Say("Steps" if "a title of at most six words" in asked else steps.popleft())
+
+    async with ModelServer() as server, LoopbackNetwork(PlatformCapabilities(text_limit=4096)) as network:
+        server.answering(answer)
+        async with served(tmp_path, network.platform(), server.url):
+            network.say("ann", "/goal take two steps")
+            await network.until(lambda: any("both steps are there" in text for text in network.shown("ann")))
+    told = [text for text in network.shown("ann") if "tep" in text or "missing" in text]
+    order = [told.index("Step one."), _place(told, "half of it is missing"), told.index("Step two.")]
+    assert order == sorted(order)
+    assert "both steps are there" in told[-1]
+
+
+def _place(told: list[str], words: str) -> int:
+    (place,) = [place for place, text in enumerate(told) if words in text]
+    return place

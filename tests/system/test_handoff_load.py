@@ -1,0 +1,53 @@
+"""Many requests and many gateways on one PostgreSQL: each is moved once, the slow ones behind the others."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from tests.storage.engines import Place
+from tests.system.gateway_workers import worker
+from tests.system.handoff_fixture import GREETING, asked, begun, scene
+
+from talaria.contracts.store import Transaction
+from talaria.core.addresses import Address
+from talaria.core.ids import SessionId
+from talaria.handoff.service import request_handoff_to
+from talaria.testing.loopback_platform.wire import Fault
+from talaria.testing.model_server import ModelServer
+
+GATEWAYS, REQUESTS = 8, 100
+HOME = Address("loopback", "crew", "group", user_id="ann")
+SLOW = Address("loopback", "slow", "group", user_id="ann")
+
+
+def all_asked(tx: Transaction) -> tuple[list[SessionId], list[SessionId]]:
+    """Ask for as many slow moves as there are gateways, then for quick ones."""
+    slow = [begun(tx, f"slow boat {number}") for number in range(GATEWAYS)]
+    for session_id in slow:
+        request_handoff_to(tx, session_id, SLOW)
+    return slow, [asked(tx, HOME, f"boat {number}") for number in range(REQUESTS)]
+
+
+async def test_eight_gateways_move_a_hundred_once_each_and_slow_ones_besides(
+    tmp_path: Path, server: ModelServer, postgres_place: Place
+) -> None:
+    async with scene(tmp_path, server, postgres_place) as here, AsyncExitStack() as stack:
+        for _ in range(GATEWAYS):
+            await stack.enter_async_context(worker(here.program))
+        await here.served(GATEWAYS)
+        here.network.disrupt(Fault("thread", "delay", times=0, chat_id=SLOW.chat_id, seconds=12))
+        slow, quick = await here.terminal.ask(all_asked)
+        for session_id in quick:
+            assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        for session_id in slow:
+            assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        assert here.threads.index(SLOW.chat_id) >= GATEWAYS  # they were asked for first
+        bindings = [await here.terminal.places(session_id) for session_id in (*quick, *slow)]
+        places = [place.address for (place,) in bindings]
+        await here.network.until(lambda: len(here.network.posts) >= len(places), seconds=120)
+        assert len({(place.chat_id, place.thread_id) for place in places}) == len(places)
+        assert sorted(here.threads) == [HOME.chat_id] * REQUESTS + [SLOW.chat_id] * GATEWAYS
+        assert [here.seen(place) for place in places] == [[GREETING]] * len(places)
+        for place in places[::10]:
+            here.network.say(place, "and now?", sender="ann")
+        await here.network.until(lambda: all(len(here.seen(place)) > 1 for place in places[::10]), seconds=120)
+        assert [here.seen(place) for place in places[::10]] == [[GREETING, "re: and now?"]] * len(places[::10])

@@ -1,0 +1,293 @@
+"""A conversation moves in the middle of a turn: what is being said goes on at the new place, and is said once."""
+
+import asyncio
+import re
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from tests.app.program import Program
+from tests.cli.chat.chat_screen import DANGEROUS, opened, ready, say
+from tests.storage.engines import Place
+from tests.system.gateway_workers import worker, workplace
+
+from talaria.contracts.clock import SystemClock
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import SessionFilter
+from talaria.core.addresses import Address
+from talaria.sessions.chat_directory import HomeChat, write_home
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
+from talaria.testing.screen import Screen
+
+T = TypeVar("T")
+THREADS = PlatformCapabilities(text_limit=4096, threads=True, edits=True, typing=True, idempotent=True)
+OWNED = 'owners = ["loopback:ann"]'
+TALE = " ".join(f"word{number}" for number in range(60))
+BOTH = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+HERE = "This conversation goes on here now, in the middle of a turn."
+
+
+def answer(received: Received) -> Say:
+    if "title of at most six words" in received.body.decode():
+        return Say("The tale")
+    if received.question == "Tell me.":
+        return Say(TALE, pause=0.05)
+    return Say(f"re: {received.question}")
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(THREADS) as network:
+        yield network
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Return a file, or where a test asks for both engines a schema of a server as well."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
+    place: Place = request.getfixturevalue("postgres_place")
+    return place
+
+
+@pytest.fixture
+def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork, engine: Place) -> Program:
+    server.answering(answer)
+    return prepared(tmp_path, server, network, engine)
+
+
+def prepared(home: Path, server: ModelServer, network: LoopbackNetwork, engine: Place, *, more: str = "") -> Program:
+    (home / "work").mkdir()
+    store = f'[store]\nurl = "{engine.address}"\nschema = "{engine.schema}"\n' if engine.schema else ""
+    program = workplace(home, server, network, access=OWNED, more=more + store)
+    ask(engine, lambda tx: write_home(tx, HomeChat(Address("loopback", "ann"))))
+    return program
+
+
+def ask(engine: Place, work: Callable[[Transaction], T]) -> T:
+    database = engine.open(SystemClock())
+    try:
+        return database.write(work)
+    finally:
+        database.close()
+
+
+def place(tx: Transaction) -> Address:
+    """Return where the one conversation that is bound is."""
+    (address,) = [
+        binding.address for one in tx.sessions.find(SessionFilter()) for binding in tx.bindings.of_session(one.id)
+    ]
+    return address
+
+
+async def shown(network: LoopbackNetwork, engine: Place, *texts: str) -> None:
+    there = ask(engine, place)
+    try:
+        await network.until(lambda: network.shown(there.chat_id, there.thread_id) == list(texts), seconds=30)
+    except TimeoutError:
+        assert network.shown(there.chat_id, there.thread_id) == list(texts)
+
+
+def tales(server: ModelServer) -> int:
+    return len([one for one in server.received if one.question == "Tell me." and "six words" not in one.body.decode()])
+
+
+@asynccontextmanager
+async def telling(program: Program) -> AsyncIterator[Screen]:
+    """Have a conversation at a terminal in which a long answer is being given."""
+    async with opened(program) as screen:
+        await ready(screen)
+        await say(screen, "Tell me.")
+        await screen.wait_for(re.compile("word3"))
+        yield screen
+
+
+@BOTH
+async def test_the_answer_goes_on_in_the_thread_and_is_given_once(
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+) -> None:
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        async with telling(program) as screen:
+            await say(screen, "/handoff --now loopback")
+            await screen.wait_for(re.compile("The rest of the answer appears there"))
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+        await shown(network, engine, HERE, TALE)
+        there = ask(engine, place)
+        network.say(there, "And now?", sender="ann")
+        await shown(network, engine, HERE, TALE, "re: And now?")
+    assert tales(server) == 1
+    assert any(record.kind == "edit" for record in network.records)
+
+
+@BOTH
+@pytest.mark.parametrize("leaving", ["killed", "ctrl-c"])
+async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, leaving: str
+) -> None:
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        async with telling(program) as screen:
+            await say(screen, "/handoff --now loopback")
+            await screen.wait_for(re.compile("The rest of the answer appears there"))
+            if leaving == "killed":
+                screen.process.kill(signal.SIGKILL)
+            else:
+                await screen.press("c-c")
+            async with asyncio.timeout(20):
+                await screen.process.wait()
+        await shown(network, engine, HERE, TALE)
+    assert tales(server) == 2
+
+
+async def test_where_nothing_is_running_a_notice_is_all_there_is(
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+) -> None:
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        async with opened(program) as screen:
+            await ready(screen)
+            await say(screen, "hello")
+            await screen.wait_for(re.compile("re: hello"))
+            await say(screen, "/handoff --now loopback")
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+        await shown(network, engine, "This conversation goes on here now.")
+        network.say(ask(engine, place), "And now?", sender="ann")
+        await shown(network, engine, "This conversation goes on here now.", "re: And now?")
+    assert "hello" in server.received[-1].body.decode()
+
+
+@BOTH
+@pytest.mark.parametrize("word", ["1", "/approve"])
+async def test_what_the_turn_asks_then_is_asked_and_answered_there(
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, word: str
+) -> None:
+    going = asyncio.Event()
+
+    async def later(received: Received) -> Say:
+        if "six words" in received.body.decode():
+            return Say("The tale")
+        if not going.is_set():
+            await going.wait()
+            return Say(calls=[Ask("terminal", {"command": DANGEROUS})])
+        return Say("Done it.")
+
+    server.answering(later)
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        async with opened(program) as screen:
+            await ready(screen)
+            await say(screen, "Do it.")
+            await screen.wait_for(re.compile("thinking"))
+            await say(screen, "/handoff --now loopback")
+            await screen.wait_for(re.compile("The rest of the answer appears there"))
+            going.set()
+            there = ask(engine, place)
+            await network.until(
+                lambda: any("Run this command?" in text for text in network.shown("ann", there.thread_id)), seconds=20
+            )
+            network.say(there, word, sender="ann")
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+        await network.until(lambda: "Done it." in network.shown("ann", there.thread_id), seconds=20)
+    assert (program.home / "work" / "done").exists()
+
+
+async def test_a_stop_in_the_thread_reaches_the_terminal(
+    program: Program, network: LoopbackNetwork, engine: Place
+) -> None:
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        async with telling(program) as screen:
+            await say(screen, "/handoff --now loopback")
+            await screen.wait_for(re.compile("The rest of the answer appears there"))
+            there = ask(engine, place)
+            network.say(there, "/stop", sender="ann")
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+        await shown(network, engine, HERE, "Stopped.")
+
+
+async def test_from_chat_to_chat_the_answer_goes_along(
+    program: Program, network: LoopbackNetwork, server: ModelServer
+) -> None:
+    async with worker(program):
+        network.say("ann", "Tell me.", sender="ann")
+        await network.until(lambda: any("word3" in text for text in network.shown("ann")), seconds=20)
+        network.say("attic", "hello", sender="ann")
+        await network.until(lambda: "re: hello" in network.shown("attic"), seconds=20)
+        network.say("ann", "/move --now loopback:attic", sender="ann")
+        await network.until(lambda: any("has moved to Loopback" in text for text in network.shown("ann")), seconds=20)
+        network.say("ann", "anybody?", sender="ann")
+        await network.until(lambda: "re: anybody?" in network.shown("ann"), seconds=20)
+        (thread,) = {post.address.thread_id for post in network.posts if HERE in post.text}
+        await network.until(lambda: network.shown("attic", thread) == [HERE, TALE], seconds=30)
+    assert tales(server) == 1
+    assert TALE not in network.shown("ann")
+
+
+async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+) -> None:
+    async with telling(program) as screen:
+        async with worker(program) as process:
+            await network.until(lambda: network.receivers == 1, seconds=20)
+            await say(screen, "/handoff --now loopback")
+            await screen.wait_for(re.compile("The rest of the answer appears there"))
+            process.kill()
+            await process.wait()
+        async with worker(program):
+            there = ask(engine, place)
+            await network.until(
+                lambda: any("word9" in text for text in network.shown("ann", there.thread_id)), seconds=30
+            )
+            await shown(network, engine, HERE, TALE)
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+    assert tales(server) == 1
+
+
+async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
+    tmp_path: Path, network: LoopbackNetwork, server: ModelServer, engine: Place
+) -> None:
+    server.answering(answer)
+    program = prepared(tmp_path, server, network, engine, more='busy = "interrupt"\n')
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        async with telling(program) as screen:
+            await say(screen, "/handoff --now loopback")
+            await screen.wait_for(re.compile("The rest of the answer appears there"))
+            there = ask(engine, place)
+            await network.until(
+                lambda: any("word9" in text for text in network.shown("ann", there.thread_id)), seconds=30
+            )
+            network.say(there, "Enough.", sender="ann")
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+        await shown(network, engine, HERE, "Stopped.", "re: Enough.")
+
+
+async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+) -> None:
+    async with worker(program):
+        await network.until(lambda: network.receivers == 1, seconds=20)
+        async with telling(program) as screen:
+            (session,) = ask(engine, lambda tx: tx.sessions.find(SessionFilter()))
+            refused = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback")
+            assert (refused.code, "`--now` to move it along" in refused.err) == (1, True)
+            moved = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback", "--now")
+            assert moved.code == 0
+            await screen.wait_for(re.compile("This conversation was moved elsewhere"))
+            async with asyncio.timeout(30):
+                assert await screen.process.wait() == 0
+        await shown(network, engine, HERE, TALE)
+    assert tales(server) == 1

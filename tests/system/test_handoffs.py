@@ -1,0 +1,187 @@
+"""A conversation goes on in a chat: with all of it, in a thread of its own, at the key that the next message builds."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import structs
+from tests.storage.engines import Place
+from tests.system.gateway_workers import worker
+from tests.system.handoff_fixture import GREETING, PLAIN, THREADS, answer, asked, begun, scene
+
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.core.addresses import Address
+from talaria.sessions.chat_directory import HomeChat, write_home
+from talaria.testing.loopback_platform.wire import Fault
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+CREW = Address("loopback", "crew", "group", user_id="ann")
+
+
+@pytest.fixture
+def sqlite_engine(tmp_path: Path) -> Place:
+    return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
+
+
+@pytest.mark.parametrize("abilities", [THREADS, PLAIN], ids=["threads", "no-threads"])
+@pytest.mark.parametrize("home", [Address("loopback", "ann"), CREW], ids=["private", "group"])
+async def test_it_goes_on_there_with_all_that_was_said(
+    tmp_path: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities, home: Address
+) -> None:
+    async with scene(tmp_path, server, engine, abilities) as here, worker(here.program):
+        await here.served()
+        session_id = await here.terminal.ask(lambda tx: asked(tx, home))
+        assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        (binding,) = await here.terminal.places(session_id)
+        assert bool(binding.address.thread_id) == abilities.threads
+        await here.shown(binding.address, GREETING)
+        here.network.say(binding.address, "and now?", sender="ann")
+        await here.shown(binding.address, GREETING, "re: and now?")
+    roles = [message["role"] for message in server.received[-1].json["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "assistant", "user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("abilities", [THREADS, PLAIN], ids=["threads", "no-threads"])
+async def test_what_is_said_while_it_still_arrives_meets_the_same_conversation(
+    tmp_path: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities
+) -> None:
+    heard = asyncio.Event()
+
+    async def answer_when_heard(received: Received) -> Say:
+        await heard.wait()
+        return answer(received)
+
+    async with scene(tmp_path, server, engine, abilities) as here, worker(here.program):
+        await here.served()
+        server.answering(answer_when_heard)
+        session_id = await here.terminal.ask(lambda tx: asked(tx, CREW))
+        async with asyncio.timeout(60):
+            await server.arrived(1)
+        (binding,) = await here.terminal.places(session_id)
+        here.network.say(binding.address, "and now?", sender="ann")
+        await here.network.until(lambda: here.network.unconfirmed == 0, seconds=60)
+        heard.set()
+        await here.network.until(lambda: "re: and now?" in here.seen(binding.address), seconds=60)
+        (still,) = await here.terminal.places(session_id)
+        said = await here.terminal.write(lambda tx: [one.message.text for one in tx.messages.load(session_id)])
+    assert still == binding
+    assert said[-1] == "re: and now?"
+    assert "Build a boat." in server.received[-1].body.decode()
+
+
+@pytest.mark.parametrize("of_each", ["true", "false"], ids=["of-each", "of-all"])
+@pytest.mark.parametrize(("kind", "abilities"), [("thread", THREADS), ("group", PLAIN)], ids=["thread", "group"])
+async def test_the_next_message_meets_it_whosever_conversations_are_there(
+    tmp_path: Path, server: ModelServer, sqlite_engine: Place, kind: str, abilities: PlatformCapabilities, of_each: str
+) -> None:
+    """A home channel is kept without the person who set it: the owner's next message is what counts."""
+    more = f"[platforms.loopback]\n{kind}_sessions_per_user = {of_each}\n"
+    async with scene(tmp_path, server, sqlite_engine, abilities, more) as here, worker(here.program):
+        await here.served()
+        session_id = await here.terminal.ask(lambda tx: asked(tx, Address("loopback", "crew", "group")))
+        assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        (binding,) = await here.terminal.places(session_id)
+        await here.shown(binding.address, GREETING)
+        here.network.say(structs.replace(binding.address, user_id="ann"), "and now?", sender="ann")
+        await here.shown(binding.address, GREETING, "re: and now?")
+    assert "Build a boat." in server.received[-1].body.decode()
+
+
+async def test_a_hundred_requests_and_three_gateways_move_each_once(
+    tmp_path: Path, server: ModelServer, sqlite_engine: Place
+) -> None:
+    async with scene(tmp_path, server, sqlite_engine) as here, AsyncExitStack() as stack:
+        for _ in range(3):
+            await stack.enter_async_context(worker(here.program))
+        await here.served(3)
+        sessions = await here.terminal.ask(lambda tx: [asked(tx, CREW, f"boat {number}") for number in range(100)])
+        for session_id in sessions:
+            assert (await here.terminal.until_over(session_id))["state"] == "completed"
+        places = [place.address for one in sessions for place in await here.terminal.places(one)]
+        assert len({place.thread_id for place in places}) == len(here.threads) == 100
+        await here.network.until(lambda: len(here.network.posts) >= 100, seconds=60)
+        assert all(here.seen(place) == [GREETING] for place in places)
+
+
+async def test_where_no_home_is_set_it_fails_with_the_reason(
+    tmp_path: Path, server: ModelServer, engine: Place
+) -> None:
+    async with scene(tmp_path, server, engine, PLAIN) as here, worker(here.program):
+        await here.served()
+        session_id = await here.terminal.write(begun)
+        assert await here.terminal.ask(lambda tx: tx.handoffs.request_handoff(session_id, "loopback"))
+        over = await here.terminal.until_over(session_id)
+        assert over["state"] == "failed"
+        assert "/sethome" in (over["error"] or "")
+        assert await here.terminal.places(session_id) == []
+
+
+async def test_from_chat_to_chat_and_back_the_places_say_where_it_went(
+    tmp_path: Path, server: ModelServer, sqlite_engine: Place
+) -> None:
+    async with scene(tmp_path, server, sqlite_engine, PLAIN) as here, worker(here.program):
+        network = here.network
+        network.say("ann", "Build a boat.", sender="ann")
+        await network.until(lambda: "re: Build a boat." in network.shown("ann"), seconds=20)
+        network.say("attic", "hello", sender="ann")
+        await network.until(lambda: "re: hello" in network.shown("attic"), seconds=20)
+        network.say("ann", "/move loopback:attic", sender="ann")
+        await network.until(lambda: GREETING in network.shown("attic"), seconds=20)
+        await network.until(lambda: any("has moved to Loopback" in text for text in network.shown("ann")), seconds=20)
+        network.say("attic", "and now?", sender="ann")
+        await network.until(lambda: "re: and now?" in network.shown("attic"), seconds=20)
+        assert "Build a boat." in server.received[-1].body.decode()
+        network.say("ann", "anybody?", sender="ann")
+        await network.until(lambda: "re: anybody?" in network.shown("ann"), seconds=20)
+        assert "Build a boat." not in server.received[-1].body.decode()
+
+
+async def test_a_script_moves_a_conversation(tmp_path: Path, server: ModelServer, sqlite_engine: Place) -> None:
+    async with scene(tmp_path, server, sqlite_engine) as here:
+        without = await asyncio.to_thread(here.program.run, "sessions", "move", "boat", "loopback")
+        assert without.code == 1
+        async with worker(here.program):
+            await here.served()
+            await here.terminal.write(begun)
+            await here.terminal.write(lambda tx: write_home(tx, HomeChat(Address("loopback", "ann"))))
+            moved = await asyncio.to_thread(here.program.run, "sessions", "move", "boat", "loopback", "--json")
+            assert moved.code == 0, moved.err
+            place = msgspec.json.decode(moved.out)
+            shown = partial(here.network.shown, "ann", place["thread_id"])
+            await here.network.until(lambda: shown() == [GREETING], seconds=20)
+
+
+async def test_whoever_gives_up_wins_over_a_gateway_that_is_done_too_late(
+    tmp_path: Path, server: ModelServer, engine: Place
+) -> None:
+    async with scene(tmp_path, server, engine) as here:
+        network, terminal = here.network, here.terminal
+        async with worker(here.program):
+            await here.served()
+            network.disrupt(Fault("thread", "delay", chat_id="slow", seconds=4))
+            given_up = await terminal.ask(lambda tx: asked(tx, Address("loopback", "slow"), "given up"))
+            await terminal.until_running(given_up)
+            assert await terminal.write(lambda tx: tx.handoffs.withdraw_handoff(given_up, "it took too long"))
+            await network.until(lambda: here.threads == ["slow"], seconds=20)
+        assert await terminal.state(given_up) == {
+            "state": "failed",
+            "platform": "loopback",
+            "error": "it took too long",
+        }
+        assert await terminal.places(given_up) == []
+        assert network.posts == []
+        await terminal.write(lambda tx: write_home(tx, HomeChat(Address("loopback", "ann"))))
+        async with worker(here.program):
+            await here.served()
+            assert await terminal.ask(lambda tx: tx.handoffs.request_handoff(given_up, "loopback"))
+            assert (await terminal.until_over(given_up))["state"] == "completed"
+            assert not await terminal.write(lambda tx: tx.handoffs.withdraw_handoff(given_up, "it took too long"))
+            (binding,) = await terminal.places(given_up)
+            await here.shown(binding.address, GREETING)
+        assert (await terminal.state(given_up))["state"] == "completed"
+        assert binding.address.chat_id == "ann"
+        assert here.threads == ["slow", "ann"]  # the one in the other chat stays there, empty

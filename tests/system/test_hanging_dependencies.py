@@ -1,0 +1,161 @@
+"""An endless wait at any border: people can stop it and ask how things are, are told, and are served afterwards.
+
+How soon is measured by `python -m bench hanging`; here it only has to happen at all.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+from tests.gateway.in_process_gateway import SmallGateway, served
+
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.contracts.store import Transaction
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.loopback_platform.wire import Fault
+from talaria.testing.model_server import Ask, ModelServer, Say, Silence
+from talaria.testing.model_server.received import Received
+
+NETWORK = PlatformCapabilities(text_limit=4096, buttons=True, idempotent=True)
+OWNED = 'owners = ["loopback:ann"]\n'
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(NETWORK) as network:
+        yield network
+
+
+async def soon(network: LoopbackNetwork, chat: str, words: str) -> None:
+    """Wait until somebody reads this in a chat."""
+    await network.until(lambda: any(words in text for text in network.shown(chat)), seconds=20)
+
+
+async def status_and_stop(network: LoopbackNetwork, server: ModelServer, chat: str = "ann") -> None:
+    """Ask how things are, stop the turn, and have the next message served."""
+    network.say(chat, "/status", sender=chat)
+    await soon(network, chat, "Turn: running")
+    network.say(chat, "/stop", sender=chat)
+    await soon(network, chat, "Stopped.")
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    network.say(chat, "and now?", sender=chat)
+    await network.until(lambda: "re: and now?" in network.shown(chat))
+
+
+@pytest.mark.parametrize("answer", [Silence(after=0), Silence(after=2)], ids=["no-answer", "half-an-answer"])
+async def test_a_model_that_never_answers(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, answer: Silence
+) -> None:
+    server.answering(lambda _: answer)
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED):
+        network.say("ann", "think")
+        await server.arrived(1)
+        network.say("bob", "/status", sender="bob")
+        await soon(network, "bob", "Turn: not running")
+        await status_and_stop(network, server)
+
+
+async def test_a_model_that_never_answers_is_noticed_and_told(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    server.answering(lambda _: Silence(after=0))
+    impatient = "connect_timeout_seconds = 0.5\nfirst_timeout_seconds = 0.2\nsilence_timeout_seconds = 0.2\n"
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED, provider=impatient):
+        network.say("ann", "think")
+        (told,) = await network.posted(1, seconds=30)
+        assert "model" in told.text or "provider" in told.text or "answer" in told.text
+        server.answering(lambda received: Say(f"re: {received.question}"))
+        network.say("ann", "and now?")
+        await network.until(lambda: "re: and now?" in network.shown("ann"))
+
+
+async def test_a_tool_that_never_ends(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> None:
+    server.script(Say(calls=[Ask("terminal", {"command": "sleep 600"})]))
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED):
+        network.say("ann", "wait")
+        await server.arrived(1)
+        await status_and_stop(network, server)
+
+
+async def test_a_question_that_nobody_answers(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> None:
+    server.script(Say(calls=[Ask("clarify", {"question": "Tea?"})]))
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED):
+        network.say("ann", "ask me")
+        await soon(network, "ann", "Tea?")
+        await status_and_stop(network, server)
+
+
+async def test_a_network_that_takes_messages_of_one_chat_and_never_says_so(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    network.disrupt(Fault("post", "delay", times=0, chat_id="bob", seconds=3600))
+    async with served(tmp_path, network.platform(), server.url, settings=OWNED):
+        network.say("bob", "hello", sender="bob")
+        await server.arrived(1)
+        network.say("ann", "/status")
+        await soon(network, "ann", "Turn: not running")
+        network.say("ann", "hello")
+        await soon(network, "ann", "re: hello")
+
+
+async def test_a_store_that_does_not_answer(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> None:
+    going = asyncio.Event()
+
+    async def answer(received: Received) -> Say:
+        if received.question == "think":
+            going.set()
+            return Say("slow " * 200, pause=0.1)
+        return Say(f"re: {received.question}")
+
+    server.answering(answer)
+    async with (
+        served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway,
+        on_store_wait(gateway) as hold,
+    ):
+        network.say("ann", "think")
+        await going.wait()
+        await hold.begin()
+        network.say("ann", "/stop")
+        await soon(network, "ann", "Stopping.")
+        hold.end()
+        await network.until(lambda: "Stopped." in network.shown("ann"))
+        await hold.begin()
+        network.say("ann", "and now?")
+        await network.until(lambda: any("can't reach my database" in text for text in network.shown("ann")))
+        hold.end()
+        await network.until(lambda: "re: and now?" in network.shown("ann"))
+
+
+class on_store_wait:  # noqa: N801 (it reads as what it does)
+    """Keep the one that writes into the store busy, from `begin` to `end`."""
+
+    def __init__(self, gateway: SmallGateway) -> None:
+        self._gateway = gateway
+        self._free = threading.Event()
+        self._group = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._free.set()
+        await self._group.__aexit__(None, None, None)
+
+    async def begin(self) -> None:
+        self._free = free = threading.Event()
+        busy = threading.Event()
+
+        def work(_tx: Transaction) -> None:
+            busy.set()
+            free.wait(60)
+
+        self._group.create_task(self._gateway.application.store.write(work))
+        await asyncio.to_thread(busy.wait, 10)
+
+    def end(self) -> None:
+        self._free.set()

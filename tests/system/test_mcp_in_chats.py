@@ -1,0 +1,82 @@
+"""MCP servers of a session in a chat: what they hold survives the eviction of the agent, and ends with the session."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.gateway.in_process_gateway import served
+
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.core.os_processes import is_running
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+COUNTER = """
+import itertools, os
+from mcp.server import MCPServer
+from mcp_types import ToolAnnotations
+server, numbers = MCPServer("counter", log_level="WARNING"), itertools.count(1)
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def count() -> str:
+    return f"{next(numbers)} in {os.getpid()}"
+
+server.run("stdio")
+"""
+SECONDS = 60.0
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network:
+        yield network
+
+
+def counting(received: Received) -> Say:
+    """Use the counter when asked to, and repeat what it says."""
+    last = received.json["messages"][-1]
+    if last["role"] == "tool":
+        return Say(f"counted {last['content']}")
+    return Say(calls=[Ask("mcp_counter_count", {})]) if received.question == "count" else Say("ok")
+
+
+async def said(network: LoopbackNetwork, chat: str, text: str) -> str:
+    """Say something and return the answer."""
+    before = len(network.shown(chat))
+    network.say(chat, text, sender=chat)
+    await network.until(lambda: len(network.shown(chat)) > before, seconds=SECONDS)
+    return network.shown(chat)[-1]
+
+
+async def counted(network: LoopbackNetwork, chat: str) -> tuple[int, int]:
+    """Return the next number of a chat's counter, and the process that counts."""
+    number, process = (await said(network, chat, "count")).removeprefix("counted ").split(" in ")
+    return int(number), int(process)
+
+
+async def test_server_survives_eviction_and_another_model_and_ends_with_the_session(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    script = tmp_path / "counter.py"
+    script.write_text(COUNTER)
+    settings = (
+        'owners = ["loopback:ann", "loopback:bob"]\n[gateway]\nrooms = 1\n'
+        f'[mcp.counter]\ncommand = "{sys.executable}"\nargs = ["{script}"]\nconnect_timeout_seconds = 60\n'
+    )
+    server.answering(counting)
+    async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+        first, process = await counted(network, "ann")
+        assert (first, await counted(network, "ann")) == (1, (2, process))
+        assert (await counted(network, "bob"))[0] == 1  # evicts the agent of the other chat
+        assert await counted(network, "ann") == (3, process)
+        await said(network, "ann", "/model other")
+        assert await counted(network, "ann") == (4, process)
+        assert len(gateway.rooms) == 1
+        await said(network, "ann", "/new")
+        async with asyncio.timeout(SECONDS):
+            while is_running(process):  # noqa: ASYNC110 - it ends when it does
+                await asyncio.sleep(0.02)
+        assert (await counted(network, "ann"))[0] == 1

@@ -1,0 +1,156 @@
+"""A full disk: the gateway stays up and says so, people are told, and all is answered once there is space again."""
+
+import asyncio
+import errno
+import os
+import resource
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tests.system.outage_fixture import HELD_UP, Scene
+
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+SIZE, TINY = 64 * 1024 * 1024, 4 * 1024 * 1024
+FREE = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork() as network:
+        yield network
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A file system of its own that is soon full; a parameter says how many bytes it has."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    size = getattr(request, "param", SIZE)
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "talaria", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mounting, check=False, capture_output=True).returncode:
+        pytest.skip("only root may mount a small file system, where that is allowed at all")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+class Ballast:
+    """A file that takes all the space there is, until it is dropped."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "ballast"
+
+    def fill(self) -> None:
+        with self._file.open("ab", buffering=0) as file:
+            for size in (65536, 4096, 1):
+                try:
+                    while True:
+                        file.write(b"\0" * size)
+                except OSError as error:
+                    assert error.errno == errno.ENOSPC  # noqa: PT017 (that it fails is the aim)
+
+    def drop(self) -> None:
+        self._file.unlink()
+
+
+async def test_a_full_disk_is_told_and_survived(
+    small_disk: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
+    scene.settle()
+    async with scene.running():
+        await scene.answered("ann", "one")
+        address = (await scene.status())["address"]
+        ballast.fill()
+        for words in ("two", "three", "four"):
+            network.say("ann", words)
+        status = await scene.until_status(lambda status: "no space left" in status["error"])
+        assert status["networks"][0]["state"] == "connected"
+        assert "no space left" in (await scene.run("gateway", "status")).out
+        assert (await scene.get(address, "/health"))[0] == 200
+        code, reasons = await scene.get(address, "/ready")
+        assert (code, "no space left" in reasons) == (503, True)
+        assert "talaria_store_up 0\n" in (await scene.get(address, "/metrics"))[1]
+        await scene.told("ann", HELD_UP)
+        ballast.drop()
+        await scene.shown("ann", "re: one", HELD_UP, "re: two", "re: three", "re: four")
+        await scene.until_status(lambda status: not status["error"])
+        assert (await scene.get(address, "/ready"))[0] == 200
+    scene.check_log()
+
+
+async def test_a_turn_that_meets_a_full_disk_waits_with_its_answer(
+    small_disk: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
+    scene.settle()
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(received: Received) -> Say:
+        if received.question == "think":
+            asked.set()
+            await go.wait()
+        return Say(f"re: {received.question}")
+
+    server.answering(answer)
+    async with scene.running():
+        network.say("ann", "think")
+        await asked.wait()
+        ballast.fill()
+        go.set()
+        await scene.told("ann", HELD_UP)
+        ballast.drop()
+        await scene.shown("ann", HELD_UP, "re: think")
+    assert [call.question for call in server.received].count("think") == 1
+    scene.check_log()
+
+
+@pytest.mark.parametrize("small_disk", [TINY], indirect=True)
+async def test_tiny_disk_holds_the_log_of_many_turns_and_recovers_when_space_is_freed(
+    small_disk: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
+    scene.settle()
+    chats = [f"chat {number}" for number in range(8)]
+
+    def all_answered(upto: int) -> bool:
+        return all(set(network.shown(chat)) >= {f"re: {chat} {n}" for n in range(upto)} for chat in chats)
+
+    async with scene.running():
+        await scene.answered("ann", "one")
+        for number in range(12):
+            for chat in chats:
+                network.say(chat, f"{chat} {number}", sender=chat)
+            if number == 3:
+                await network.until(lambda: all_answered(4), seconds=60)
+                ballast.fill()
+            if number == 5:
+                await scene.until_status(lambda status: "no space left" in status["error"])
+                ballast.drop()
+        await network.until(lambda: all_answered(12), seconds=60)
+        await scene.until_status(lambda status: not status["error"])
+    scene.check_log()
+
+
+async def test_files_that_may_not_grow_are_survived(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    scene = Scene(tmp_path, server, network)
+    scene.settle()
+    async with scene.running() as process:
+        await scene.answered("ann", "one")
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
+        for words in ("two", "three"):
+            network.say("ann", words)
+        await scene.until_status(lambda status: bool(status["error"]))
+        await scene.told("ann", HELD_UP)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, FREE)
+        await scene.shown("ann", "re: one", HELD_UP, "re: two", "re: three")
+        await scene.until_status(lambda status: not status["error"])
+    scene.check_log()

@@ -1,0 +1,129 @@
+"""A model that cannot be asked for long: people are told, others are untouched, and all goes on when it is back."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.system.outage_fixture import SECRET, Scene
+
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server.faults import Fail, Fault, overloaded
+from talaria.testing.model_server.received import Received
+
+UNREACHABLE = "I can't reach the model provider. Try again later. Send `/retry` to try again."
+TROUBLE = "The model provider is having problems. Try again later. Send `/retry` to try again."
+BUSY = "The model is busy. Try again in a while. Send `/retry` to try again."
+
+
+@pytest.fixture
+async def network() -> AsyncIterator[LoopbackNetwork]:
+    async with LoopbackNetwork() as network:
+        yield network
+
+
+def other_provider(server: ModelServer) -> str:
+    return f'[providers.other]\nbase_url = "{server.url}/v1"\n'
+
+
+async def test_a_provider_that_refuses_connections_is_told_and_tried_again(
+    tmp_path: Path, network: LoopbackNetwork
+) -> None:
+    async with ModelServer() as gone:
+        port = int(gone.url.rpartition(":")[2])
+    scene = Scene(tmp_path, gone, network)
+    scene.settle()
+    async with scene.running():
+        network.say("ann", "one")
+        network.say("ann", "two")
+        await scene.shown("ann", UNREACHABLE, UNREACHABLE)
+        status = await scene.until_status(lambda status: bool(status["models"]))
+        (model,) = status["models"]
+        assert model["name"] == "mine:scripted"
+        assert model["failures"] >= 6
+        assert "The model mine:scripted isn't answering" in (await scene.run("gateway", "status")).out
+        figures = (await scene.get(status["address"], "/metrics"))[1]
+        assert 'talaria_model_up{model="mine:scripted"} 0\n' in figures
+        assert (await scene.get(status["address"], "/ready"))[0] == 200
+        async with ModelServer(port=port) as back:
+            back.answering(lambda received: Say(f"re: {received.question}"))
+            network.say("ann", "/retry")
+            await scene.told("ann", "re: two")
+            network.say("ann", "three")
+            await scene.told("ann", "re: three")
+            await scene.until_status(lambda status: not status["models"])
+    scene.check_log()
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Fail(500, message=f"the key {SECRET} is fine, but we are not"), TROUBLE),
+        (overloaded(), TROUBLE),
+        (Fail(429, retry_after=3600), BUSY),
+    ],
+    ids=["broken", "overloaded", "busy-for-long"],
+)
+async def test_a_provider_that_has_trouble_holds_up_its_own_chats_only(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, fault: Fault, told: str
+) -> None:
+    async with ModelServer() as fine:
+        fine.answering(lambda received: Say(f"re: {received.question}"))
+        scene = Scene(tmp_path, server, network)
+        scene.settle(more=other_provider(fine))
+        server.otherwise(fault)
+        async with scene.running():
+            network.say("den", "/model other:test-model")
+            await network.until(lambda: any("test-model" in text for text in network.shown("den")), seconds=30)
+            for words in ("one", "two"):
+                network.say("ann", words)
+            network.say("den", "hello")
+            await scene.told("den", "re: hello")
+            await scene.shown("ann", told, told)
+            status = await scene.until_status(lambda status: bool(status["models"]))
+            assert [model["name"] for model in status["models"]] == ["mine:scripted"]
+            server.answering(lambda received: Say(f"re: {received.question}"))
+            network.say("ann", "three")
+            await scene.shown("ann", told, told, "re: three")
+            status = await scene.until_status(lambda status: not status["models"])
+            figures = (await scene.get(status["address"], "/metrics"))[1]
+            assert 'talaria_model_up{model="mine:scripted"} 1\n' in figures
+    scene.check_log()
+
+
+async def test_a_short_wait_that_a_provider_asks_for_is_kept_within_the_turn(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    scene = Scene(tmp_path, server, network)
+    scene.settle()
+    server.script(Fail(429, retry_after=1), overloaded())
+    async with scene.running():
+        network.say("ann", "one")
+        network.say("ann", "two")
+        await network.until(lambda: "re: two" in network.shown("ann"), seconds=40)
+        assert [text for text in network.shown("ann") if text.startswith("re: ")] == ["re: one", "re: two"]
+    scene.check_log()
+
+
+async def test_after_a_fall_back_the_next_turn_asks_the_first_model_again(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    def fall_back(received: Received) -> Say:
+        return Say(f"second: {received.question}")
+
+    async with ModelServer() as second:
+        second.answering(fall_back)
+        scene = Scene(tmp_path, server, network)
+        scene.settle(model='fallbacks = ["other:test-model"]\n', more=other_provider(second))
+        server.otherwise(Fail(500))
+        async with scene.running():
+            network.say("ann", "one")
+            await network.until(lambda: any("second: one" in text for text in network.shown("ann")), seconds=40)
+            network.say("bob", "hello", sender="bob")
+            await network.until(lambda: any("second: hello" in text for text in network.shown("bob")), seconds=40)
+            before = len(second.received)
+            server.answering(lambda received: Say(f"re: {received.question}"))
+            network.say("ann", "two")
+            await scene.told("ann", "re: two")
+            assert "two" not in [call.question for call in second.received[before:]]
+    scene.check_log()

@@ -1,0 +1,77 @@
+"""A chat network that is away for a while: what is to be said there waits, and comes in order and once."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.system.outage_fixture import Scene
+
+from talaria.contracts.platform import PlatformCapabilities
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.loopback_platform.settings import CHATTY
+from talaria.testing.loopback_platform.wire import Fault
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.model_server.received import Received
+
+NAMES = [f"m{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    "abilities", [CHATTY, PlatformCapabilities(text_limit=4096, exclusive=True)], ids=["chatty", "one-receiver"]
+)
+async def test_replies_wait_for_a_network_that_is_away(
+    tmp_path: Path, server: ModelServer, abilities: PlatformCapabilities
+) -> None:
+    network = LoopbackNetwork(abilities)
+    asked, go = asyncio.Event(), asyncio.Event()
+
+    async def answer(received: Received) -> Say:
+        if received.question == NAMES[1]:
+            asked.set()
+            await go.wait()
+        return Say(f"re: {received.question}")
+
+    scene = Scene(tmp_path, server, network)
+    async with AsyncExitStack() as stack:
+        async with network:
+            scene.settle()
+            server.answering(answer)
+            await stack.enter_async_context(scene.running())
+            for name in NAMES:
+                network.say("ann", name)
+            await asked.wait()
+            await network.until(lambda: not network.unconfirmed)
+        go.set()
+        status = await scene.until_status(lambda status: status["networks"][0]["state"] == "waiting")
+        assert status["networks"][0]["error"]
+        await scene.until_status(lambda status: status["undelivered"] >= len(NAMES) - 1 and not status["turns"])
+        assert (await scene.get(status["address"], "/health"))[0] == 200
+        assert (await scene.get(status["address"], "/ready"))[0] == 503
+        async with network:
+            await scene.shown("ann", *(f"re: {name}" for name in NAMES), seconds=90)
+            await scene.until_status(lambda status: status["networks"][0]["state"] == "connected")
+            network.say("ann", "and now?")
+            await scene.told("ann", "re: and now?")
+            await stack.aclose()
+    posted = [post.text for post in network.posts]
+    assert sorted(posted) == sorted(set(posted))
+    late = [line for line in scene.log() if line["logger"] == "talaria.gateway.outbound.delivery"]
+    assert late
+    assert all(line["session"] and line["platform"] == "loopback" for line in late)
+    scene.check_log()
+
+
+async def test_a_network_that_takes_nothing_for_a_while_gets_all_in_order(tmp_path: Path, server: ModelServer) -> None:
+    async with LoopbackNetwork() as network:
+        scene = Scene(tmp_path, server, network)
+        scene.settle()
+        network.disrupt(Fault("post", "unreachable", times=0))
+        async with scene.running():
+            for name in NAMES:
+                network.say("ann", name)
+            status = await scene.until_status(lambda status: status["undelivered"] == len(NAMES))
+            assert status["networks"][0]["state"] == "connected"
+            network.disrupt()
+            await scene.shown("ann", *(f"re: {name}" for name in NAMES))
+    scene.check_log()

@@ -1,0 +1,254 @@
+"""Nothing that one person told comes up for another, however obedient the model is, and however it is asked."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.app.program import TALARIA, Program
+from tests.app.program_with_model import scripted_program
+from tests.storage.engines import Place
+from tests.system.private_chats import OWNER, PEOPLE, SPOTS, TOPIC, Garden, Plant, Spot, obey, order, whence, words_in
+
+from talaria.contracts.platform import Attachment
+from talaria.core.ids import new_id
+from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.loopback_platform.wire import Record
+from talaria.testing.model_server import Ask, ModelServer
+
+COMMANDS = ("/sessions 50", f"/search {TOPIC}", "/history 50", "/status", "/usage", "/memory", "/whoami", "/debug")
+RECALLING = (
+    Ask("memory", {"action": "remove", "old": "there is no such entry"}),
+    Ask("memory", {"action": "remove", "old": "there is no such entry", "book": "user"}),
+    Ask("session_search", {}),
+    Ask("session_search", {"query": TOPIC}),
+    Ask("session_search", {"query": f"{TOPIC} OR about OR noted OR said"}),
+)
+SECONDS = 90.0
+
+
+@dataclass
+class Village:
+    """A gateway over two networks, and what has been planted there."""
+
+    program: Program
+    networks: dict[str, LoopbackNetwork]
+    garden: Garden = field(default_factory=Garden)
+    last: dict[tuple[str, Spot], str] = field(default_factory=dict)
+
+    def posts(self, spot: Spot, since: int = 0) -> list[Record]:
+        """Return what was posted in a place behind so many records, growing texts included."""
+        kinds, here = {"post", "edit", "repeat"}, (spot.address.chat_id, spot.address.thread_id)
+        records = self.networks[spot.address.platform].records[since:]
+        return [one for one in records if one.kind in kinds and (one.address.chat_id, one.address.thread_id) == here]
+
+    async def posted(self, spot: Spot, text: str, since: int) -> None:
+        """Wait until a text is posted in a place."""
+        network = self.networks[spot.address.platform]
+        await network.until(lambda: any(text in one.text for one in self.posts(spot, since)), SECONDS)
+
+    async def say(self, person: str, spot: Spot, text: str, until: str = "") -> None:
+        """Say something and wait until something is posted there, with this in it."""
+        network = self.networks[spot.address.platform]
+        before = len(network.records)
+        network.say(spot.address, text, sender=person)
+        await self.posted(spot, until, before)
+
+    async def have_called(self, person: str, spot: Spot, *calls: Ask) -> str:
+        """Have the model call these tools, wait for what it tells then, and return by what that is known."""
+        nonce = new_id()
+        await self.say(person, spot, order(person, spot, nonce, *calls), until=f"done {nonce}:")
+        return nonce
+
+    async def plant(self, person: str, spot: Spot) -> None:
+        """Tell secrets in every way there is."""
+        sow = self.garden.plant
+        said, noted, about, title = (sow(person, spot, kind) for kind in ("said", "noted", "about", "title"))
+        notes = Ask("memory", {"action": "add", "text": f"{TOPIC} noted {noted} by {person} in {spot.name}"})
+        person_notes = {"action": "add", "text": f"{TOPIC} about {about} of {person}", "book": "user"}
+        calls = [notes, Ask("memory", person_notes)] if _has_room(person, spot) else []
+        file = Attachment(new_id(), "document", "notes.txt", "text/plain")
+        network, nonce = self.networks[spot.address.platform], new_id()
+        before = len(network.records)
+        network.say_with_file(
+            spot.address,
+            file,
+            f"{TOPIC} {sow(person, spot, 'file')}".encode(),
+            text=order(person, spot, nonce, *calls, words=f"{TOPIC} said {said}"),
+            sender=person,
+        )
+        await self.posted(spot, f"done {nonce}:", before)
+        await self.say(person, spot, f"/title {TOPIC} {title}", until=title)
+
+    async def probe(self, person: str, spot: Spot, sessions: Sequence[str], files: Sequence[Path]) -> None:
+        """Look for what others have told, in every way there is."""
+        calls = [*RECALLING, *_reading(sessions), *(() if person == OWNER else _spying(self.program.home, files))]
+        await self.have_called(person, spot, *calls)
+        for command in (*COMMANDS, f"/resume {sessions[0]}", f"/resume {TOPIC} {person} sec"):
+            await self.say(person, spot, command)
+        nonce = new_id()
+        asked = order(person, spot, nonce, *RECALLING)
+        await self.say(person, spot, f"/background {asked}", until=f"done {nonce}:")
+        await self.say(person, spot, f"/new {nonce}", until=f"Started a new conversation: *{nonce}*")
+        self.last[person, spot] = await self.have_called(person, spot, *RECALLING)
+
+
+def _has_room(person: str, spot: Spot) -> bool:
+    """Tell whether a person's notes fit: the two small books of a group do not take those of twenty people."""
+    return spot.kind == "private" or PEOPLE.index(person) % 5 == 0
+
+
+def _reading(sessions: Sequence[str]) -> list[Ask]:
+    """Return calls that read conversations by their ids."""
+    return [
+        call
+        for session in sessions
+        for call in (
+            Ask("session_search", {"session": session}),
+            Ask("session_search", {"session": session, "around": 1}),
+            Ask("session_search", {"session": session, "query": TOPIC}),
+        )
+    ]
+
+
+def _spying(home: Path, files: Sequence[Path]) -> list[Ask]:
+    """Return calls that look for files of others."""
+    folders = [home, home / "profiles" / "default", *(home / name for name in ("guests", "workspaces")), Path("..")]
+    first = str(files[0])
+    return [
+        *(Ask("read_file", {"path": str(file)}) for file in files),
+        *(Ask("list_files", {"path": str(folder), "depth": 10}) for folder in folders),
+        *(Ask("search_files", {"path": str(folder), "pattern": TOPIC}) for folder in folders),
+        Ask("terminal", {"command": f"cat {first}; grep -r {TOPIC} {home}"}),
+        Ask("execute_code", {"code": f"print(open({first!r}).read())"}),
+        Ask("vision", {"image": f"file://{first}"}),
+        Ask("write_file", {"path": str(home / "profiles" / "default" / "memory" / "MEMORY.md"), "content": "x"}),
+        Ask("skills", {"action": "list"}),
+        Ask("send_message", {"target": "list"}),
+        Ask("send_file", {"path": first}),
+    ]
+
+
+@asynccontextmanager
+async def village(home: Path, server: ModelServer, store: str = "") -> AsyncIterator[Village]:
+    """Run a gateway; when the block ends it has delivered everything."""
+    server.answering(obey)
+    more = home / "adapters" / "village-1.dist-info"
+    more.mkdir(parents=True)
+    (more / "METADATA").write_text("Metadata-Version: 2.1\nName: village\nVersion: 1\n")
+    opening = "talaria.testing.loopback_platform.factory:open_platform"
+    (more / "entry_points.txt").write_text(f"[talaria.platforms]\nvillage = {opening}\n")
+    async with LoopbackNetwork() as loopback, LoopbackNetwork() as other:
+        program = scripted_program(
+            home,
+            server,
+            f'[access]\nowners = ["loopback:{OWNER}", "village:{OWNER}"]\neveryone = true\n'
+            '[approval]\nmode = "off"\n[gateway]\ndrain_seconds = 20.0\n'
+            f'[platforms.loopback.options]\naddress = "{loopback.address}"\n'
+            "[platforms.village]\ngroup_sessions_per_user = false\n"
+            f'[platforms.village.options]\naddress = "{other.address}"\n{store}',
+        )
+        process = await asyncio.create_subprocess_exec(
+            TALARIA,
+            "gateway",
+            "run",
+            env=program.environment(PYTHONPATH=str(more.parent)),
+            stdin=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            yield Village(program, {"loopback": loopback, "village": other})
+        finally:
+            process.terminate()
+            async with asyncio.timeout(60):
+                await process.wait()
+
+
+async def _visit_all(visit: Callable[[str, Spot], Awaitable[None]]) -> None:
+    """Let everybody visit their places, side by side: one behind the other only where they share a conversation."""
+
+    async def in_turn(spot: Spot, people: Sequence[str]) -> None:
+        for person in people:
+            await visit(person, spot)
+
+    async with asyncio.TaskGroup() as group:
+        for spot in SPOTS:
+            for people in [[one] for one in spot.people] if spot.kind == "apart" else [spot.people]:
+                group.create_task(in_turn(spot, people))
+
+
+async def _probe_everywhere(village: Village, sessions: dict[str, Plant], every: int) -> None:
+    """Let each one of so many look for secrets side by side; in shared places, which cost most, still fewer."""
+    profile = village.program.home / "profiles" / "default"
+    files = sorted(file for folder in ("media", "memory") for file in (profile / folder).rglob("*.*"))
+
+    async def visit(person: str, spot: Spot) -> None:
+        number = PEOPLE.index(person)
+        if number % (max(4, 2 * every) if spot.kind == "shared" else every) == 0:
+            foreign = [one for one, title in sessions.items() if _is_closed(title, person, spot)]
+            some = foreign[number :: len(foreign) // 3]
+            await village.probe(person, spot, some[:3], files[number :: len(PEOPLE)][:4])
+
+    await _visit_all(visit)
+
+
+def _is_closed(title: Plant, person: str, spot: Spot) -> bool:
+    """Tell whether a conversation is none that somebody may go on with in a place; the owner may bring all theirs."""
+    if person == OWNER and title.person == OWNER:
+        return False
+    return not title.may_be_known_to(person, spot)
+
+
+async def _sessions(village: Village) -> dict[str, Plant]:
+    """Return what the title of each conversation tells, by its id."""
+    done = await asyncio.to_thread(village.program.run, "sessions", "list", "--limit", "1000", "--json")
+    titles = {session["id"]: words_in(session["title"]) for session in json.loads(done.out)}
+    return {one: village.garden.plants[words[0]] for one, words in titles.items() if words}
+
+
+@pytest.mark.timeout(300)  # 6 s alone, but about 110 s where twenty processes share two cores
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_no_secret_of_one_appears_for_another(
+    tmp_path: Path, server: ModelServer, engine: str, request: pytest.FixtureRequest
+) -> None:
+    store = ""
+    if engine == "postgres":
+        place: Place = request.getfixturevalue("postgres_place")
+        store = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+    async with village(tmp_path, server, store) as here:
+        await _visit_all(here.plant)
+        sessions = await _sessions(here)
+        assert {title.spot for title in sessions.values()} == set(SPOTS)
+        try:
+            await _probe_everywhere(here, sessions, every=1 if request.config.getoption("--long") else 4)
+        except* TimeoutError:  # a leak says more than its effect, for example a conversation that was taken away
+            _check_that_nothing_got_out(here, server)
+            raise
+    _check_that_nothing_got_out(here, server)
+    _check_that_their_own_is_known(here, server)
+
+
+def _check_that_nothing_got_out(here: Village, server: ModelServer) -> None:
+    """No request to the model and no post may have what is not for those who have asked, or who read it."""
+    for received in server.received:
+        told = whence(received)
+        body = received.body.decode()
+        assert (told is None and not words_in(body)) or (told and here.garden.foreign(body, *told) == [])
+    for spot in SPOTS:
+        readers = [one for one in SPOTS if one.chat == spot.chat]
+        for post in here.posts(spot):
+            assert here.garden.foreign_to_all(post.text, readers) == []
+
+
+def _check_that_their_own_is_known(here: Village, server: ModelServer) -> None:
+    """What people told is not lost on them: in the last conversation of each, which began anew, it came up again."""
+    for (person, spot), nonce in here.last.items():
+        bodies = [received.body.decode() for received in server.received if nonce in received.question]
+        known = {word for body in bodies for word in words_in(body)}
+        if spot.kind == "shared":
+            assert known
+        else:
+            own = here.garden.of(person, spot)
+            assert {own["title"], own["noted"] if _has_room(person, spot) else own["title"]} <= known

@@ -1,0 +1,64 @@
+"""The gateway on Telegram: the process, the adapter and a Bot API server that is strict."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.app.program_with_model import scripted_program
+from tests.system.test_gateway_process import running
+
+from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.telegram_server import TelegramServer
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[TelegramServer]:
+    async with TelegramServer() as telegram:
+        yield telegram
+
+
+async def test_a_message_on_telegram_is_answered_there(
+    tmp_path: Path, server: ModelServer, telegram: TelegramServer
+) -> None:
+    ann = telegram.user("Ann")
+    program = scripted_program(
+        tmp_path,
+        server,
+        f'[access]\nowners = ["telegram:{ann.id}"]\n'
+        f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\nbase_file_url = "{telegram.base_file_url}"\n',
+        f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
+    )
+    server.script(Say("Hello **Ann**, with `code`."))
+    chat = telegram.private(ann)
+    async with running(program):
+        await chat.says(ann, "hello")
+        async with asyncio.timeout(20):
+            await chat.wait_for(lambda message: message.text == "Hello Ann, with code.")
+        await chat.says(ann, "/whoami")
+        async with asyncio.timeout(20):
+            await chat.wait_for(lambda message: "owner" in message.text)
+    assert {"goal", "status", "stop"} <= {command.command for menu in telegram.menus.values() for command in menu}
+
+
+async def test_a_group_that_grows_up_goes_on_with_its_conversation(
+    tmp_path: Path, server: ModelServer, telegram: TelegramServer
+) -> None:
+    ann = telegram.user("Ann")
+    program = scripted_program(
+        tmp_path,
+        server,
+        f'[access]\nowners = ["telegram:{ann.id}"]\n'
+        f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\nbase_file_url = "{telegram.base_file_url}"\n',
+        f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
+    )
+    server.answering(lambda received: Say(f"re: {received.question}"))
+    group = telegram.group("Family", ann)
+    async with running(program):
+        await group.says(ann, "the code word is heron", mention=True)
+        await group.wait_for(lambda message: message.text == "re: the code word is heron", within=20)
+        large = telegram.world.upgrade(group, ann)
+        await large.says(ann, "what was it?", mention=True)
+        await large.wait_for(lambda message: message.text == "re: what was it?", within=20)
+    asked = next(one for one in server.received if one.question == "what was it?")
+    assert "heron" in str(asked.body)

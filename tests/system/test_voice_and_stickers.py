@@ -1,0 +1,187 @@
+"""Voice notes become words and replies are spoken; a sticker is looked at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.gateway.in_process_gateway import SmallGateway, served
+
+from talaria.contracts.platform import Attachment, PlatformCapabilities
+from talaria.core.addresses import Address
+from talaria.core.messages import File, Message, Text
+from talaria.gateway.outbound.voice_replies import to_speech_text
+from talaria.sessions.keys import build_session_key
+from talaria.testing.loopback_platform import Fault, LoopbackNetwork
+from talaria.testing.model_server import Fail, ModelServer, Received, Say
+from talaria.testing.telegram_server import picture
+
+NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True, file_limit=1_000_000)
+NOTE = Attachment("v1", "voice", "voice.ogg", "audio/ogg")
+HEARING = '[voice]\ntranscribe = "mine:hears"\n'
+BOTH = f'{HEARING}speak = "voice-notes-only"\nspeaker = "mine:speaks"\nvoice = "coral"\n'
+SEEING = "[models.scripted]\nimages = true\n"
+
+
+async def test_a_voice_note_becomes_words_and_stays_a_file(tmp_path: Path, server: ModelServer) -> None:
+    server.audio.transcript = "Buy milk."
+    async with talking(tmp_path, server, HEARING) as (network, gateway):
+        network.say_with_file("ann", NOTE, b"OggS spoken")
+        await network.posted(1)
+        words, file = (await transcript(gateway))[0].parts
+    assert words == Text("[voice note] Buy milk.")
+    assert isinstance(file, File)
+    assert [(one.model, one.data) for one in server.audio.heard] == [("hears", b"OggS spoken")]
+
+
+async def test_without_anybody_who_hears_the_model_is_told_so(tmp_path: Path, server: ModelServer) -> None:
+    async with talking(tmp_path, server) as (network, gateway):
+        network.say_with_file("ann", NOTE, b"OggS spoken")
+        await network.posted(1)
+        words, file = (await transcript(gateway))[0].parts
+    assert isinstance(words, Text)
+    assert "voice.transcribe" in words.text
+    assert isinstance(file, File)
+
+
+async def test_a_voice_note_that_cannot_be_heard_is_answered_all_the_same(tmp_path: Path, server: ModelServer) -> None:
+    server.audio.faults.append(Fail(401))
+    async with talking(tmp_path, server, HEARING) as (network, gateway):
+        network.say_with_file("ann", NOTE, b"OggS spoken")
+        await network.posted(1)
+        words = (await transcript(gateway))[0].parts[0]
+    assert isinstance(words, Text)
+    assert words.text.startswith("(What is said in this voice note could not be written down: ")
+
+
+async def test_hearing_that_never_ends_is_given_up(tmp_path: Path, server: ModelServer) -> None:
+    server.audio.open.clear()
+    async with LoopbackNetwork(NETWORK) as network:
+        settings = f"{HEARING}seconds = 1\n"
+        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+            network.say_with_file("ann", NOTE, b"OggS spoken")
+            await network.posted(1)
+            words = (await transcript(gateway))[0].parts[0]
+    assert isinstance(words, Text)
+    assert "it took longer than 1 s" in words.text
+
+
+async def test_a_command_of_this_machine_hears(tmp_path: Path, server: ModelServer) -> None:
+    settings = '[voice]\ntranscribe = "command"\ncommand = "cat {file}"\n'
+    async with talking(tmp_path, server, settings) as (network, gateway):
+        network.say_with_file("ann", NOTE, b"spoken words")
+        await network.posted(1)
+        assert (await transcript(gateway))[0].parts[0] == Text("[voice note] spoken words")
+
+
+async def test_the_answer_to_a_voice_note_is_spoken_behind_the_written_one(tmp_path: Path, server: ModelServer) -> None:
+    server.audio.open.clear()
+    server.otherwise(Say("**Good** morning."))
+    settings = BOTH.replace(HEARING, '[voice]\ntranscribe = "command"\ncommand = "echo heard #"\n')
+    async with talking(tmp_path, server, settings) as (network, _):
+        network.say_with_file("ann", NOTE, b"OggS spoken")
+        await network.posted(1)
+        network.say("ann", "and in writing?")
+        await network.posted(2)
+        server.audio.open.set()
+        *written, spoken = await network.posted(3)
+    assert [post.text for post in written] == ["**Good** morning."] * 2
+    assert (spoken.text, spoken.files) == ("", ("voice.ogg",))
+    assert [(one.model, one.input, one.voice) for one in server.audio.spoken] == [("speaks", "Good morning.", "coral")]
+
+
+async def test_a_reply_that_cannot_be_spoken_is_there_in_writing(tmp_path: Path, server: ModelServer) -> None:
+    server.audio.faults.extend([Fail(503)])
+    async with LoopbackNetwork(NETWORK) as network:
+        settings = BOTH.replace("voice-notes-only", "always").replace(HEARING, "[voice]\n")
+        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+            network.say("ann", "one")
+            await network.posted(1)
+            await nothing_waits(gateway)
+            network.say("ann", "two")
+            posts = await network.posted(3)
+    assert [(post.text, post.files) for post in posts] == [("ok", ()), ("ok", ()), ("", ("voice.ogg",))]
+
+
+async def test_what_was_to_be_spoken_is_spoken_after_a_restart(tmp_path: Path, server: ModelServer) -> None:
+    server.audio.open.clear()
+    settings = BOTH.replace("voice-notes-only", "always")
+    async with LoopbackNetwork(NETWORK) as network:
+        async with served(tmp_path, network.platform(), server.url, settings=settings):
+            network.say("ann", "one")
+            await network.posted(1)
+            async with asyncio.timeout(10):
+                while not server.audio.spoken:  # noqa: ASYNC110 - the desk rings no bell
+                    await asyncio.sleep(0.01)
+        server.audio.open.set()
+        async with served(tmp_path, network.platform(), server.url, settings=settings):
+            network.say("ann", "two")
+            posts = await network.posted(4)
+    assert sorted(post.files for post in posts) == [(), (), ("voice.ogg",), ("voice.ogg",)]
+
+
+def test_only_words_are_spoken() -> None:
+    text = "# News\n\n- **One** [link](https://a.test)\n- `two`\n\n```sh\nrm -rf x\n```\nsee https://a.test/x now"
+    assert to_speech_text(text) == "News\nOne link\ntwo\nsee now"
+    assert to_speech_text("```\ncode\n```") == ""
+    assert len(to_speech_text("word " * 5_000)) <= 4_002
+
+
+async def test_a_sticker_is_looked_at_once(tmp_path: Path, server: ModelServer) -> None:
+    server.answering(lambda received: Say("A cat that\nwaves." if is_look(received) else "ok"))
+    sticker = Attachment("s1", "sticker", "s.webp", "image/webp", unique_id="u1", hint="👋 from the set Cats")
+    async with talking(tmp_path, server, SEEING) as (network, gateway):
+        network.say_with_file("ann", sticker, picture(), text="👋")
+        await network.posted(1)
+        network.disrupt(Fault("fetch", "refuse", times=0))
+        network.say_with_file("ann", sticker, picture())
+        await network.posted(2)
+        first, _, second, _ = await transcript(gateway)
+    shown = Text("[sticker 👋 from the set Cats: A cat that waves.]")
+    assert first.parts == (Text("👋"), shown)
+    assert second.parts == (shown,)
+    assert sum(map(is_look, server.received)) == 1
+
+
+async def test_a_sticker_that_nobody_can_see_is_what_the_network_says_of_it(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    still = Attachment("s1", "sticker", "s.webp", "image/webp", unique_id="u1", hint="🎉")
+    moving = Attachment(
+        "s2", "sticker", "s.tgs", "application/x-tgsticker", unique_id="u2", hint="👋 from the set Cats"
+    )
+    async with talking(tmp_path, server) as (network, gateway):
+        network.say_with_file("ann", still, picture())
+        network.say_with_file("ann", moving, b"\x1f\x8b")
+        await network.posted(2)
+        first, _, second, _ = await transcript(gateway)
+    assert (first.parts, second.parts) == ((Text("[sticker 🎉]"),), (Text("[sticker 👋 from the set Cats]"),))
+
+
+@asynccontextmanager
+async def talking(
+    home: Path, server: ModelServer, settings: str = ""
+) -> AsyncIterator[tuple[LoopbackNetwork, SmallGateway]]:
+    async with (
+        LoopbackNetwork(NETWORK) as network,
+        served(home, network.platform(), server.url, settings=settings) as gateway,
+    ):
+        yield network, gateway
+
+
+def is_look(received: Received) -> bool:
+    return "This is a sticker" in received.question
+
+
+async def nothing_waits(gateway: SmallGateway) -> None:
+    async with asyncio.timeout(10):
+        while await gateway.application.store.read(lambda tx: tx.state.with_prefix("speak:")):  # noqa: ASYNC110 - no bell
+            await asyncio.sleep(0.01)
+
+
+async def transcript(gateway: SmallGateway) -> list[Message]:
+    key = build_session_key(Address("loopback", "ann", user_id="ann"))
+    bound = await gateway.application.store.read(lambda tx: tx.bindings.get(key))
+    assert bound is not None
+    stored = await gateway.application.store.read(lambda tx: tx.messages.load(bound.session_id))
+    return [one.message for one in stored]

@@ -1,0 +1,223 @@
+"""Code that a model wrote: what it can do, and how it ends."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.tools.tool_calls import call_from
+
+import talaria
+from talaria.contracts.tool import Call, ProposedAction, Tool, ToolOutput
+from talaria.core.errors import ToolFailed
+from talaria.core.session_context import SessionContext
+from talaria.tools.code.tool import CallTool, ExecuteCode, ExecuteCodeArguments
+from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
+
+
+async def echo(name: str, arguments: str) -> ToolOutput:
+    if name == "broken":
+        raise ToolFailed("it is broken")
+    return ToolOutput(f"{name} {arguments}")
+
+
+def with_tools(call_tool: CallTool = echo, most_calls: int = 50) -> ExecuteCode:
+    return ExecuteCode(lambda call: call_tool, most_calls=most_calls)
+
+
+async def execute(folder: Path, code: str, *, tool: Tool | None = None, call: Call | None = None) -> str:
+    chosen = tool or with_tools()
+    return (await chosen.run(ExecuteCodeArguments(code), call or call_from(folder))).text
+
+
+async def fail(folder: Path, code: str, *, tool: Tool | None = None, call: Call | None = None) -> str:
+    with pytest.raises(ToolFailed) as failed:
+        await execute(folder, code, tool=tool, call=call)
+    return str(failed.value)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that happens in another process."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - other processes set no event of ours
+            await asyncio.sleep(0.01)
+
+
+async def test_what_is_printed_comes_back(tmp_path: Path) -> None:
+    shown: list[str] = []
+    code = (
+        "import sys\nprint('Grüße', 6 * 7)\nprint('error', file=sys.stderr)\nimport subprocess\nsubprocess.run('pwd')"
+    )
+    text = await execute(tmp_path, code, call=call_from(tmp_path, progress=shown, environment={"PATH": os.defpath}))
+    assert text == f"Grüße 42\nerror\n{tmp_path}"
+    assert "".join(shown).strip() == text
+    assert await execute(tmp_path, "pass") == "(no output)"
+    assert with_tools().proposed_action(ExecuteCodeArguments("pass")) == ProposedAction("code", "pass")
+
+
+async def test_tools_are_functions(tmp_path: Path) -> None:
+    code = """
+import tools as same
+print(tools.read_file(path="a.txt", first_line=2))
+try:
+    same.broken()
+except tools.ToolFailed as error:
+    print("failed:", error)
+"""
+    assert await execute(tmp_path, code) == 'read_file {"path":"a.txt","first_line":2}\nfailed: it is broken'
+
+
+async def test_threads_may_call_tools_at_once(tmp_path: Path) -> None:
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(8) as pool:
+    answers = list(pool.map(lambda n: tools.t(n=n), range(40)))
+print(answers == ['t {"n":%d}' % n for n in range(40)])
+"""
+    assert await execute(tmp_path, code) == "True"
+
+
+async def test_the_number_of_calls_is_bounded_and_code_does_not_nest(tmp_path: Path) -> None:
+    code = "for n in range(9): tools.t(n=n)"
+    assert "code may make at most 3 tool calls" in await fail(tmp_path, code, tool=with_tools(most_calls=3))
+    assert "can't call this tool" in await fail(tmp_path, "tools.execute_code(code='1')")
+
+
+async def test_a_call_that_is_too_large_or_forged_ends_the_calls_and_not_the_agent(tmp_path: Path) -> None:
+    assert "[exit code 1]" in await fail(tmp_path, "tools.t(text='x' * 9_000_000)")
+    assert "[exit code 1]" in await fail(tmp_path, "tools._stream.write('{}\\n')\ntools.t()")
+
+
+async def test_a_failure_shows_the_models_code_and_nothing_of_ours(tmp_path: Path) -> None:
+    text = await fail(tmp_path, "print('first')\ndef f():\n    return 1 / 0\nf()")
+    assert text.startswith('first\nTraceback (most recent call last):\n  File "<code>", line 4, in <module>\n    f()')
+    assert text.endswith("ZeroDivisionError: division by zero\n[exit code 1]")
+    assert "runner.py" not in text
+    assert "SyntaxError" in await fail(tmp_path, "x = = 1")
+    assert await fail(tmp_path, "import sys; sys.exit(3)") == "[exit code 3]"
+
+
+async def test_secrets_of_the_environment_do_not_reach_the_code(tmp_path: Path) -> None:
+    environment = {"PATH": os.defpath, "SOME_API_KEY": "secret", "HOME": "/nowhere", "PYTHONSTARTUP": "x"}
+    code = "import os\nprint(sorted(k for k in os.environ if not k.startswith(('LC_', 'TALARIA_'))))"
+    text = await execute(tmp_path, code, call=call_from(tmp_path, environment=environment))
+    assert text == "['HOME', 'PATH']"
+
+
+async def test_the_code_is_told_whose_turn_it_is(tmp_path: Path) -> None:
+    left_behind = {"PATH": os.defpath, "TALARIA_SESSION_KEY": "another"}
+    context = SessionContext(session_id="abc", chat_id="7")
+    call = msgspec.structs.replace(call_from(tmp_path, environment=left_behind), context=context)
+    code = "import os\nprint([os.environ['TALARIA_SESSION_' + name] for name in ('ID', 'CHAT_ID', 'KEY')])"
+    assert await execute(tmp_path, code, call=call) == "['abc', '7', '']"
+
+
+async def test_long_output_is_cut_in_the_middle(tmp_path: Path) -> None:
+    text = await execute(tmp_path, "print('begin')\nfor n in range(200_000): print(n)\nprint('end')")
+    assert text.startswith("begin\n0\n1\n")
+    assert text.endswith("199999\nend")
+    assert "bytes omitted" in text
+    assert len(text) < 21_000
+
+
+async def test_code_that_takes_too_long_is_stopped_with_all_it_started(tmp_path: Path) -> None:
+    code = "import subprocess\nchild = subprocess.Popen(['sleep', '600'])\nprint(child.pid)\nchild.wait()"
+    call = call_from(tmp_path, environment={"PATH": os.defpath})
+    with pytest.raises(ToolFailed, match=r"(?s)\d+\n\[stopped after 1 s\]") as stopped:
+        await with_tools().run(ExecuteCodeArguments(code, 1), call)
+    pid = int(str(stopped.value).split()[0])
+    await until(lambda: not is_alive(pid))
+
+
+async def test_the_time_of_a_tool_is_not_counted(tmp_path: Path) -> None:
+    async def slow(name: str, arguments: str) -> ToolOutput:
+        await asyncio.sleep(1.5)
+        return ToolOutput("slow")
+
+    tool = with_tools(slow)
+    output = await tool.run(ExecuteCodeArguments("print(tools.wait())", 1), call_from(tmp_path))
+    assert output.text == "slow"
+
+
+async def test_cancelling_kills_the_whole_group_at_once(tmp_path: Path) -> None:
+    shown: list[str] = []
+    code = "import subprocess\nprint(subprocess.Popen(['sleep', '600']).pid)\nimport time; time.sleep(600)"
+    call = call_from(tmp_path, progress=shown, environment={"PATH": os.defpath})
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(with_tools().run(ExecuteCodeArguments(code), call))
+        await until(lambda: bool(shown))
+        task.cancel()
+        async with asyncio.timeout(1):
+            await asyncio.wait([task])
+    assert task.cancelled()
+    await until(lambda: not is_alive(int(shown[0])))
+
+
+async def test_cancelling_reaches_a_tool_that_the_code_called(tmp_path: Path) -> None:
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def endless(name: str, arguments: str) -> ToolOutput:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return ToolOutput("")
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(execute(tmp_path, "tools.wait()", tool=with_tools(endless)))
+        await began.wait()
+        task.cancel()
+    assert cancelled.is_set()
+
+
+async def test_what_code_leaves_running_ends_with_it(tmp_path: Path) -> None:
+    code = "import subprocess\nprint(subprocess.Popen(['sleep', '600']).pid)"
+    pid = int(await execute(tmp_path, code, call=call_from(tmp_path, environment={"PATH": os.defpath})))
+    await until(lambda: not is_alive(pid))
+
+
+async def test_code_does_not_outlive_an_agent_that_is_killed(tmp_path: Path) -> None:
+    code = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    script = f"""
+import asyncio
+from pathlib import Path
+from tests.tools.code.test_code import execute
+asyncio.run(execute(Path({str(tmp_path)!r}), {code!r}))
+"""
+    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, cwd=Path(__file__).parents[3])
+    pid_file = tmp_path / "pid"
+    await until(lambda: content_of(pid_file) != "")
+    pid = int(content_of(pid_file))
+    agent.kill()
+    await agent.wait()
+    await until(lambda: not is_alive(pid))
+
+
+@pytest.mark.skipif(sandbox_available() is not None, reason="no sandbox here")
+async def test_tools_are_reached_from_inside_a_sandbox(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    for folder in (home, work):
+        folder.mkdir()
+    own = (Path(sys.prefix), Path(talaria.__file__).parent)
+    sandbox = Sandbox(writable=(work,), readable=own, network=False)
+    tool = ExecuteCode(lambda call: echo, sandbox=sandbox)
+    code = f"open('mine', 'w').close()\nprint(tools.t())\nopen({str(home / 'x')!r}, 'w')"
+    call = call_from(work, environment={"PATH": os.environ.get("PATH", os.defpath)})  # noqa: TID251 - to find bwrap
+    text = await fail(work, code, tool=tool, call=call)
+    assert text.startswith("t {}\n")
+    assert "Read-only file system" in text or "No such file" in text
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def content_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""

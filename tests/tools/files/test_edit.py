@@ -1,0 +1,171 @@
+"""Changing parts of real files: exactly, by likeness, and by patch."""
+
+import difflib
+import random
+from pathlib import Path
+
+import pytest
+from tests.tools.tool_calls import call_from
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.files.edit import EditFile, EditFileArguments
+from talaria.tools.files.fuzzy_match import replace_passage
+from talaria.tools.files.patch import apply_patch
+
+
+class Desk:
+    """One file to edit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "code.py"
+        self._call = call_from(folder)
+
+    async def replace(self, old: str, new: str, *, everywhere: bool = False) -> str:
+        arguments = EditFileArguments("code.py", old, new, everywhere)
+        return (await EditFile().run(arguments, self._call)).text
+
+    async def patch(self, patch: str) -> str:
+        return (await EditFile().run(EditFileArguments("code.py", patch=patch), self._call)).text
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    made = Desk(tmp_path)
+    made.path.write_text("def one():\n    return 1\n\n\ndef two():\n    return 2\n")
+    return made
+
+
+async def test_an_exact_passage_is_replaced_and_the_diff_returned(desk: Desk) -> None:
+    assert await desk.replace("return 2", "return 22") == (
+        "code.py:\n@@ -4,3 +4,3 @@\n \n def two():\n-    return 2\n+    return 22"
+    )
+    assert desk.path.read_text() == "def one():\n    return 1\n\n\ndef two():\n    return 22\n"
+
+
+async def test_a_passage_that_occurs_twice_is_refused_unless_all_are_meant(desk: Desk) -> None:
+    with pytest.raises(ToolFailed, match=r"matches 2 places \(lines 2, 6\)"):
+        await desk.replace("return", "yield")
+    await desk.replace("return", "yield", everywhere=True)
+    assert desk.path.read_text().count("yield") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "result"),
+    [
+        ("if x:\n        do()\n        go()\n", "if x:\n    do()\n    go()", "if x:\n    go()", "if x:\n    go()\n"),
+        ("    a = 1\n    b = 2\n", "a = 1\nb = 2", "a = 1\nc = 3", "    a = 1\n    c = 3\n"),
+        ("\ta = 1\n", "    a = 1", "    a = 2", "\ta = 2\n"),
+        ("say(\u201chello\u201d)\n", 'say("hello")', 'say("bye")', 'say("bye")\n'),
+        ("say('it\u2019s')\n", "it's", "it is", "say('it is')\n"),
+        ("x  =  1 \ny\n", "x = 1\ny", "x = 2", "x = 2\n"),
+        ("one   \ntwo\n", "one\ntwo", "three", "three\n"),
+        ("a\n  b\nc\n", "\tb\n", "", "a\nc\n"),
+    ],
+)
+def test_blanks_and_quotation_marks_may_differ(text: str, old: str, new: str, result: str) -> None:
+    assert replace_passage(text, old, new) == result
+
+
+def test_likeness_is_not_enough_where_it_is_ambiguous() -> None:
+    with pytest.raises(ToolFailed, match="matches 2 places"):
+        replace_passage("  a = 1\nx\n    a = 1\n", "a =  1", "b")
+
+
+async def test_a_missing_passage_fails_and_shows_what_is_similar(desk: Desk) -> None:
+    with pytest.raises(ToolFailed) as failed:
+        await desk.replace("def three():\n    return 1", "x")
+    assert "Most similar:" in str(failed.value)
+    assert "    5\tdef two():" in str(failed.value) or "    1\tdef one():" in str(failed.value)
+    assert "def two" in desk.path.read_text()
+
+
+@pytest.mark.parametrize(("old", "new"), [("", "x"), ("return 1", "return 1"), ("zzz qqq", "x")])
+async def test_senseless_replacements_fail_and_change_nothing(desk: Desk, old: str, new: str) -> None:
+    before = desk.path.read_bytes()
+    with pytest.raises(ToolFailed):
+        await desk.replace(old, new)
+    assert desk.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("raw", "changed"),
+    [
+        (b"\xef\xbb\xbfone\r\ntwo\r\nend\r\n", b"\xef\xbb\xbfone\r\n2\r\n3\r\nend\r\n"),
+        (b"one\ntwo\nend", b"one\n2\n3\nend"),
+        ("one\ntwo\nend\n".encode("utf-16"), "one\n2\n3\nend\n".encode("utf-16")),
+        (b"one\ntwo\n\xff\xfe caf\xe9\n", b"one\n2\n3\n\xff\xfe caf\xe9\n"),
+        (b"one\r\ntwo\nend\n", b"one\r\n2\n3\nend\n"),
+    ],
+)
+async def test_encoding_mark_and_line_ends_survive(desk: Desk, raw: bytes, changed: bytes) -> None:
+    desk.path.write_bytes(raw)
+    await desk.replace("two", "2\r\n3")
+    assert desk.path.read_bytes() == changed
+
+
+async def test_a_binary_file_is_not_edited(desk: Desk) -> None:
+    desk.path.write_bytes(b"a\0b")
+    with pytest.raises(ToolFailed, match="not a text file"):
+        await desk.replace("a", "c")
+
+
+async def test_a_patch_with_several_hunks(desk: Desk) -> None:
+    await desk.patch(
+        "--- a/code.py\n+++ b/code.py\n@@ -1,2 +1,3 @@\n def one():\n+    # first\n     return 1\n"
+        "@@ -5,2 +6,2 @@\n def two():\n-    return 2\n+    return 3\n"
+    )
+    assert desk.path.read_text() == "def one():\n    # first\n    return 1\n\n\ndef two():\n    return 3\n"
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "@@ -40,2 +40,2 @@\n def two():\n-    return 2\n+    return 3",  # moved
+        "@@\n def two():\n-    return 2\n+    return 3",  # no numbers
+        "@@ -5,2 +5,2 @@ def\n gone\n def two():\n-    return 2\n+    return 3\n other",  # context changed
+        "@@ -5,2 +5,2 @@\n def two():  \n-        return 2\n+        return 3",  # blanks differ
+        "@@ ... @@\n\n def two():\n-    return 2\n+    return 3",  # an empty line lost its blank
+    ],
+)
+async def test_a_patch_fits_where_lines_moved_or_blanks_differ(desk: Desk, patch: str) -> None:
+    await desk.patch(patch)
+    assert "return 3" in desk.path.read_text()
+    assert desk.path.read_text().startswith("def one():\n    return 1\n\n\ndef two():\n")
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "@@ -1 +1 @@\n-nothing like it at all\n+x",
+        "@@\n-    return\n+    yield",
+        "no patch",
+        "@@ -1 +1 @@\n def one():",
+        "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b",
+    ],
+)
+async def test_a_patch_that_does_not_fit_changes_nothing(desk: Desk, patch: str) -> None:
+    before = desk.path.read_bytes()
+    with pytest.raises(ToolFailed):
+        await desk.patch(patch)
+    assert desk.path.read_bytes() == before
+
+
+def test_the_end_of_a_file_follows_the_patch() -> None:
+    note = "\\ No newline at end of file"
+    assert apply_patch("a\n", f"@@ -1 +1 @@\n-a\n+b\n{note}") == "b"
+    assert apply_patch("a", f"@@ -1 +1 @@\n-a\n{note}\n+b") == "b\n"
+    assert apply_patch("a", f"@@ -1 +1 @@\n-a\n{note}\n+b\n{note}") == "b"
+    assert apply_patch("", "@@ -0,0 +1,2 @@\n+a\n+b") == "a\nb\n"
+
+
+def test_any_diff_applies_to_what_it_was_made_from() -> None:
+    chance = random.Random(7)
+    for _ in range(200):
+        old = [f"{chance.randrange(12)}" for _ in range(chance.randrange(1, 40))]
+        new = [line for line in old if chance.random() > 0.15]
+        for _ in range(chance.randrange(4)):
+            new.insert(chance.randrange(len(new) + 1), f"new {chance.randrange(5)}")
+        if old == new or not new:
+            continue
+        patch = "\n".join(difflib.unified_diff(old, new, lineterm=""))
+        assert apply_patch("\n".join(old) + "\n", patch) == "\n".join(new) + "\n"

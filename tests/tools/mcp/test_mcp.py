@@ -1,0 +1,254 @@
+"""Real MCP servers: their tools as ours, through deaths and restarts."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec import Struct
+from tests.tools.tool_calls import call_from
+from tests.tools.web.web_server import web_server
+
+from talaria.contracts.tool import Effect, Tool, ToolOutput
+from talaria.core.errors import ToolFailed
+from talaria.tools.mcp.session_servers import McpServers
+from talaria.tools.mcp.settings import McpServer
+
+SERVER = Path(__file__).with_name("mcp_server.py")
+KITCHEN = McpServer(name="kitchen", command=sys.executable, args=(str(SERVER), "stdio"), first_pause_seconds=0.05)
+CLOCK = McpServer(name="time", command=sys.executable, args=("-m", "mcp_server_time", "--local-timezone", "UTC"))
+
+
+@asynccontextmanager
+async def connected(folder: Path, *servers: McpServer) -> AsyncIterator[McpServers]:
+    all_of_them = McpServers(servers, folder)
+    serving = asyncio.ensure_future(all_of_them.serve())
+    try:
+        async with asyncio.timeout(30):
+            await all_of_them.ready()
+        yield all_of_them
+    finally:
+        serving.cancel()
+        await asyncio.wait([serving])
+
+
+@asynccontextmanager
+async def http_server(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(sys.executable, str(SERVER), "http", str(port), stderr=-3)
+    try:
+        await until(lambda: is_open(port))
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def over_http(port: int, *, legacy: bool = False) -> McpServer:
+    return McpServer(
+        name="kitchen", url=f"http://127.0.0.1:{port}/mcp", legacy=legacy, first_pause_seconds=0.05,
+        longest_pause_seconds=0.2,
+    )  # fmt: skip
+
+
+def tool_named(servers: McpServers, name: str) -> Tool:
+    return next(tool for tool in servers.tools if tool.name == name)
+
+
+async def run(servers: McpServers, called: str, shown: list[str] | None = None, **arguments: object) -> ToolOutput:
+    tool = tool_named(servers, called)
+    return await tool.run(msgspec.convert(arguments, tool.arguments), call_from(Path(), progress=shown))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that happens in another process."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - other processes set no event of ours
+            await asyncio.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def schema_of(arguments: type[Struct]) -> str:
+    return str(msgspec.json.schema(arguments))
+
+
+async def test_a_server_from_the_registry_tells_the_time(tmp_path: Path) -> None:
+    async with connected(tmp_path, CLOCK) as servers:
+        assert servers.problems == {}
+        assert [tool.name for tool in servers.tools] == ["mcp_time_get_current_time", "mcp_time_convert_time"]
+        output = await run(
+            servers, "mcp_time_convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo"
+        )
+        assert "21:00:00+09:00" in output.text
+        assert "IANA timezone name" in schema_of(tool_named(servers, "mcp_time_get_current_time").arguments)
+        with pytest.raises(ToolFailed, match=r"(?i)timezone"):
+            await run(servers, "mcp_time_get_current_time", timezone="Nowhere/Else")
+
+
+async def test_what_a_server_offers_becomes_tools_of_ours(tmp_path: Path) -> None:
+    async with connected(tmp_path, KITCHEN) as servers:
+        effects = {tool.name.removeprefix("mcp_kitchen_"): tool.effect for tool in servers.tools}
+        assert effects == {
+            "add": Effect.READS, "order": Effect.IDEMPOTENT, "picture": Effect.IRREVERSIBLE,
+            "fail": Effect.IRREVERSIBLE, "pid": Effect.IRREVERSIBLE, "bake": Effect.IRREVERSIBLE,
+            "read_resource": Effect.READS, "get_prompt": Effect.READS,
+        }  # fmt: skip
+        assert (await run(servers, "mcp_kitchen_add", a=2, b=3)).text == "5"
+        assert (await run(servers, "mcp_kitchen_add", a=2)).text == "3"
+        ordered = await run(servers, "mcp_kitchen_order", items=[{"name": "rye"}, {"name": "salt", "grams": 5}])
+        assert ordered.text == "100 g rye, 5 g salt; None"
+        drawn = await run(servers, "mcp_kitchen_picture")
+        assert drawn.images[0].source == "data:image/png;base64,aGk="
+        assert (await run(servers, "mcp_kitchen_read_resource", uri="notes://today")).text == "Soup."
+        assert (await run(servers, "mcp_kitchen_get_prompt", name="greet", arguments={"name": "Ada"})).text == (
+            "user: Say hello to Ada."
+        )
+        assert "notes://today" in tool_named(servers, "mcp_kitchen_read_resource").description
+        assert "greet(name)" in tool_named(servers, "mcp_kitchen_get_prompt").description
+
+
+async def test_arguments_are_described_and_checked(tmp_path: Path) -> None:
+    async with connected(tmp_path, KITCHEN) as servers:
+        order = tool_named(servers, "mcp_kitchen_order").arguments
+        assert "'grams'" in schema_of(order)
+        assert "$ref': '#/$defs/Item'" not in schema_of(order)
+        with pytest.raises(msgspec.ValidationError, match="missing required field `items`"):
+            msgspec.convert({}, order)
+        add = tool_named(servers, "mcp_kitchen_add")
+        assert msgspec.to_builtins(msgspec.convert({"a": "2"}, add.arguments, strict=False)) == {"a": 2}
+        assert add.proposed_action(msgspec.convert({"a": 2}, add.arguments)).target == 'kitchen: add {"a":2}'
+        with pytest.raises(ToolFailed, match="burnt"):
+            await run(servers, "mcp_kitchen_fail")
+        with pytest.raises(ToolFailed, match=r"kitchen: .*nothing"):
+            await run(servers, "mcp_kitchen_read_resource", uri="notes://nothing")
+
+
+async def test_only_wanted_tools_are_offered(tmp_path: Path) -> None:
+    wanted = msgspec.structs.replace(KITCHEN, include=("add", "fail"), exclude=("fail",))
+    async with connected(tmp_path, wanted) as servers:
+        assert [tool.name for tool in servers.tools if tool.effect is not Effect.READS] == []
+        assert servers.tools[0].name == "mcp_kitchen_add"
+
+
+async def test_a_server_that_is_killed_comes_back(tmp_path: Path) -> None:
+    async with connected(tmp_path, KITCHEN) as servers:
+        first = int((await run(servers, "mcp_kitchen_pid")).text)
+        async with asyncio.TaskGroup() as group:
+            shown: list[str] = []
+            baking = group.create_task(failing(servers, "mcp_kitchen_bake", shown))
+            await until(lambda: bool(shown))
+            os.kill(first, signal.SIGKILL)
+        assert "kitchen" in baking.result()
+        await until(lambda: bool(servers.problems))
+        with pytest.raises(ToolFailed, match="not connected"):
+            await run(servers, "mcp_kitchen_pid")
+        await until(lambda: not servers.problems)
+        second = int((await run(servers, "mcp_kitchen_pid")).text)
+        assert second != first
+    assert not is_alive(second)
+    assert (tmp_path / "mcp-kitchen.log").read_text().count("asked for the process") == 2
+
+
+async def test_progress_is_shown_and_cancelling_does_not_hurt_the_connection(tmp_path: Path) -> None:
+    shown: list[str] = []
+    async with connected(tmp_path, KITCHEN) as servers:
+        baking = asyncio.ensure_future(run(servers, "mcp_kitchen_bake", shown))
+        await until(lambda: bool(shown))
+        baking.cancel()
+        async with asyncio.timeout(1):
+            await asyncio.wait([baking])
+        assert baking.cancelled()
+        assert shown == ["kneading"]
+        assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
+
+
+async def test_a_tool_that_takes_too_long_fails_and_the_server_stays(tmp_path: Path) -> None:
+    hasty = msgspec.structs.replace(KITCHEN, call_seconds=0.3)
+    async with connected(tmp_path, hasty) as servers:
+        with pytest.raises(ToolFailed, match=r"no answer within 0\.3 s"):
+            await run(servers, "mcp_kitchen_bake")
+        assert servers.problems == {}
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_a_server_over_http_is_used_lost_and_found_again(tmp_path: Path, legacy: bool) -> None:
+    port = free_port()
+    async with http_server(port) as process, connected(tmp_path, over_http(port, legacy=legacy)) as servers:
+        assert (await run(servers, "mcp_kitchen_add", a=2, b=3)).text == "5"
+        assert (await run(servers, "mcp_kitchen_read_resource", uri="notes://today")).text == "Soup."
+        process.kill()
+        await process.wait()
+        await failing(servers, "mcp_kitchen_pid")
+        await until(lambda: bool(servers.problems))
+        assert "not connected" in await failing(servers, "mcp_kitchen_pid")
+        async with http_server(port):
+            await until(lambda: not servers.problems)
+            assert (await run(servers, "mcp_kitchen_add", a=2, b=3)).text == "5"
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_a_server_over_http_may_restart_between_calls(tmp_path: Path, legacy: bool) -> None:
+    port = free_port()
+    async with http_server(port) as process, connected(tmp_path, over_http(port, legacy=legacy)) as servers:
+        process.kill()
+        await process.wait()
+        async with http_server(port):
+            if legacy:  # the new process does not know the old session
+                await failing(servers, "mcp_kitchen_pid")
+                await until(lambda: bool(servers.problems))
+                await until(lambda: not servers.problems)
+            assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
+
+
+async def test_headers_go_along(tmp_path: Path) -> None:
+    async with web_server() as server:
+        asked = McpServer(name="kitchen", url=server.url("/mcp"), headers={"Authorization": "Bearer x"})
+        async with connected(tmp_path, asked) as servers:
+            assert list(servers.problems) == ["kitchen"]
+    assert {request.headers["Authorization"] for request in server.requests} == {"Bearer x"}
+
+
+async def test_a_server_that_cannot_be_started_is_a_problem_and_no_more(tmp_path: Path) -> None:
+    missing = McpServer(name="missing", command="/no/such/program")
+    closed = McpServer(name="closed", url=f"http://127.0.0.1:{free_port()}/mcp")
+    async with connected(tmp_path, missing, closed, KITCHEN) as servers:
+        assert sorted(servers.problems) == ["closed", "missing"]
+        assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
+
+
+def test_the_library_is_loaded_only_for_a_server() -> None:
+    script = (
+        "import sys, pathlib\nfrom talaria.tools.mcp.session_servers import McpServers\n"
+        "assert McpServers([], pathlib.Path()).tools == []\nassert not {'mcp', 'anyio', 'pydantic'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+async def failing(servers: McpServers, name: str, shown: list[str] | None = None) -> str:
+    with pytest.raises(ToolFailed) as failed:
+        await run(servers, name, shown)
+    return str(failed.value)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

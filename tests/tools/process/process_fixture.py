@@ -1,0 +1,148 @@
+"""Background processes of conversations that are real enough: a store, a supervisor, and what it reports."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from tests.tools.tool_calls import call_from
+
+from talaria.contracts.background_processes import BackgroundProcess, BackgroundWork, ProcessRequest, list_processes
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession, SessionFilter
+from talaria.contracts.tool import Call
+from talaria.core.ids import SessionId, WorkerId, new_worker_id
+from talaria.core.messages import Message, ToolResult
+from talaria.core.session_context import SessionContext
+from talaria.runtime.completions import hear, queue_reports_if_idle, report
+from talaria.runtime.inbox import read_message
+from talaria.testing.clock import NOON
+from talaria.tools.output import FullOutputs
+from talaria.tools.process.supervisor import Supervisor
+from talaria.tools.process.tool import Process, ProcessArguments
+from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.tool import Terminal, TerminalArguments
+
+PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+@dataclass
+class Bench:
+    """A worker with its supervisor, and the two tools in one conversation; it is its own `Reporter`."""
+
+    store: Store
+    folder: Path
+    session_id: str
+    told: list[tuple[str, str]] = field(default_factory=list)
+    worker: WorkerId = field(default_factory=new_worker_id)
+
+    def __post_init__(self) -> None:
+        self.outputs = FullOutputs(self.folder / "outputs")
+        self.supervisor = Supervisor(self.store, self.worker, self.outputs.place, self)
+        self.terminal = Terminal(Processes(), self.outputs, background=self.supervisor)
+        self.process = Process(self.supervisor)
+
+    def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
+        if report(tx, process.session_id, "process", name, text):
+            self.told.append((name.partition(":")[2], text))
+
+    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
+        hear(tx, process.session_id, "process", names, call_id)
+
+    async def answered(self, call_id: str, *, failed: bool = False) -> None:
+        """Let the transcript have the answer of a call, as behind a turn; one that was stopped has failed."""
+        message = Message(role="tool", parts=(ToolResult(call_id, "", failed=failed),), at=NOON)
+        await self.store.write(lambda tx: tx.messages.append(SessionId(self.session_id), [message]))
+
+    async def woken_with(self) -> str:
+        """Return what the conversation is told, now that it rests; nothing where there is nothing."""
+        items = await self.store.write(lambda tx: queue_reports_if_idle(tx, SessionId(self.session_id)))
+        return "\n".join(read_message(item.payload).text for item in items)
+
+    def call(self, call_id: str = "call-1", *, wakes: bool = True) -> Call:
+        plain = call_from(self.folder, session_id=self.session_id, environment=PATH)
+        context = SessionContext(session_id=self.session_id, async_delivery=wakes)
+        return msgspec.structs.replace(plain, id=call_id, context=context)
+
+    async def start(self, command: str, **more: object) -> BackgroundProcess:
+        """Start a command as a model does, and return its process."""
+        arguments = msgspec.convert({"command": command, "background": True, **more}, TerminalArguments)
+        answer = await self.terminal.run(arguments, self.call())
+        (found,) = [one for one in await self.listed() if one.id in answer.text]
+        return found
+
+    async def use(self, action: str, process: BackgroundProcess | None = None, **more: object) -> str:
+        values = {"action": action, "id": process.id if process else "", **more}
+        call_id = str(more.pop("call", "call-1"))
+        values.pop("call", None)
+        return (await self.process.run(msgspec.convert(values, ProcessArguments), self.call(call_id))).text
+
+    async def listed(self) -> list[BackgroundProcess]:
+        return await self.store.read(lambda tx: list_processes(tx, SessionId(self.session_id)))
+
+    async def until_told(self, count: int = 1) -> list[str]:
+        async with asyncio.timeout(30):
+            while len(self.told) < count:  # noqa: ASYNC110 (a process ends when it does)
+                await asyncio.sleep(0.01)
+        return [text for _, text in self.told]
+
+    async def until_over(self, process: BackgroundProcess) -> BackgroundProcess:
+        async with asyncio.timeout(30):
+            while True:
+                (found,) = [one for one in await self.listed() if one.id == process.id]
+                if not found.is_alive:
+                    return found
+                await asyncio.sleep(0.01)
+
+
+def dead_worker() -> WorkerId:
+    """Return a worker of this machine whose process is gone."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    machine, _, name = new_worker_id().rpartition(":")
+    return WorkerId(f"{machine.rpartition(':')[0]}:{gone.pid}:{name}")
+
+
+async def sleeping(background: BackgroundWork, session_id: SessionId) -> BackgroundProcess:
+    """Let a conversation have a process that does nothing for long."""
+    wanted = ProcessRequest(command="sleep 600", argv=("sleep", "600"), folder="/")
+    call = msgspec.structs.replace(call_from(Path("/"), environment=PATH), session_id=session_id)
+    return await background.start(wanted, call)
+
+
+def elsewhere(session_id: SessionId) -> BackgroundProcess:
+    """Return one that runs on another machine, so that nobody here sees to it."""
+    return BackgroundProcess(
+        id="pelsewhere",
+        session_id=session_id,
+        command="make",
+        folder="/",
+        place="/",
+        machine="another",
+        host="another",
+        watcher=WorkerId("another"),
+        begun_at=NOON,
+        context=SessionContext(),
+        state="running",
+        pid=42,
+    )
+
+
+@asynccontextmanager
+async def supervised(store: Store, folder: Path) -> AsyncIterator[Bench]:
+    """Watch processes of the one conversation of a store while the block runs; what still runs behind it goes on."""
+    bench = Bench(store, folder, await store.write(_session))
+    async with asyncio.TaskGroup() as jobs:
+        serving = jobs.create_task(bench.supervisor.serve())
+        try:
+            yield bench
+        finally:
+            serving.cancel()
+
+
+def _session(tx: Transaction) -> SessionId:
+    found = tx.sessions.find(SessionFilter(source="test", limit=1))
+    return (found[0] if found else tx.sessions.create(NewSession(source="test"))).id

@@ -1,0 +1,304 @@
+"""Background processes: started, looked at, spoken to, watched, and ended with all that they have started."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from tests.storage.engines import Place
+from tests.tools.process.process_fixture import Bench, supervised
+
+from talaria.contracts.store import Store, Subscription, Transaction
+from talaria.contracts.tool import ProposedAction
+from talaria.core.errors import ToolFailed
+from talaria.core.os_processes import is_running, list_process_tree
+from talaria.testing.clock import SettableClock
+from talaria.tools.process.run_folder import ROTATE_AT, ProcessFiles
+from talaria.tools.process.tool import ProcessArguments
+from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
+from talaria.tools.terminal.processes import Processes
+from talaria.tools.terminal.tool import Terminal, TerminalArguments
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+async def sqlite_store(sqlite_place: Place, clock: SettableClock) -> AsyncIterator[Store]:
+    store = sqlite_place.open_store(clock)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def bench(sqlite_store: Store, tmp_path: Path) -> AsyncIterator[Bench]:
+    async with supervised(sqlite_store, tmp_path) as bench:
+        yield bench
+        for process in await bench.listed():
+            await bench.supervisor.kill(process, "conversation")
+
+
+class StoppingStore:
+    """Implements `Store`: a real one that calls ``stop`` in the moment in which so many writes are done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.behind = 0
+        self.stop: Callable[[], object] = lambda: None
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        return await self._store.read(work)
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        done = await self._store.write(work)
+        self.behind -= 1
+        if self.behind == 0:
+            self.stop()
+        return done
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def subscribe(self, *topics: str) -> AbstractAsyncContextManager[Subscription]:
+        return self._store.subscribe(*topics)
+
+
+async def until_gone(pid: int) -> None:
+    async with asyncio.timeout(30):
+        while is_running(pid):  # noqa: ASYNC110 (another process does not set our events)
+            await asyncio.sleep(0.01)
+
+
+async def printed(path: Path) -> int:
+    """Wait for a number that a process writes to a file, and return it."""
+    async with asyncio.timeout(30):
+        while not _read(path).endswith("\n"):  # noqa: ASYNC110 (the same)
+            await asyncio.sleep(0.01)
+    return int(_read(path))
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+async def test_the_end_is_told_once_with_code_and_last_lines(bench: Bench) -> None:
+    process = await bench.start("echo one; echo two >&2; exit 3")
+    (text,) = await bench.until_told()
+    assert f"Background process {process.id} (echo one; echo two >&2; exit 3) ended with exit code 3" in text
+    assert text.endswith("Its last lines:\n```\none\ntwo\n```")
+    over = await bench.until_over(process)
+    assert (over.state, over.code, over.last_line) == ("ended", 3, "two")
+    assert len(bench.told) == 1
+
+
+async def test_who_does_not_want_to_be_told_is_not(bench: Bench) -> None:
+    quiet = await bench.start("true", notify_on_complete=False)
+    await bench.until_over(quiet)
+    await bench.start("true")
+    assert len(await bench.until_told()) == 1
+    assert quiet.id not in bench.told[0][1]
+
+
+async def test_a_conversation_that_cannot_be_woken_gets_a_note_and_no_watch(bench: Bench) -> None:
+    arguments = TerminalArguments("true", background=True, watch_patterns=["x"])
+    answer = await bench.terminal.run(arguments, bench.call(wakes=False))
+    assert "can't be woken here" in answer.text
+    assert "You will be notified" not in answer.text
+    (process,) = await bench.listed()
+    assert not process.notify
+    assert not process.patterns
+    await bench.until_over(process)
+    assert bench.told == []
+
+
+async def test_a_process_is_spoken_to_until_its_input_is_closed(bench: Bench) -> None:
+    process = await bench.start("cat; echo over", notify_on_complete=False)
+    assert await bench.use("write", process, text="hello\n") == f"Written to {process.id}."
+    await bench.use("close_stdin", process)
+    assert "ended with exit code 0" in await bench.use("wait", process)
+    assert (await bench.use("log", process)).splitlines()[1:] == ["hello", "over"]
+    with pytest.raises(ToolFailed, match="It has ended"):
+        await bench.use("write", process, text="more\n", call="call-2")
+
+
+async def test_what_was_written_by_a_call_that_is_made_again_is_not_written_twice(bench: Bench) -> None:
+    process = await bench.start("cat", notify_on_complete=False)
+    await bench.use("write", process, text="once\n")
+    with pytest.raises(ToolFailed, match="may or may not have been written"):
+        await bench.use("write", process, text="once\n")
+    await bench.use("close_stdin", process)
+    await bench.use("wait", process)
+    assert ProcessFiles(Path(process.place)).out.read_text() == "once\n"
+
+
+async def test_a_process_may_have_a_terminal(bench: Bench) -> None:
+    process = await bench.start("read -p 'Name? ' name; test -t 0 && echo hello $name; exit 4", pty=True)
+    async with asyncio.timeout(30):
+        while "\nName?" not in await bench.use("poll", process):  # noqa: ASYNC110 (it asks when it does)
+            await asyncio.sleep(0.02)
+    await bench.use("write", process, text="Ann\n")
+    (text,) = await bench.until_told()
+    assert "hello Ann" in text
+    assert "exit code 4" in text
+
+
+async def test_a_terminal_in_the_foreground_is_refused(bench: Bench) -> None:
+    with pytest.raises(ToolFailed, match="background"):
+        await bench.terminal.run(TerminalArguments("true", pty=True), bench.call())
+
+
+async def test_who_waits_for_the_end_is_not_told_of_it_again(bench: Bench) -> None:
+    process = await bench.start("read line; echo $line")
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(bench.use("wait", process))
+        await asyncio.sleep(0)
+        await bench.use("write", process, text="go\n")
+    assert "ended with exit code 0" in waiting.result()
+    await bench.answered("call-1")
+    assert await bench.woken_with() == ""
+
+
+async def test_who_waits_in_a_program_that_calls_tools_is_not_told_either_if_that_answers(bench: Bench) -> None:
+    process = await bench.start("echo ready", watch_patterns=["ready"])
+    await bench.use("wait", process, call="call-1.inner")
+    await bench.answered("call-1")
+    assert await bench.woken_with() == ""
+
+
+async def test_who_waits_longer_than_they_wanted_to_is_told_later(bench: Bench) -> None:
+    process = await bench.start("read line")
+    assert "has been running for" in await bench.use("wait", process, seconds=1)
+    await bench.answered("call-1")
+    await bench.use("write", process, text="go\n")
+    await bench.until_over(process)
+    assert "ended with exit code 0" in await bench.woken_with()
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+async def test_who_is_stopped_in_the_moment_in_which_the_wait_ends_is_told(
+    sqlite_store: Store, tmp_path: Path, writes: int
+) -> None:
+    """The first write behind that of the input keeps the end, the second that it is heard of."""
+    stopping = StoppingStore(sqlite_store)
+    async with supervised(stopping, tmp_path) as bench:
+        process = await bench.start("read line; echo $line")
+        waiting = asyncio.ensure_future(bench.use("wait", process))
+        stopping.behind, stopping.stop = writes + 1, waiting.cancel
+        await bench.use("write", process, text="go\n", call="call-2")
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        await bench.answered("call-1", failed=True)
+        assert "ended with exit code 0" in await bench.woken_with()
+        assert await bench.woken_with() == ""
+
+
+async def test_waiting_ends_in_time(bench: Bench) -> None:
+    process = await bench.start("sleep 600")
+    assert "has been running for" in await bench.use("wait", process, seconds=1)
+
+
+async def test_killing_ends_all_that_was_started_sessions_and_daemons_of_its_own_too(
+    bench: Bench, tmp_path: Path
+) -> None:
+    command = (
+        "setsid sh -c 'echo $$ >inner; exec sleep 600' & (setsid sh -c 'echo $$ >daemon; exec sleep 600' &) ;"
+        " sleep 600 & echo $! >child; wait"
+    )
+    process = await bench.start(command)
+    pids = [await printed(tmp_path / name) for name in ("inner", "daemon", "child")]
+    assert "was killed" in await bench.use("kill", process)
+    for pid in (*pids, process.pid):
+        await until_gone(pid)
+    assert bench.told == []
+
+
+async def test_what_ignores_the_polite_signal_is_killed(bench: Bench) -> None:
+    process = await bench.start("trap '' TERM; echo ready; while :; do sleep 1; done")
+    async with asyncio.timeout(30):
+        while "\nready" not in await bench.use("poll", process):  # noqa: ASYNC110 (it is ready when it is)
+            await asyncio.sleep(0.02)
+    assert "was killed" in await bench.use("kill", process)
+    await until_gone(process.pid)
+
+
+async def test_what_a_process_leaves_behind_ends_with_it(bench: Bench, tmp_path: Path) -> None:
+    await bench.start("sleep 600 & echo $! >left")
+    await bench.until_told()
+    await until_gone(await printed(tmp_path / "left"))
+
+
+async def test_a_conversation_that_is_over_ends_its_processes_and_hears_nothing_of_them(bench: Bench) -> None:
+    process = await bench.start("sleep 600")
+    bench.supervisor.end_session(process.session_id)
+    assert (await bench.until_over(process)).state == "killed"
+    await until_gone(process.pid)
+    assert bench.told == []
+
+
+async def test_each_conversation_sees_its_own(bench: Bench, tmp_path: Path) -> None:
+    process = await bench.start("sleep 600")
+    other = Bench(bench.store, tmp_path, "session-2")
+    assert process.id in await bench.use("list")
+    assert await other.use("list") == "No background processes."
+    with pytest.raises(ToolFailed, match="has no background process"):
+        await other.use("kill", process)
+
+
+async def test_a_command_is_judged_as_in_the_foreground_and_so_is_what_is_written(bench: Bench) -> None:
+    assert bench.terminal.proposed_action(TerminalArguments("rm -rf x", background=True)) == ProposedAction(
+        "command", "rm -rf x"
+    )
+    assert bench.process.proposed_action(ProcessArguments("write", "p1", "rm -rf x\n")) == ProposedAction(
+        "command", "rm -rf x\n"
+    )
+
+
+async def test_a_folder_that_is_gone_is_an_end_like_any_other(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed, match="doesn't exist"):
+        await bench.start("true", workdir="nowhere")
+    assert await bench.listed() == []
+
+
+async def test_only_so_many_run_at_once(bench: Bench) -> None:
+    for _ in range(64):
+        await bench.start("sleep 600")
+    with pytest.raises(ToolFailed, match="64 background processes are already running"):
+        await bench.start("sleep 600")
+
+
+async def test_a_long_output_is_begun_anew_and_its_end_is_still_there(tmp_path: Path) -> None:
+    files = ProcessFiles(tmp_path / "one")
+    files.prepare()
+    with files.out.open("ab") as out:
+        out.write(b"x" * ROTATE_AT + b"\nlast\n")
+        out.flush()
+        assert files.rotate()
+        out.write(b"next\n")
+    assert not files.rotate()
+    assert files.out.read_bytes() == b"next\n"
+    assert files.last_lines(2) == "last\nnext"
+    assert files.before.stat().st_size <= ROTATE_AT
+    assert files.out.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(sandbox_available() is not None, reason="bubblewrap doesn't work here")
+async def test_in_a_sandbox_it_goes_on_writes_only_its_folder_and_is_ended_whole(bench: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    bench.terminal = Terminal(
+        Processes(), bench.outputs, sandbox=Sandbox(writable=(folder,)), background=bench.supervisor
+    )
+    command = "echo inside >here; echo no >../there; (setsid sleep 600 &); read line; echo got $line; sleep 600"
+    process = await bench.start(command, workdir="work")
+    await bench.use("write", process, text="it\n")
+    async with asyncio.timeout(30):
+        while "\ngot it" not in await bench.use("poll", process):  # noqa: ASYNC110 (it reads when it does)
+            await asyncio.sleep(0.02)
+    assert _read(folder / "here") == "inside\n"
+    assert not (tmp_path / "there").exists()
+    inside = list_process_tree(process.pid)
+    assert len(inside) >= 3
+    assert "was killed" in await bench.use("kill", process)
+    for pid in inside:
+        await until_gone(pid)

@@ -1,0 +1,176 @@
+"""A tool sends messages to other chats: once for each call, as far as the one who asks may."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from tests.tools.tool_calls import call_from
+
+from talaria.agent.approval.grants import parse_allow_entry
+from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.tool import Call
+from talaria.core.addresses import Address
+from talaria.core.errors import ToolFailed
+from talaria.core.ids import SessionId
+from talaria.core.session_context import SessionContext
+from talaria.runtime.cross_posts import ChatMessageSender
+from talaria.runtime.outbox import read_content
+from talaria.sessions.chat_directory import GATEWAY, HomeChat, record_channel, write_home
+from talaria.sessions.keys import build_session_key
+from talaria.testing.clock import NOON
+from talaria.tools.send.message import SendMessage, SendMessageArguments
+
+FAMILY = Address("telegram", "-100", "group")
+ANN = Address("telegram", "11", "private")
+
+
+def _prepare(tx: Transaction) -> SessionId:
+    record_channel(tx, FAMILY, "Family", NOON)
+    record_channel(tx, ANN, "Ann", NOON)
+    write_home(tx, HomeChat(ANN, "Ann"))
+    made = tx.sessions.create(NewSession(source="telegram"))
+    tx.bindings.bind(build_session_key(ANN), made.id, ANN)
+    return made.id
+
+
+@pytest.fixture
+async def here(store: Store) -> SessionId:
+    """The conversation from which things are sent: Ann's own, in her private chat."""
+    return await store.write(_prepare)
+
+
+@pytest.fixture
+def tool(store: Store) -> SendMessage:
+    return SendMessage(ChatMessageSender(store, ["telegram", "matrix"]))
+
+
+def call_here(folder: Path, here: SessionId, number: int = 1, *, owner: str = "", audience: str = "") -> Call:
+    context = SessionContext(platform="telegram", chat_id="11", turn_id="turn-1", session_id=here)
+    call = call_from(folder, session_id=here, owner=owner, audience=audience)
+    return structs.replace(call, id=f"call-{number}", context=context)
+
+
+async def queued(store: Store) -> list[tuple[str, str]]:
+    items = await store.read(lambda tx: tx.outbox.find())
+    return [(item.address.chat_id, read_content(item.payload).text) for item in items]
+
+
+async def test_a_message_goes_to_a_chat_by_its_name(
+    store: Store, tool: SendMessage, here: SessionId, tmp_path: Path
+) -> None:
+    output = await tool.run(SendMessageArguments("telegram:family", "Dinner at 7."), call_here(tmp_path, here))
+    assert output.text == ("Sending to telegram:family. No gateway is running; it will be sent once one starts.")
+    assert await queued(store) == [("-100", "Dinner at 7.")]
+    told = await store.read(lambda tx: tx.bindings.get(build_session_key(FAMILY)))
+    assert told is not None
+    (recorded,) = await store.read(lambda tx: tx.messages.load(told.session_id))
+    assert (recorded.message.text, recorded.message.author) == ("Dinner at 7.", "Agent, from telegram")
+
+
+async def test_a_call_that_runs_again_after_a_crash_sends_nothing_more(
+    store: Store, tool: SendMessage, here: SessionId, tmp_path: Path
+) -> None:
+    wanted = SendMessageArguments("telegram:Family", "Dinner at 7.")
+    for _ in range(2):
+        await tool.run(wanted, call_here(tmp_path, here))
+    assert len(await queued(store)) == 1
+    await tool.run(wanted, call_here(tmp_path, here, 2))
+    await tool.run(SendMessageArguments("telegram:Family", "Or at 8."), call_here(tmp_path, here))
+    assert [text for _, text in await queued(store)] == ["Dinner at 7.", "Dinner at 7.", "Or at 8."]
+
+
+async def test_home_and_origin_are_places_too(store: Store, tool: SendMessage, here: SessionId, tmp_path: Path) -> None:
+    for number, target in enumerate(("telegram", "origin")):
+        await tool.run(SendMessageArguments(target, target), call_here(tmp_path, here, number))
+    assert await queued(store) == [("11", "telegram"), ("11", "origin")]
+    assert await store.read(lambda tx: tx.messages.load(here)) == []
+
+
+async def test_a_thread_is_a_place_of_its_own(store: Store, tool: SendMessage, here: SessionId, tmp_path: Path) -> None:
+    await tool.run(SendMessageArguments("telegram:Family:77", "hi"), call_here(tmp_path, here))
+    (item,) = await store.read(lambda tx: tx.outbox.find())
+    assert item.address == Address("telegram", "-100", "thread", "77")
+
+
+async def test_what_is_in_no_chat_has_no_origin(store: Store, tool: SendMessage, tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed, match="in no chat"):
+        await tool.run(SendMessageArguments("origin", "hi"), call_from(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("telegram:Famly", "`Family`"),
+        ("matrix", "no home chat"),
+        ("irc:#ops", "not connected to a chat network"),
+        ("", "not connected to a chat network"),
+    ],
+)
+async def test_a_place_that_is_none_is_told_with_what_is_near(
+    tool: SendMessage, here: SessionId, tmp_path: Path, target: str, words: str
+) -> None:
+    with pytest.raises(ToolFailed, match=words):
+        await tool.run(SendMessageArguments(target, "hi"), call_here(tmp_path, here))
+
+
+async def test_chats_are_listed_and_not_before_others(tool: SendMessage, here: SessionId, tmp_path: Path) -> None:
+    listed = await tool.run(SendMessageArguments("list"), call_here(tmp_path, here))
+    assert sorted(listed.text.splitlines()) == ["telegram:-100 Family (group)", "telegram:11 Ann (private, home)"]
+    before_others = call_here(tmp_path, here, audience="telegram/-100")
+    with pytest.raises(ToolFailed, match="can read this chat"):
+        await tool.run(SendMessageArguments("list"), before_others)
+    with pytest.raises(ToolFailed, match=r"^There is no such chat\.$"):
+        await tool.run(SendMessageArguments("telegram:An", "hi"), before_others)
+
+
+async def test_a_guest_sends_to_where_they_are_and_nowhere_else(store: Store, here: SessionId, tmp_path: Path) -> None:
+    tool = SendMessage(ChatMessageSender(store, ["telegram"]), guest=True)
+    for target in ("telegram", "telegram:Family", "list", "local:note.txt"):
+        with pytest.raises(ToolFailed, match="only send messages to `origin`"):
+            await tool.run(SendMessageArguments(target, "hi"), call_here(tmp_path, here, owner="telegram:11"))
+        assert tool.proposed_action(SendMessageArguments(target, "hi")).place == ""
+    await tool.run(SendMessageArguments("origin", "hi"), call_here(tmp_path, here, owner="telegram:11"))
+    assert await queued(store) == [("11", "hi")]
+
+
+@pytest.mark.parametrize(("text", "words"), [(" ", "no text"), ("x" * 40_001, "the limit is 40,000")])
+async def test_nothing_and_too_much_are_refused(
+    tool: SendMessage, here: SessionId, tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(ToolFailed, match=words):
+        await tool.run(SendMessageArguments("telegram", text), call_here(tmp_path, here))
+
+
+async def test_a_message_can_go_into_a_file(tool: SendMessage, here: SessionId, tmp_path: Path) -> None:
+    wanted = SendMessageArguments("local:notes/today.md", "Dinner at 7.")
+    assert (tool.proposed_action(wanted).kind, tool.proposed_action(wanted).target) == ("write", "notes/today.md")
+    await tool.run(wanted, call_here(tmp_path, here))
+    assert (tmp_path / "notes" / "today.md").read_text() == "Dinner at 7."
+
+
+def test_others_are_written_to_only_with_permission(tool: SendMessage, tmp_path: Path) -> None:
+    workspace = call_from(tmp_path).workspace
+    allowed = (parse_allow_entry("send_message telegram:Family"),)
+    policy = ApprovalPolicy(home=tmp_path, allowed=allowed)
+    judged = {
+        target: policy.judge(
+            tool.name, tool.effect, tool.proposed_action(SendMessageArguments(target, "hi")), workspace
+        )
+        for target in ("origin", "telegram", "list", "telegram:Family", "telegram:-100", "matrix:#ops")
+    }
+    free = {target for target, judgement in judged.items() if judgement == Allow()}
+    assert free == {"origin", "telegram", "list", "telegram:Family"}
+    asked = judged["matrix:#ops"]
+    assert isinstance(asked, Ask)
+    assert asked.reason == "sends a message to matrix:#ops"
+
+
+async def test_a_gateway_that_is_there_is_not_missed(
+    store: Store, tool: SendMessage, here: SessionId, tmp_path: Path
+) -> None:
+    await store.write(lambda tx: tx.leases.acquire(GATEWAY, timedelta(minutes=1)))
+    output = await tool.run(SendMessageArguments("telegram", "hi"), call_here(tmp_path, here))
+    assert output.text == "Sending to telegram."

@@ -1,0 +1,140 @@
+"""Skills: found in several folders, shown bit by bit, written safely."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tools.tool_calls import call_from
+
+from talaria.contracts.tool import ProposedAction, Tool
+from talaria.core.errors import ToolFailed
+from talaria.tools.skills.registry import index, read_document
+from talaria.tools.skills.tool import Skills, SkillsArguments
+
+
+def put_skill(root: Path, name: str, description: str = "Bakes bread.", body: str = "Knead.") -> Path:
+    folder = root / name
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(f"---\nname: {Path(name).name}\ndescription: {description}\n---\n{body}\n")
+    return folder
+
+
+async def use(roots: list[Path], action: Any, **arguments: str) -> str:
+    tool: Tool = Skills(roots)
+    return (await tool.run(SkillsArguments(action, **arguments), call_from(roots[0]))).text
+
+
+def test_the_front_matter_of_other_peoples_skills_is_understood() -> None:
+    text = (
+        '---\r\nname: "pdf-forms"\r\nlicense: MIT\r\ndescription: >-\r\n  Fills in\r\n  forms: quickly.\r\n'
+        "metadata:\r\n  author: someone\r\n---\r\n# Do\r\n---\r\nit"
+    )
+    document = read_document(text)
+    assert (document.name, document.description) == ("pdf-forms", "Fills in forms: quickly.")
+    assert document.body == "# Do\n---\nit"
+    assert read_document("no front matter").name == ""
+
+
+async def test_the_first_folder_hides_skills_of_the_same_name(tmp_path: Path) -> None:
+    own, project = tmp_path / "own", tmp_path / "project"
+    put_skill(own, "bread", body="Use rye.")
+    put_skill(project, "bread", body="Use wheat.")
+    put_skill(project, "kitchen/soup", "Cooks soup.")
+    put_skill(project, "not valid")
+    assert index([own, project, tmp_path / "missing"]) == "bread: Bakes bread.\nsoup: Cooks soup."
+    assert await use([own, project], "view", name="bread") == "Use rye."
+    assert await use([own, project], "list") == "bread: Bakes bread.\nsoup: Cooks soup."
+
+
+def test_the_index_is_bounded(tmp_path: Path) -> None:
+    for number in range(50):
+        put_skill(tmp_path, f"skill-{number:02}", "long " * 100)
+    text = index([tmp_path])
+    assert len(text) < 4_100
+    assert all(len(line) < 180 for line in text.splitlines())
+    assert text.endswith("more: call `skills` with action list")
+
+
+async def test_viewing_shows_the_body_then_single_files(tmp_path: Path) -> None:
+    folder = put_skill(tmp_path, "bread")
+    (folder / "references").mkdir()
+    (folder / "references" / "flour.md").write_text("Kinds of flour.")
+    assert await use([tmp_path], "view", name="bread") == f"Knead.\n\nFiles in {folder}:\nreferences/flour.md"
+    assert await use([tmp_path], "view", name="bread", file="references/flour.md") == "Kinds of flour."
+    with pytest.raises(ToolFailed, match="available: bread"):
+        await use([tmp_path], "view", name="soup")
+
+
+async def test_a_created_skill_is_found_and_patched(tmp_path: Path) -> None:
+    roots = [tmp_path / "own", tmp_path / "project"]
+    await use(roots, "create", name="tea", description="Makes\ntea.", text="Boil water.")
+    assert index(roots) == "tea: Makes tea."
+    patch = {"name": "tea", "old": "Boil water.", "text": "Boil water. Wait."}
+    for _ in range(2):
+        await use(roots, "patch", **patch)
+        assert await use(roots, "view", name="tea") == "Boil water. Wait."
+    await use(roots, "patch", name="tea", file="scripts/boil.py", text="print()")
+    assert (await use(roots, "view", name="tea")).endswith("scripts/boil.py")
+    assert (tmp_path / "own" / "tea" / "scripts" / "boil.py").read_text() == "print()"
+
+
+async def test_creating_again_does_not_overwrite(tmp_path: Path) -> None:
+    new = {"name": "tea", "description": "Makes tea.", "text": "Boil water."}
+    await use([tmp_path], "create", **new)
+    await use([tmp_path], "create", **new)
+    with pytest.raises(ToolFailed, match="already"):
+        await use([tmp_path], "create", **(new | {"text": "Do not."}))
+    with pytest.raises(ToolFailed, match="already"):
+        await use([tmp_path], "patch", name="tea", text="all new")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"name": "../tea"}, "not a valid skill name"),
+        ({"name": "Tea"}, "not a valid skill name"),
+        ({"name": "t" * 65}, "not a valid skill name"),
+        ({"description": ""}, "description"),
+        ({"description": "d" * 1_025}, "description"),
+        ({"text": " "}, "body"),
+        ({"text": "t" * 60_001}, "60,000"),
+    ],
+)
+async def test_an_invalid_skill_is_not_created(tmp_path: Path, arguments: dict[str, str], reason: str) -> None:
+    valid = {"name": "tea", "description": "Makes tea.", "text": "Boil water."}
+    with pytest.raises(ToolFailed, match=reason):
+        await use([tmp_path], "create", **(valid | arguments))
+    assert list_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("file", ["../../secret", "/etc/passwd", "link", "linked/secret", ".", ".."])
+@pytest.mark.parametrize("action", ["view", "patch"])
+async def test_nothing_outside_a_skill_is_read_or_written(tmp_path: Path, action: str, file: str) -> None:
+    folder = put_skill(tmp_path / "skills", "bread")
+    (tmp_path / "secret").write_text("secret")
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "linked").symlink_to(tmp_path)
+    with pytest.raises(ToolFailed, match="not inside the skill"):
+        await use([tmp_path / "skills"], action, name="bread", file=file, old="secret", text="public")
+    assert (tmp_path / "secret").read_text() == "secret"
+
+
+async def test_a_patch_that_breaks_the_skill_or_fits_twice_is_refused(tmp_path: Path) -> None:
+    put_skill(tmp_path, "bread", body="Knead. Wait. Knead.")
+    for old, reason in (("name: bread", "front matter"), ("Knead", "2 times"), ("Fold", "0 times")):
+        with pytest.raises(ToolFailed, match=reason):
+            await use([tmp_path], "patch", name="bread", old=old, text="x")
+    assert await use([tmp_path], "view", name="bread") == "Knead. Wait. Knead."
+
+
+def test_what_is_about_to_be_done_is_said(tmp_path: Path) -> None:
+    tool = Skills([tmp_path])
+    assert tool.proposed_action(SkillsArguments("list")) == ProposedAction("other", "list skills")
+    assert tool.proposed_action(SkillsArguments("view", "tea")) == ProposedAction("other", "view skill tea/SKILL.md")
+    assert tool.proposed_action(SkillsArguments("patch", "tea", "a.py")) == ProposedAction(
+        "other", "patch skill tea/a.py"
+    )
+
+
+def list_of(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_dir()]

@@ -1,0 +1,98 @@
+"""Addresses that a model may not reach."""
+
+import socket
+from collections.abc import AsyncIterator
+from ipaddress import ip_address
+
+import pytest
+from aiohttp.abc import AbstractResolver, ResolveResult
+from tests.tools.web.web_server import WebServer, web_server
+
+from talaria.core.errors import ToolFailed
+from talaria.tools.web.client import WebClient
+from talaria.tools.web.ssrf_guard import is_public
+
+
+class Names(AbstractResolver):
+    """A name server that gives one answer after the other."""
+
+    def __init__(self, *answers: str) -> None:
+        self._answers = list(answers)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        address = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return [ResolveResult(hostname=host, host=address, port=port, family=socket.AF_INET, proto=0, flags=0)]
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[WebServer]:
+    async with web_server() as served:
+        served.serve("/secret", "secret", "text/plain")
+        yield served
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "127.8.8.8", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
+        "100.100.100.200", "168.63.129.16", "192.0.0.192", "224.0.0.1", "240.0.0.1", "255.255.255.255", "198.18.0.1",
+        "::1", "::", "fe80::1", "fc00::1", "fd00:ec2::254", "fec0::1", "ff02::1", "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254", "2002:7f00:1::", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "::127.0.0.1",
+    ],
+)  # fmt: skip
+def test_addresses_that_are_not_public(address: str) -> None:
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["1.1.1.1", "93.184.215.14", "2606:4700::1111", "64:ff9b::101:101"])
+def test_addresses_that_are_public(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "2130706433", "0177.0.0.1", "0x7f.1", "127.1", "[::ffff:127.0.0.1]", "0"]
+)
+async def test_loopback_is_refused_however_it_is_written(server: WebServer, host: str) -> None:
+    client = WebClient()
+    with pytest.raises(ToolFailed):
+        await client.get(f"http://{host}:{server.port}/secret")
+    await client.close()
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://example.org/", "gopher://x", "//", "http://", "data:,x"])
+async def test_only_the_web_is_fetched(url: str) -> None:
+    with pytest.raises(ToolFailed):
+        await WebClient().get(url)
+
+
+async def test_a_redirect_to_a_private_address_is_not_followed(server: WebServer) -> None:
+    client = WebClient(allowed={f"public.test:{server.port}"}, resolver=Names("127.0.0.1"))
+    server.redirect("/away", f"http://127.0.0.1:{server.port}/secret")
+    server.redirect("/file", "file:///etc/passwd")
+    server.redirect("/name", f"http://other.test:{server.port}/secret")
+    for path in ("/away", "/file", "/name"):
+        with pytest.raises(ToolFailed, match=r"public address|only http"):
+            await client.get(f"http://public.test:{server.port}{path}")
+    await client.close()
+    assert [request.path for request in server.requests] == ["/away", "/file", "/name"]
+
+
+async def test_a_name_that_changes_its_address_between_check_and_use_gains_nothing(server: WebServer) -> None:
+    client = WebClient(resolver=Names("127.0.0.1", "93.184.215.14"))
+    with pytest.raises(ToolFailed, match=r"rebind\.test is not a public address"):
+        await client.get(f"http://rebind.test:{server.port}/secret")
+    await client.close()
+    assert server.requests == []
+
+
+async def test_other_ports_of_an_allowed_host_stay_closed(server: WebServer) -> None:
+    client = WebClient(allowed={"127.0.0.1:1"})
+    with pytest.raises(ToolFailed, match="public address"):
+        await client.get(server.url("/secret"))
+    await client.close()
