@@ -27,9 +27,15 @@ from talaria.runtime.outbox import queue_notice
 from talaria.runtime.rebind import is_own_thread
 from talaria.runtime.turn_log import STEERING
 from talaria.sessions.chat_directory import record_channel
-from talaria.sessions.keys import build_session_key, is_shared, resolve_ownership, sender_address
+from talaria.sessions.keys import (
+    build_session_key,
+    canonical_address,
+    is_shared,
+    list_user_ids,
+    resolve_ownership,
+    sender_address,
+)
 from talaria.sessions.preferences import SessionVersion, make_session_version
-from talaria.sessions.user_aliases import canonical_address, list_user_ids
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import structs
 
@@ -28,7 +28,13 @@ from talaria.gateway.admission import (
 )
 from talaria.gateway.chats.chat import Chat
 from talaria.gateway.chats.registry import ChatRegistry
-from talaria.gateway.forwarding import ForwardedUpdate
+from talaria.gateway.forwarding import (
+    ForwardedUpdate,
+    forwarding_topic,
+    has_forwarded_updates,
+    take_forwarded_updates,
+    take_orphaned_updates,
+)
 from talaria.runtime.outbox import queue_notice
 from talaria.sessions.context import surface_context
 from talaria.settings.live import LiveSettings
@@ -267,3 +273,36 @@ def _withdraw(tx: Transaction, admitted: Admitted) -> bool:
         return False
     tx.inbox.settle([admitted.item])
     return True
+
+
+class ForwardingWorker:
+    """Worker for the updates forwarded to this process; ``dispatchers`` are those of its networks by name."""
+
+    def __init__(self, store: Store, chats: ChatRegistry, dispatchers: Mapping[str, Dispatcher]) -> None:
+        self._store = store
+        self._chats = chats
+        self._dispatchers = dispatchers
+
+    async def serve(self) -> None:
+        """Process forwarded updates as they arrive, until cancelled."""
+        async with self._store.subscribe(forwarding_topic(self._chats.worker)) as subscription:
+            while True:
+                await subscription.wait()
+                try:
+                    await self.look()
+                except StoreError as error:
+                    log.warning("forwarded updates wait: %s", error)
+
+    async def look(self) -> int:
+        """Start processing the stored updates, including those for dead workers, and return their number."""
+        if not await self._store.read(has_forwarded_updates):
+            return 0
+        updates = await self._store.write(self._take_updates)
+        for update in updates:
+            dispatcher = self._dispatchers.get(update.incoming.address.platform)
+            if dispatcher is not None:
+                self._chats.start(dispatcher.receive_forwarded(update))
+        return len(updates)
+
+    def _take_updates(self, tx: Transaction) -> list[ForwardedUpdate]:
+        return [*take_orphaned_updates(tx), *take_forwarded_updates(tx, self._chats.worker)]

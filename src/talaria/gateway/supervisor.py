@@ -1,4 +1,4 @@
-"""Supervisor of the gateway process: runs receivers, chats, deliveries and background services."""
+"""Supervisor of the gateway process: runs its services, drains turns at shutdown, restarts on request."""
 
 import asyncio
 import logging
@@ -7,19 +7,28 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 from msgspec import Struct, structs
 
 from talaria.agent.model_calls import ModelHealth, ModelState
-from talaria.contracts.store import Store
+from talaria.contracts.platform import Content
+from talaria.contracts.store import Store, Transaction
+from talaria.core.addresses import Address
+from talaria.core.aio import StopSignal
 from talaria.core.errors import StoreError
+from talaria.core.formatting import pluralize
 from talaria.core.ids import SessionId
 from talaria.gateway.chats.registry import ChatRegistry
 from talaria.gateway.dispatcher import Dispatcher
 from talaria.gateway.heartbeat import WorkerHeartbeat
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.receiver import Receiver
+from talaria.runtime.inbox import list_pending_sessions
+from talaria.runtime.outbox import queue_notice
 from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus
 
+_KEY = "gateway:restart"
+_encode = msgspec.json.Encoder().encode
 _POLL_INTERVAL = 0.05
 
 log = logging.getLogger(__name__)
@@ -135,3 +144,46 @@ class GatewaySupervisor:
 
     def _model_status(self, state: ModelState) -> ModelStatus:
         return ModelStatus(name=state.model, error=self.mask(state.error), since=state.since, failures=state.failures)
+
+
+class _RestartRequest(Struct, frozen=True):
+    session_id: SessionId
+    address: Address
+    at: datetime
+
+
+_decode = msgspec.json.Decoder(_RestartRequest).decode
+
+
+class RestartControl:
+    """Restart control for chats; implements `GatewayControl`.
+
+    ``stop`` ends the process, and its service starts it again. ``patience`` is the drain time in seconds.
+    """
+
+    def __init__(self, store: Store, stop: StopSignal, patience: float) -> None:
+        self._store = store
+        self._stop = stop
+        self._patience = patience
+
+    async def restart(self, session_id: SessionId, requested: Address) -> float:
+        """Request a restart and notify the chat afterwards; return the seconds that running turns have to finish."""
+        value = _encode(_RestartRequest(session_id, requested, datetime.now(UTC))).decode()
+        await self._store.write(lambda tx: tx.state.put(_KEY, value))
+        self._stop.request_restart("`/restart` in a chat")
+        return self._patience
+
+
+def announce_restart(tx: Transaction, version: str) -> None:
+    """Notify the chat that asked for a restart, once, that it is done."""
+    entry = tx.state.get(_KEY)
+    if entry is None:
+        return
+    tx.state.delete(_KEY)
+    requested = _decode(entry.value)
+    resumed = len(list_pending_sessions(tx))
+    rest = f" {pluralize(resumed, 'conversation')} that had not ended goes on." if resumed == 1 else ""
+    rest = f" {resumed} conversations that had not ended go on." if resumed > 1 else rest
+    queue_notice(
+        tx, requested.session_id, requested.address, Content(text=f"The gateway is back, version {version}.{rest}")
+    )

@@ -1,9 +1,16 @@
-"""Session keys of chats, threads and users, and the ownership of their sessions."""
+"""Session keys of chats, threads and users, the ownership of their sessions, and user ids of one person."""
 
+from collections.abc import Collection
+
+import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.platform import Incoming
+from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address, ChatType
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class Ownership(Struct, frozen=True):
@@ -77,3 +84,33 @@ def _normalize(source: Address) -> Address:
 
 def _escape(part: str) -> str:
     return part.replace("%", "%25").replace(":", "%3A")
+
+
+def list_user_ids(tx: Transaction, platform: str, user_id: str) -> tuple[str, ...]:
+    """Return all known ids of the same person on a network; the first represents them all."""
+    entry = tx.state.get(_key(platform, user_id))
+    return _decode(entry.value) if entry else (user_id,)
+
+
+def link_user_ids(tx: Transaction, platform: str, known: str, other: str) -> None:
+    """Record that two ids belong to one person, for example a phone number and WhatsApp's alias for it.
+
+    The representative of ``known`` now represents both.
+    """
+    ids = list_user_ids(tx, platform, known)
+    if other in ids:
+        return
+    ids = tuple(dict.fromkeys((*ids, *list_user_ids(tx, platform, other))))
+    for one in ids:
+        tx.state.put(_key(platform, one), _encode(ids).decode())
+
+
+def canonical_address(address: Address, ids: Collection[str]) -> Address:
+    """Return the address with the first of a person's ids, so that all their ids give the same address."""
+    first = next(iter(ids))
+    chat_id = first if address.chat_type == "private" and address.chat_id in ids else address.chat_id
+    return structs.replace(address, chat_id=chat_id, user_id=first)
+
+
+def _key(platform: str, user_id: str) -> str:
+    return f"identity:{platform}:{user_id}"

@@ -22,9 +22,8 @@ from talaria.core.addresses import ReplyRoute
 from talaria.core.events import QuestionAsked, TextAdded, ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import TurnId, WorkerId, new_worker_id
 from talaria.core.messages import ToolCall, ToolResult
-from talaria.gateway.outbound.message_writer import BLANK_TEXT, PostedMessages, read_posted, write_posted
+from talaria.gateway.outbound.message_writer import BLANK_TEXT, PostedMessages, Throttle, read_posted, write_posted
 from talaria.gateway.outbound.preview import Preview, PreviewOptions
-from talaria.gateway.outbound.rate_limit import Throttle
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork

@@ -14,8 +14,8 @@ from talaria.core.errors import PlatformError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.gateway.chats.prompts import ChoicePrompts
+from talaria.gateway.outbound.message_writer import TYPING, call_with_timeout
 from talaria.gateway.outbound.preview import Preview, PreviewOptions
-from talaria.gateway.outbound.rate_limit import TYPING, call_with_timeout
 from talaria.runtime.questions import AnswerReceiver, answer
 
 WORKING, NOTHING = "👀", ""

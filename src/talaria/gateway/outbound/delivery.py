@@ -19,13 +19,14 @@ from talaria.core.errors import BadCredentials, Rejected, SlowDown, StoreError, 
 from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.outbound.message_writer import (
     DeliveryContext,
+    DeliveryPolicy,
     MessageWriter,
     PostedMessages,
     RateLimited,
+    Throttle,
     delete_posted,
     read_posted,
 )
-from talaria.gateway.outbound.rate_limit import DeliveryPolicy, Throttle
 from talaria.runtime.outbox import outbox_topic
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings

@@ -17,9 +17,17 @@ from talaria.core.aio import run_with
 from talaria.core.errors import PlatformError, SlowDown, StoreError, Unreachable
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, WorkerId
-from talaria.gateway.outbound.message_writer import BLANK_TEXT, PostedMessages, read_posted, write_posted
+from talaria.gateway.outbound.message_writer import (
+    BLANK_TEXT,
+    PREVIEW,
+    TYPING,
+    PostedMessages,
+    Throttle,
+    call_with_timeout,
+    read_posted,
+    write_posted,
+)
 from talaria.gateway.outbound.preview_text import PreviewText
-from talaria.gateway.outbound.rate_limit import PREVIEW, TYPING, Throttle, call_with_timeout
 from talaria.gateway.outbound.splitting import GrowingText
 from talaria.runtime.rebind import find_redirect
 from talaria.settings.live import LiveSettings

@@ -10,9 +10,8 @@ from msgspec import Struct
 from talaria.contracts.platform import Button
 from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
-from talaria.platforms.files import safe_file_name
+from talaria.platforms.files import safe_file_name, sanitize_text
 from talaria.platforms.telegram.formatting import Formatted, build_formatted, read_markdown, utf16_length
-from talaria.platforms.text import sanitize_text
 
 TEXT_LIMIT = 4096
 CAPTION_LIMIT = 1024
