@@ -175,7 +175,7 @@ async def _asked_with(chats: Gateway, file: Attachment, data: bytes) -> str:
 
 
 async def _largest_file(chats: Gateway) -> object:
-    return "is the most" in await _asked_with(chats, FILE, b"x" * 2000)
+    return "; the limit is" in await _asked_with(chats, FILE, b"x" * 2000)
 
 
 def _hears(wanted: str) -> Callable[[Gateway], Awaitable[object]]:

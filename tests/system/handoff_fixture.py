@@ -35,7 +35,7 @@ T = TypeVar("T")
 OWNED = 'owners = ["loopback:ann"]'
 THREADS = PlatformCapabilities(text_limit=4096, threads=True, typing=True, idempotent=True)
 PLAIN = PlatformCapabilities(text_limit=4096, idempotent=True)
-TOLD = "they have moved this conversation"
+TOLD = "They have moved this conversation"
 GREETING = "We were at the second plank."
 _SECONDS = 120
 

@@ -25,7 +25,7 @@ from talaria.testing.model_server.received import Received
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'
 SOON = 40.0
-TOLD = "What you started in the background reports"
+TOLD = "Your background work reports"
 
 
 def answer(received: Received) -> Say:

@@ -10,7 +10,7 @@ from talaria.gateway.outbound.splitting import close_code_block
 
 REPLY_LIMIT = 200_000
 _SEARCH_WINDOW = 2_000  # characters before the limit in which a paragraph, line or word end is searched
-_ATTACHED_NOTICE = "✂ This reply has {length:,} characters. The whole of it is in the attached file."
+_ATTACHED_NOTICE = "✂ This reply has {length:,} characters. The attached file has the full text."
 _OMITTED_NOTICE = "✂ This reply has {length:,} characters; the last {rest:,} were left out."
 
 
