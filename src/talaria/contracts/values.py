@@ -5,7 +5,7 @@ every other type as JSON. This module is the only user of the two tables, and ev
 which know nothing but `contracts` and `core`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
@@ -104,10 +104,13 @@ class SessionValue(_Codec[T]):
         return list(dict.fromkeys(session_id for session_id, _, _ in tx.session_values.of_all(self.name)))
 
     def copy(self, tx: Transaction, source: SessionId, target: SessionId) -> None:
-        """Give a session the value of another, if that has one."""
-        row = tx.session_values.get(source, self.name, "")
-        if row is not None:
-            tx.session_values.put(target, self.name, "", row.value)
+        """Give a session the value of another, with all its items, if that has any."""
+        tx.session_values.copy(source, target, (self.name,))
+
+
+def copy_values(tx: Transaction, source: SessionId, target: SessionId, names: Collection[str]) -> None:
+    """Give a session the values that another has under these names, whichever parts own them."""
+    tx.session_values.copy(source, target, names)
 
 
 class NamedValue(_Codec[T]):

@@ -1,5 +1,6 @@
 """Rows of stored values; `talaria.contracts.values` gives them names and types, and is their only user."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from msgspec import Struct
@@ -28,6 +29,9 @@ class SessionValues(Protocol):
 
     def delete(self, session_id: SessionId, name: str, item: str) -> bool:
         """Delete a value; ``False`` if it does not exist."""
+
+    def copy(self, source: SessionId, target: SessionId, names: Collection[str]) -> None:
+        """Give a session all values that another has under these names."""
 
     def of_session(self, session_id: SessionId, name: str) -> list[tuple[str, ValueRow]]:
         """Return the values of a session under a name with their items, ordered by item."""

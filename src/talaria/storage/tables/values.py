@@ -1,5 +1,7 @@
 """Versioned values: of a session under a name, or under a key in a space."""
 
+from collections.abc import Collection
+
 from talaria.contracts.stores.values import ValueRow
 from talaria.core.ids import SessionId
 from talaria.storage.tables.sql import Sql, build_prefix_condition
@@ -41,6 +43,16 @@ class SessionValuesTable:
     def delete(self, session_id: SessionId, name: str, item: str) -> bool:
         """Delete a value; ``False`` if it does not exist."""
         return self._sql.count(f"DELETE FROM session_values WHERE {_ONE}", (session_id, name, item)) > 0
+
+    def copy(self, source: SessionId, target: SessionId, names: Collection[str]) -> None:
+        """Give a session all values that another has under these names."""
+        self._sql.run(
+            "INSERT INTO session_values (session_id, name, item, value, version) SELECT ?, name, item, value, 1"
+            f" FROM session_values WHERE session_id = ? AND name IN ({', '.join('?' * len(names))})"
+            " ON CONFLICT (session_id, name, item) DO UPDATE"
+            " SET value = excluded.value, version = session_values.version + 1",
+            (target, source, *names),
+        )
 
     def of_session(self, session_id: SessionId, name: str) -> list[tuple[str, ValueRow]]:
         """Return the values of a session under a name with their items, ordered by item."""
