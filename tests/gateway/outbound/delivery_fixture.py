@@ -20,6 +20,7 @@ from talaria.runtime.outbox import queue_reply
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import GatewaySettings
+from talaria.testing.wait import until
 
 SESSION = SessionId("s")
 HERE = Address("loopback", "1")
@@ -51,16 +52,18 @@ class PostOffice(Struct):
         """Return what is not sent."""
         return await self.store.read(lambda tx: tx.outbox.find())
 
-    async def until(self, come_true: Callable[[list[OutboxItem]], bool], seconds: float = 10) -> list[OutboxItem]:
-        """Wait until something is true of what is not sent, and return it."""
-        async with asyncio.timeout(seconds):
-            while not come_true(found := await self.undelivered()):  # noqa: ASYNC110 (nobody rings for the store)
-                await asyncio.sleep(0.01)
-        return found
+    async def until(self, come_true: Callable[[list[OutboxItem]], bool]) -> list[OutboxItem]:
+        """Wait until the condition holds for the undelivered items, and return them."""
 
-    async def emptied(self, seconds: float = 10) -> Self:
+        async def look() -> tuple[list[OutboxItem], ...]:
+            items = await self.undelivered()
+            return (items,) if come_true(items) else ()
+
+        return (await until(look))[0]
+
+    async def emptied(self) -> Self:
         """Wait until everything is sent."""
-        await self.until(lambda items: not items, seconds)
+        await self.until(lambda items: not items)
         return self
 
 

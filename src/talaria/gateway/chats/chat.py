@@ -319,7 +319,7 @@ class Chat:
                 stage.platform.send(self.address, Content(text=STORE_UNREACHABLE), new_id()), stage.call
             )
         except PlatformError as error:
-            log.warning("%s: nobody was told that a turn waits: %s", self.name, error)
+            log.warning("%s: couldn't post that a turn is waiting: %s", self.name, error)
 
     async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
         """Answer an open question by a reaction to its message."""

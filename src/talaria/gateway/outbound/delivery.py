@@ -142,7 +142,7 @@ class Delivery:
                     if notified or await self._store.read(self._has_undelivered):
                         self.wake()
                 except StoreError as error:
-                    log.debug("%s: the outbox is looked at later: %s", self._platform.name, error)
+                    log.debug("%s: the outbox will be checked later: %s", self._platform.name, error)
 
     def _has_undelivered(self, tx: Transaction) -> bool:
         return bool(tx.outbox.find(OutboxFilter(platform=self._platform.name, limit=1)))
@@ -182,7 +182,7 @@ class Delivery:
             return claimed
         except StoreError as error:
             if self._error != str(error):
-                log.warning("%s: the outbox is not looked at: %s", self._platform.name, error)
+                log.warning("%s: can't check the outbox: %s", self._platform.name, error)
             self._error = str(error)
             return []
 
@@ -226,7 +226,7 @@ class Delivery:
         except Rejected as error:
             await self._give_up(item, str(error))
         except msgspec.DecodeError as error:
-            await self._give_up(item, f"it cannot be read: {error}")
+            await self._give_up(item, f"it can't be read: {error}")
         except BadCredentials as error:
             self._refused = True
             self.throttle.shut(self._policy.longest_pause)
@@ -234,7 +234,7 @@ class Delivery:
         except (Unreachable, StoreError) as error:
             await self._try_later(item, self._policy.pause(item.attempts), str(error))
         except Exception as error:  # a bug in an adapter delays one message, not the others
-            log.exception("%s: a message was not delivered", self._platform.name)
+            log.exception("%s: couldn't deliver a message", self._platform.name)
             await self._try_later(item, self._policy.pause(item.attempts), f"{type(error).__name__}: {error}")
         else:
             has_more = await self._write_with_retry(
@@ -266,7 +266,7 @@ class Delivery:
         self._next_due = min(self._next_due or due, due)
 
     async def _give_up(self, item: OutboxItem, error: str) -> None:
-        log.error("%s: %s cannot be delivered: %s", self._platform.name, item.key, error)
+        log.error("%s: giving up on message %s: %s", self._platform.name, item.key, error)
         await self._write_with_retry(lambda tx: tx.outbox.fail(item.id, error))
         self._count("failed")
         self._error = error
@@ -278,7 +278,7 @@ class Delivery:
                 return await self._store.write(work)
             except StoreError as error:
                 if self._error != str(error):
-                    log.warning("%s: a delivery is not recorded: %s", self._platform.name, error)
+                    log.warning("%s: couldn't record a delivery: %s", self._platform.name, error)
                 self._error = str(error)
                 await asyncio.sleep(_STORE_PAUSE)
 

@@ -170,7 +170,7 @@ async def call_with_timeout(call: Awaitable[T], seconds: float) -> T:
         async with asyncio.timeout(seconds):
             return await call
     except TimeoutError as error:
-        raise Unreachable(f"there was no answer within {seconds:g} s") from error
+        raise Unreachable(f"no answer within {seconds:g} s") from error
 
 
 class PostedMessages(Struct, frozen=True, omit_defaults=True):
@@ -232,7 +232,7 @@ class RateLimited(Exception):
     """Signal that the rate limit of a chat allows no call for ``delay``; the rest is sent later."""
 
     def __init__(self, delay: timedelta) -> None:
-        super().__init__(f"the chat may be called in {delay}")
+        super().__init__(f"rate limited: the chat is available in {delay}")
         self.delay = delay
 
 
@@ -327,16 +327,14 @@ class MessageWriter:
         try:
             await self._edit(message_id, piece)
         except Rejected as error:
-            log.warning(
-                "%s: message %s was not edited, so it is sent again: %s", self._platform.name, message_id, error
-            )
-            return await self._send(piece, f"{key}:anew")
+            log.warning("%s: couldn't edit message %s, sending it again: %s", self._platform.name, message_id, error)
+            return await self._send(piece, f"{key}:resend")
         return message_id
 
     def _check_deadline(self) -> None:
         """Raise `Unreachable` after a stop request or before the claim expires; the rest is sent later."""
         if self._stop_requested or asyncio.get_running_loop().time() > self._deadline:
-            raise Unreachable("the rest of it waits for the next attempt")
+            raise Unreachable("the rest is sent with the next attempt")
 
     async def _blank_surplus(self, count: int) -> None:
         """Blank the surplus messages of a preview that was longer than the final reply."""
@@ -347,7 +345,7 @@ class MessageWriter:
             try:
                 await self._edit(message_id, Content(text=BLANK_TEXT))
             except PlatformError as error:
-                log.warning("%s: message %s was not blanked: %s", self._platform.name, message_id, error)
+                log.warning("%s: couldn't blank message %s: %s", self._platform.name, message_id, error)
 
     async def _send(self, piece: Content, key: str) -> str:
         return (await self._call_platform(lambda: self._platform.send(self._item.address, piece, key))).message_id
@@ -391,7 +389,7 @@ class MessageWriter:
                     found = await self._store.read(lambda tx: read_posted(tx, self._item.key))
                     self._posted = (found or self._posted).for_address(self._item.address)
         except TimeoutError:
-            log.warning("%s: a preview of %s has not ended", self._platform.name, self._item.key)
+            log.warning("%s: a preview of %s hasn't ended", self._platform.name, self._item.key)
         self.is_waiting = False
         self._posted = structs.replace(self._posted, live=WorkerId(""))
 

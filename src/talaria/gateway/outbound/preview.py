@@ -133,7 +133,7 @@ class Preview:
         try:
             await self._resume()
         except StoreError as error:
-            log.warning("%s: there is no preview: %s", self._platform.name, error)
+            log.warning("%s: can't show a preview: %s", self._platform.name, error)
             return
         while not self._ended:
             self._changed.clear()
@@ -302,7 +302,7 @@ class Preview:
         call_under_way.add_done_callback(_consume_error)
         done, _ = await asyncio.wait({call_under_way}, timeout=self._options.call)
         if not done:
-            raise Unreachable(f"there was no answer within {self._options.call:g} s")
+            raise Unreachable(f"no answer within {self._options.call:g} s")
         return call_under_way.result()
 
     def _record_post(self, tx: Transaction) -> bool:
@@ -367,7 +367,7 @@ class Preview:
         try:
             await self._write_posted()
         except StoreError as error:
-            log.warning("%s: the end of a preview was not recorded: %s", self._platform.name, error)
+            log.warning("%s: couldn't record the end of a preview: %s", self._platform.name, error)
 
     def _note_late_post(self) -> None:
         """Record the id of a message that was posted after the timeout, so that it gets the final text."""
@@ -399,9 +399,9 @@ class Preview:
             except SlowDown as error:
                 self._options.throttle.slow_down(self._route.address, error)
             except PlatformError as error:
-                log.debug("%s: typing was not shown: %s", self._platform.name, error)
+                log.debug("%s: couldn't show the typing indicator: %s", self._platform.name, error)
             except Exception:  # a failed typing notice must not fail the preview
-                log.exception("%s: typing was not shown", self._platform.name)
+                log.exception("%s: couldn't show the typing indicator", self._platform.name)
                 return
             await asyncio.sleep(self._options.typing)
 

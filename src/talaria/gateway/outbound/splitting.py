@@ -30,7 +30,7 @@ _MIN_FILL = 4  # a piece is at least a quarter full, if a lower-ranked split poi
 _LONGEST_FENCE = 1_000
 _LOOK_AHEAD = 2_000  # characters after the furthest end of a piece that can affect where it ends
 _SEARCH_WINDOW = 2_000  # characters before the limit in which a paragraph, line or word end is searched
-_ATTACHED_NOTICE = "✂ This reply has {length:,} characters. The whole of it is in the attached file."
+_ATTACHED_NOTICE = "✂ This reply has {length:,} characters. The attached file has the full text."
 _OMITTED_NOTICE = "✂ This reply has {length:,} characters; the last {rest:,} were left out."
 
 

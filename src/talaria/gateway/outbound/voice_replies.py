@@ -143,9 +143,7 @@ class VoiceReplies:
             async with asyncio.timeout(seconds):
                 recording = await speaker.speak(pending.text)
             if len(recording.data) > limit:
-                log.warning(
-                    "a reply was not spoken: it has %d bytes, and the network takes %d", len(recording.data), limit
-                )
+                log.warning("no voice reply: it has %d bytes and the network's limit is %d", len(recording.data), limit)
                 return None
             return await asyncio.to_thread(
                 _save_recording, recording, self._media / pending.session_id / "spoken", pending.turn_id
@@ -153,7 +151,7 @@ class VoiceReplies:
         except StoreError:
             raise
         except (TalariaError, TimeoutError, OSError) as error:
-            log.warning("a reply was not spoken: %s", str(error) or "it took too long")
+            log.warning("no voice reply: %s", str(error) or "it took too long")
             return None
 
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from telegram import Update
 
 from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
 from talaria.core.errors import Unreachable
 from talaria.platforms.push_receiver import PushedItem, PushReceiver
 from talaria.platforms.telegram.client import ApiClient, decode_update
@@ -22,6 +23,7 @@ from talaria.platforms.telegram.settings import TelegramSettings, Webhook
 _HEADER = "X-Telegram-Bot-Api-Secret-Token"
 _MAX_BODY_BYTES = 4 * 1024 * 1024
 _ACKNOWLEDGE_TIMEOUT = timedelta(seconds=25)
+ALBUM_PART = NamedValue("telegram_album_part", str)  # an update as JSON, by account and number
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
@@ -124,20 +126,20 @@ class DurableAlbumStore:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
-        self._prefix = f"album:{name}:"
+        self._prefix = f"{name}:"
 
     async def put(self, number: int, part: str) -> None:
         """Save one durably, under its update number."""
-        await self._store.write(lambda tx: tx.state.put(self._key(number), part))
+        await self._store.write(lambda tx: ALBUM_PART.write(tx, self._key(number), part))
 
     async def parts(self) -> list[str]:
         """Return the stored parts, by number."""
-        entries = await self._store.read(lambda tx: tx.state.with_prefix(self._prefix))
-        return [entry.value for entry in entries]
+        parts = await self._store.read(lambda tx: ALBUM_PART.items(tx, self._prefix))
+        return list(parts.values())
 
     async def clear(self, numbers: list[int]) -> None:
         """Delete these."""
-        await self._store.write(lambda tx: [tx.state.delete(self._key(number)) for number in numbers])
+        await self._store.write(lambda tx: [ALBUM_PART.delete(tx, self._key(number)) for number in numbers])
 
     def _key(self, number: int) -> str:
         return f"{self._prefix}{number:020}"
