@@ -104,7 +104,11 @@ class Dispatcher:
         participant = await self._store.write(lambda tx: authorize(tx, forwarded.incoming, rules))
         if isinstance(participant, Participant):
             admitted = Admitted(
-                participant=participant, worker=rules.worker, session_id=forwarded.session_id, item=forwarded.item
+                participant=participant,
+                worker=rules.worker,
+                session_id=forwarded.session_id,
+                item=forwarded.item,
+                is_command=is_command(forwarded.incoming.text),
             )
             await self._process(forwarded.incoming, admitted)
 
@@ -150,7 +154,7 @@ class Dispatcher:
                 await self._dispatch(chat, update, admitted)
         except StoreError as error:
             self._log_delay(admitted, error)
-            if is_command(update.text):  # it is settled in the inbox, so nothing else retries it
+            if admitted.is_command:  # it is settled in the inbox, so nothing else retries it
                 await asyncio.sleep(_STORE_PAUSE)
                 self._chats.start(self._process(update, admitted))
         except TalariaError as error:
@@ -167,18 +171,10 @@ class Dispatcher:
         """Run a command, answer an open question, or let the session process the new message in its inbox."""
         if admitted.notice:
             chat.show(admitted.notice)
-        if is_command(update.text):
+        if admitted.is_command:
             self._run_command(chat, update, admitted.participant)
-            return
-        if await self._is_answer(chat, update, admitted):
-            return
-        await chat.used()
-        conversation, busy = chat.active_session.chat.conversation, self.rules.busy
-        if busy == "interrupt":
-            conversation.interrupt(admitted.item)
-        conversation.check_inbox(steered=busy == "steer")
-        if chat.elsewhere is not None:
-            await chat.elsewhere(busy)
+        elif not await self._is_answer(chat, update, admitted):
+            await chat.process_message(admitted.item, self.rules.busy)
 
     def _run_command(self, chat: Chat, update: Incoming, participant: Participant) -> None:
         chat.active_session.request = structs.replace(
@@ -194,8 +190,10 @@ class Dispatcher:
     async def _is_answer(self, chat: Chat, update: Incoming, admitted: Admitted) -> bool:
         """Return whether a message answered an open question; it is removed from the inbox then."""
         by, owner = update.sender.id, admitted.participant.is_owner
-        if update.vouched or not chat.asking.fits(update.text, by, owner=owner):
+        if update.vouched or not chat.asking.asked.is_set():
             return False  # a program sends events, not answers
+        if not chat.asking.fits(update.text, by, owner=owner):
+            return False
         withdrawn = await self._store.write(lambda tx: _withdraw(tx, admitted))
         return withdrawn and chat.asking.write(update.text, by, owner=owner)
 

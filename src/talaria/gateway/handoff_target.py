@@ -236,7 +236,7 @@ class RemoteTurnView:
         return isinstance(event, TurnEnd)
 
     def _publish(self, chat: Chat, event: TurnEvent) -> None:
-        chat.view.on_event(event, self._session_id, self._answers)
+        chat.show_event(event, self._session_id, self._answers)
 
     def _is_current(self, tx: Transaction) -> bool:
         """Return whether the turn is still running and its reply is sent to this chat."""

@@ -61,6 +61,26 @@ def is_shared(source: Address, *, group_sessions_per_user: bool = True, thread_s
     return not (per_user and place.user_id)
 
 
+def identify_session(
+    incoming: Incoming,
+    ids: Collection[str],
+    person: str,
+    *,
+    group_sessions_per_user: bool = True,
+    thread_sessions_per_user: bool = False,
+) -> tuple[str, Ownership]:
+    """Return the key of a message's session and its ownership.
+
+    ``ids`` are all ids of the sender, ``person`` is the name under which they own sessions.
+    """
+    source = canonical_address(sender_address(incoming), ids)
+    groups, threads = group_sessions_per_user, thread_sessions_per_user
+    key = build_session_key(source, group_sessions_per_user=groups, thread_sessions_per_user=threads)
+    shared = is_shared(source, group_sessions_per_user=groups, thread_sessions_per_user=threads)
+    # A sender without an id could be anyone: they own only the session shared by the chat.
+    return key, resolve_ownership(source, person, shared=shared or not incoming.sender.id)
+
+
 def resolve_ownership(source: Address, person: str, *, shared: bool) -> Ownership:
     """Return the owner and audience of a session: its owner is the person, or the chat if shared."""
     chat = f"{source.platform}/{source.chat_id}"

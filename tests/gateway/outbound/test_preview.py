@@ -77,7 +77,7 @@ async def previewing(
         telling=0.02,
         typing=0.05,
     )
-    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE, "7"), lambda: display or Display())
+    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE, "7"), display or Display())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(preview.serve())
         yield preview
@@ -339,7 +339,7 @@ async def test_a_preview_that_is_cancelled_lets_the_final_text_go(store: Store, 
     stage = PreviewOptions(
         store=store, platform=network.platform(), throttle=Throttle(), worker=new_worker_id(), patience=0.01
     )
-    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE), Display)
+    preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE), Display())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(preview.serve())
         preview.event(TextAdded("Something"))

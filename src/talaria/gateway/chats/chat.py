@@ -46,6 +46,7 @@ from talaria.runtime.active_session import ActiveSession
 from talaria.runtime.leases import STORE_UNREACHABLE, retry_write
 from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.outbox import queue_notice, queue_turn_result, render_turn_end
+from talaria.runtime.questions import AnswerReceiver
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_log import model_steps
 from talaria.sessions.preferences import SessionVersion
@@ -126,8 +127,6 @@ class Chat:
             address=address,
             stage=network.stage,
             asking=self.asking,
-            display=lambda: self.display,
-            reactions=lambda: network.options.reactions,
             is_owner=network.is_owner,
         )
         self.view = TurnView(view_options, jobs)
@@ -214,6 +213,19 @@ class Chat:
         before = None if urgent else self._last_command
         self._last_command = self._jobs.create_task(self._run_command(text, author, commands, by=by, before=before))
 
+    async def process_message(self, item: int, busy: str) -> None:
+        """Let the session process a new message in its inbox, after the commands that were sent before it.
+
+        ``busy`` says what the message does while a turn is running: wait, interrupt it or steer it.
+        """
+        await self.used()
+        conversation = self.active_session.chat.conversation
+        if busy == "interrupt":
+            conversation.interrupt(item)
+        conversation.check_inbox(steered=busy == "steer")
+        if self.elsewhere is not None:
+            await self.elsewhere(busy)
+
     async def used(self) -> None:
         """Wait until the last command is done or asks a question, so that later messages follow it.
 
@@ -276,6 +288,7 @@ class Chat:
     def change_display(self, display: Display) -> None:
         """Change what is shown in this chat from now on, and store the choice."""
         self._chosen_display = display
+        self.view.set_display(display)
         key, value = self._display_key, _encode(display).decode()
 
         async def store_display() -> None:
@@ -293,13 +306,20 @@ class Chat:
             self.at_work = True
         elif isinstance(event, TurnEnd):
             self.at_work = False
-            if not isinstance(event, TurnFailed):  # its end is in the store
+            if self._network.outage.notified and not isinstance(event, TurnFailed):  # its end is in the store
                 self._network.outage.end()
         elif isinstance(event, StoreBlocked):
             self._notify_outage()
         elif isinstance(event, Noticed) and event.lasting:
             self.show(event.text)
-        self.view.on_event(event, self.active_session.session_id, self.active_session.chat.questions)
+        self.show_event(event, self.active_session.session_id, self.active_session.chat.questions)
+
+    def show_event(self, event: TurnEvent, session_id: SessionId, answers: AnswerReceiver) -> None:
+        """Show an event of a turn, whichever process runs it; ``answers`` gets the answers to its questions."""
+        if isinstance(event, TurnBegan):
+            self.view.begin(event, session_id, self.display, reactions=self._network.options.reactions)
+        else:
+            self.view.on_event(event, answers)
 
     def _leave_turn(self) -> None:
         """Stop showing the running turn and release this chat, because its session has moved."""

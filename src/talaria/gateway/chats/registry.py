@@ -105,7 +105,7 @@ class ChatRegistry:
         agent_version, chat = await self._read_agent_version(key, address, session_id, version), self._cache.find(key)
         is_current = chat is None or (agent_version is not None and chat.agent_version == agent_version)
         agent_spec = None if is_current else await self._build_spec(address, session_id)
-        signature = self._required_signature(key, agent_spec)
+        signature = None if agent_spec is None else self._required_signature(key, agent_spec)
         build = partial(self._open_chat, key, address, session_id, agent_version)
         async with self._cache.using(key, signature, build) as chat:
             await chat.switch_session(session_id)
@@ -122,12 +122,12 @@ class ChatRegistry:
             version = await self._store.read(lambda tx: read_session_version(tx, session_id))
         return AgentVersion(generation, address.chat_id, address.thread_id, version) if version is not None else None
 
-    def _required_signature(self, key: str, agent_spec: AgentSpec | None) -> str | None:
-        """Return the signature that the agent must have; ``None`` if any will do."""
+    def _required_signature(self, key: str, agent_spec: AgentSpec) -> str:
+        """Return the signature that the agent must have."""
         found = self._cache.find(key)
         if found is not None and found.is_busy:  # a running turn keeps its agent; another is built afterwards
             return found.signature
-        return agent_spec.signature if agent_spec is not None else None
+        return agent_spec.signature
 
     def end(self, key: str) -> bool:
         """Close a chat and end the background work of its session; ``False`` if it is not open."""

@@ -39,17 +39,15 @@ from talaria.core.errors import BadCredentials, PlatformError, Refused, Rejected
 from talaria.core.messages import File, Image
 from talaria.platforms.files import save_file
 from talaria.platforms.telegram.client import ApiClient, Refusal, to_platform_error
-from talaria.platforms.telegram.formatting import Entity, Formatted, utf16_length
+from talaria.platforms.telegram.formatting import TEXT_LIMIT, Entity, Formatted, format_text, utf16_length
 from talaria.platforms.telegram.incoming import BotIdentity, ParsedUpdate, read_updates
 from talaria.platforms.telegram.outgoing import (
     CAPTION_LIMIT,
     FILE_LIMIT,
-    TEXT_LIMIT,
     FileKind,
     arrange_buttons,
     build_menu,
     file_kind,
-    format_text,
     make_topic_name,
     outgoing_file_name,
     reaction_candidates,
