@@ -9,10 +9,10 @@ import pytest
 from tests.api.server_process import eventually
 from tests.storage.engines import Place
 
-from talaria.api.http.errors import Problem
-from talaria.api.http.idempotency import IdempotencyStore, Reservation, StoredReply
 from talaria.contracts.store import Store
 from talaria.core.ids import WorkerId, new_worker_id
+from talaria.http.errors import Problem
+from talaria.http.idempotency import IdempotencyStore, Reservation, StoredReply
 from talaria.testing.clock import SettableClock
 
 _SECONDS = 0.06
