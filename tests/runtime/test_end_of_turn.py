@@ -19,6 +19,7 @@ from talaria.agent.auxiliary import Auxiliary
 from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.stores.inbox import InboxItem
 from talaria.contracts.turn_listener import TurnResult
+from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.core.senders import OWNER
@@ -117,7 +118,7 @@ class SecondMessage:
         assert self.runner is not None
         if item is not None and self._mode == "interrupt":
             self.runner.interrupt(item.id)
-        self.runner.check_inbox(steered=item is not None and self._mode == "steer")
+        self.runner.wake(steered=item is not None and self._mode == "steer")
 
 
 @pytest.fixture
@@ -162,6 +163,10 @@ async def test_a_message_that_arrives_as_a_turn_ends_is_answered_once(
     assert [turn.state for turn in turns] == ["answered", "answered"]
     assert await shop.store.read(lambda tx: tx.inbox.unsettled(shop.session_id)) == []
     assert await shop.store.read(lambda tx: tx.leases.get(session_lease_name(shop.session_id))) is None
+    assert [event for event in shop.events if isinstance(event, TurnEnd)] == [
+        TurnAnswered("re: one"),
+        TurnAnswered("re: two"),
+    ]
 
 
 @asynccontextmanager
