@@ -22,6 +22,7 @@ from talaria.core.session_context import SessionContext
 from talaria.http.errors import ServerStopping, make_not_found
 from talaria.runtime.agent_cache import CAP, IDLE_LIMIT, AgentCache
 from talaria.runtime.open_session import OpenRequest, OpenSession
+from talaria.runtime.runner import RunnerState
 
 SOURCE = "api"
 SESSION_HEADER = "x-talaria-session-id"  # names a session, in requests and in replies
@@ -225,7 +226,8 @@ class SessionPool:
             new = Session(id=session_id, source=SOURCE, owner=caller.owner, created_at=now, updated_at=now)
             request = structs.replace(request, begins=new)
         signature, found = None, self._cache.find(session_id)
-        if found is not None and found.chat.conversation.left:  # moved to a chat; a request here is still answered here
+        if found is not None and found.chat.conversation.state is RunnerState.MOVED:
+            # It has moved to a chat; a request here is still answered here.
             self._cache.evict(session_id)
         elif found is not None:
             agent_spec = await self.application.agent_spec(structs.replace(found.request, model=model))
