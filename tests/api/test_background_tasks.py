@@ -13,7 +13,7 @@ from talaria.testing.wait import until
 
 _NOTE = "Nothing can be told later here"
 _GOES_ON = "is running in the background"
-_DONE = "This is not from the person. What you started in the background reports:"
+_DONE = "This message is automatic, not from the person. Your background work reports:"
 _CHAT = {"messages": [{"role": "user", "content": "go"}]}
 _RESPONSE = {"input": "go"}
 

@@ -99,7 +99,7 @@ async def test_nobody_is_asked_for_permission(tmp_path: Path) -> None:
         server.script(Say(calls=[Ask("terminal", {"command": "rm -rf /etc/nothing"})]), Say("I may not."))
         await desk.use("/background Clean up")
         assert "I may not." in await woken(desk)
-        assert "nobody was there to allow it" in server.received[1].body.decode()
+        assert "nobody was there to approve it" in server.received[1].body.decode()
 
 
 async def test_what_is_stopped_is_not_told_and_leaves_nothing_at_work(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ async def test_what_is_stopped_is_not_told_and_leaves_nothing_at_work(tmp_path: 
         await server.gone()
         await until_stored(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
         assert "No background tasks" in await desk.use("/background")
-        assert (await desk.transcript())[-1][1].endswith(f"{handle} was stopped by them and will not be told of.")
-        assert f"Nothing goes on here as `{handle}`" in await desk.use(f"/background stop {handle}")
+        assert (await desk.transcript())[-1][1].endswith(f"{handle}, so it won't be reported.")
+        assert f"There is no background task `{handle}`" in await desk.use(f"/background stop {handle}")
 
 
 async def test_there_is_a_limit_to_what_goes_on(tmp_path: Path) -> None:

@@ -178,13 +178,13 @@ async def test_a_port_that_is_taken_is_told_and_another_is_used(place: Place) ->
             assert (await get(status["address"], "/health"))[0] == 200
             assert not status["address"].endswith(f":{port}")
             told = await asyncio.to_thread(place.program.run, "gateway", "status")
-            assert f"The port {port} of `gateway.port` cannot be had" in told.out
+            assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
             assert f"{status['address']}/health" in told.out
             place.settings(place.network.address, f"port = {port}\nrooms = 7")
             async with asyncio.timeout(LIMIT):
                 while "gateway.rooms" not in told.out:
                     told = await asyncio.to_thread(place.program.run, "gateway", "status")
-            assert f"The port {port} of `gateway.port` cannot be had" in told.out
+            assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
 
 
 async def test_a_port_of_ones_own_is_used(place: Place) -> None:
@@ -219,7 +219,7 @@ async def test_a_store_that_does_not_answer_is_a_reason_not_to_be_ready(tmp_path
         jobs.create_task(store.read(hold_up))
         await asyncio.to_thread(entered.wait, 10)
         status, body = await get(gateway.address, "/ready")
-        assert (status, json.loads(body)["reasons"]) == (503, ["The store does not answer within 1 s."])
+        assert (status, json.loads(body)["reasons"]) == (503, ["The store didn't answer within 1 s."])
         assert (await get(gateway.address, "/health"))[0] == 200
         figures = (await get(gateway.address, "/metrics"))[1]
         let_go.set()

@@ -26,7 +26,7 @@ from talaria.testing.wait import LIMIT, until
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'
 SOON = LIMIT
-TOLD = "What you started in the background reports"
+TOLD = "Your background work reports"
 
 
 def answer(received: Received) -> Say:

@@ -19,7 +19,7 @@ from talaria.testing.wait import until
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'
 SOON = 60.0
-DONE = "This is not from the person. What you started in the background reports:"
+DONE = "This message is automatic, not from the person. Your background work reports:"
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ async def test_a_voice_note_that_cannot_be_heard_is_answered_all_the_same(tmp_pa
         await network.posted(1)
         words = (await transcript(gateway))[0].parts[0]
     assert isinstance(words, Text)
-    assert words.text.startswith("(What is said in this voice note could not be written down: ")
+    assert words.text.startswith("(This voice note couldn't be transcribed: ")
 
 
 async def test_hearing_that_never_ends_is_given_up(tmp_path: Path, server: ModelServer) -> None:

@@ -15,9 +15,11 @@ from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId, TurnId
 from talaria.gateway.outbound.delivery import Delivery
-from talaria.gateway.outbound.long_reply import REPLY_LIMIT
 from talaria.gateway.outbound.rate_limit import DeliveryPolicy
 from talaria.runtime.outbox import queue_reply
+from talaria.settings.live import LiveSettings
+from talaria.settings.model import Settings
+from talaria.settings.sections.chats import GatewaySettings
 from talaria.testing.wait import until
 
 SESSION = SessionId("s")
@@ -71,11 +73,12 @@ async def delivering(
     platform: Platform,
     pace: DeliveryPolicy = QUICK,
     *,
-    reply_limit: int = REPLY_LIMIT,
+    reply_limit: int = 200_000,
     files: Path | None = None,
 ) -> AsyncIterator[Delivery]:
     """Deliver while the block runs."""
-    delivery = Delivery(store, platform, pace=pace, reply_limit=lambda: reply_limit, files=files)
+    settings = LiveSettings(Settings(gateway=GatewaySettings(reply_characters=reply_limit)))
+    delivery = Delivery(store, platform, pace=pace, settings=settings, files=files)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(delivery.serve())
         try:

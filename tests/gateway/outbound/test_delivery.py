@@ -282,7 +282,7 @@ async def test_long_reply_is_cut_and_attached(store: Store, network: LoopbackNet
         await office.emptied()
     *texts, file = network.posts
     assert sum(len(post.text) for post in texts) < 5_200
-    assert texts[-1].text.endswith("✂ This reply has 440,000 characters. The whole of it is in the attached file.")
+    assert texts[-1].text.endswith("✂ This reply has 440,000 characters. The attached file has the full text.")
     assert file.files == ("reply.md",)
     assert [kept.read_text() for kept in tmp_path.rglob("*.md")] == [text]  # noqa: ASYNC240 - a test may wait
 

@@ -17,7 +17,7 @@ from talaria.core.session_context import SessionContext
 from talaria.runtime.delegation.task_store import Delegation, list_background
 from talaria.testing.model_server import ModelServer, Say
 
-DONE = "This is not from the person. What you started in the background reports:"
+DONE = "This message is automatic, not from the person. Your background work reports:"
 
 
 def calling(desk: Desk) -> Call:

@@ -117,7 +117,7 @@ async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(tmp
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         good, bad = {"goal": "good", "output_schema": NUMBER}, {"goal": "bad", "output_schema": NUMBER}
         fixed = 'Here:\n```json\n{"sum": 3}\n```'
-        again = "That answer does not fit: {}. Answer again, with nothing but JSON that fits the schema."
+        again = "That answer doesn't match: {}. Answer again, only with JSON that matches the schema."
         script: Script = {
             "go": [hand_on(good, bad), Say("done")],
             "good": Say('{"sum": "three"}'),
@@ -129,7 +129,7 @@ async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(tmp
         await desk.say("go")
         assert await result(desk) == (
             '## 1: done\n{"sum":3}\n\n## 2: failed\n'
-            "The answer does not fit the schema, also when asked again: the answer is not JSON.\nstill three"
+            "The answer doesn't match the schema, even after a second try: the answer is not JSON.\nstill three"
         )
         assert len(company.asked) == 6
         assert '"sum":{"type":"integer"}' in asked_for(server, "good")[0].question
