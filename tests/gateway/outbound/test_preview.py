@@ -28,7 +28,7 @@ from talaria.gateway.outbound.rate_limit import Throttle
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 FAST = structs.replace(CHATTY, edit_pace=timedelta(milliseconds=20))
 TURN = TurnId("t1")
@@ -300,7 +300,7 @@ async def test_typing_is_shown_while_a_turn_runs(store: Store, network: Loopback
 async def test_no_trouble_of_the_network_reaches_the_turn(store: Store, network: LoopbackNetwork, trouble: str) -> None:
     faults = [Fault(proposed_action, trouble, times=1, seconds=0.01) for proposed_action in ("typing", "post", "edit")]  # type: ignore[arg-type]
     network.disrupt(*faults)
-    async with asyncio.timeout(5), previewing(store, network, call=0.1, final_wait=0.2) as preview:
+    async with asyncio.timeout(LIMIT), previewing(store, network, call=0.1, final_wait=0.2) as preview:
         preview.event(TextAdded("Something is being said"))
         await network.until(lambda: {fault.proposed_action for fault in network.faults} <= {"edit"})
     network.disrupt()

@@ -17,7 +17,7 @@ from talaria.runtime.live.feed import FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteWatcher
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
 
 SLOW = Say("one two three four five six seven eight", pause=0.05)
 DANGEROUS = Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})])
@@ -37,7 +37,7 @@ class Viewer:
         self._changed.set()
 
     async def until(self, done: Callable[[list[FeedEvent]], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             while not done(self.seen):
                 self._changed.clear()
                 await self._changed.wait()
