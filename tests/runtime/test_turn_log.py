@@ -27,7 +27,7 @@ class Ends:
         self.count = 0
 
     def finishing(self, tx: Transaction, ending: object) -> None:
-        tx.state.put("ended", "")
+        tx.named_values.put("test", "ended", "")
         self.count += 1
 
 
