@@ -105,14 +105,14 @@ async def test_a_turn_goes_on_while_its_store_is_held(scene: Scene) -> None:
         await scene.until_status(lambda status: "held by another process" in status["error"])
         scene.network.say("ann", "/status")
         await scene.told(
-            "ann", "A turn is running here. My database is not responding; nothing else can run right now."
+            "ann", "A turn is running here. My database isn't responding, so I can't do anything else right now."
         )
         go.set()
         await scene.told("ann", HELD_UP)
         other.execute("ROLLBACK")
         other.close()
         await scene.told("ann", "re: think")
-        await scene.network.until(lambda: any("Turn: " in text for text in scene.network.shown("ann")), seconds=30)
+        await scene.network.until(lambda: any("Turn: " in text for text in scene.network.shown("ann")))
     assert [call.question for call in scene.server.received].count("think") == 1
     scene.check_log()
 
