@@ -103,7 +103,7 @@ async def test_strangers_get_a_code_and_are_answered_once_they_are_let_in(
         async with asyncio.timeout(10):
             while len(network.shown("eve")) < 2:  # noqa: ASYNC110 - people look, nobody rings a bell
                 await asyncio.sleep(0.02)
-        assert network.shown("eve")[1] == "You have been let in: from now on I answer you here."
+        assert network.shown("eve")[1] == "You've been approved. I'll answer you here from now on."
         network.say("eve", "and now?", sender="eve")
         async with asyncio.timeout(10):
             while len(network.shown("eve")) < 3:  # noqa: ASYNC110 - people look, nobody rings a bell

@@ -46,7 +46,7 @@ def revoke_standing_grant(tx: Transaction, id_prefix: str) -> list[Grant]:
     grants = list_standing_grants(tx)
     revoked = [grant for grant in grants if grant_id(grant).startswith(id_prefix.lower())]
     if id_prefix and len(revoked) != 1:
-        raise NotFound(f"No single approval matches `{id_prefix}`. `talaria approvals list` lists them.")
+        raise NotFound(f"No single approval matches `{id_prefix}`. `talaria approvals list` shows them.")
     tx.state.put(STANDING_GRANTS_KEY, encode_grants([grant for grant in grants if grant not in revoked]).decode())
     return revoked
 

@@ -1,4 +1,4 @@
-"""Small values by key: goals, home channels, approvals and what else has no table of its own."""
+"""Small values by key: goals, home chats, approvals and others without a table."""
 
 from typing import Protocol
 
@@ -14,7 +14,7 @@ class KeyValueEntry(Struct, frozen=True):
 
 
 class KeyValues(Protocol):
-    """Keys such as ``goal:<session id>``, each with a text value."""
+    """Keys like ``goal:<session id>``, each with a text value."""
 
     def get(self, key: str) -> KeyValueEntry | None:
         """Return the entry of a key."""
@@ -29,4 +29,4 @@ class KeyValues(Protocol):
         """Forget a key."""
 
     def with_prefix(self, prefix: str) -> list[KeyValueEntry]:
-        """Return the entries whose keys begin so, sorted by key."""
+        """Return the entries whose keys start with this prefix, sorted by key."""
