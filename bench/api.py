@@ -1,7 +1,7 @@
 """The API server: requests a second, latency at 1, 8 and 64 in flight, memory, and lists while turns run.
 
-The model answers at once and has its own process, as have the clients. For comparison, a bare ASGI application
-streams the same bytes. Every request is a new conversation, which is the most that a client can ask for. The goals are ratios
+The model answers at once and has its own process, as have the clients. For comparison, a bare ASGI application streams
+the same bytes. Every request is a new conversation, which is the most that a client can ask for. The goals are ratios
 to Hermes, measured on the same kind of machine: 50 times its 4.7 requests a second at 64 in flight, a twentieth of its
 311 ms at 1, half of its 244 MB after 1,000 conversations. With ``--peer`` it is measured in the same run.
 """
