@@ -139,8 +139,8 @@ async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(tmp
     ("task", "complaint"),
     [
         ({"goal": " "}, "each with a goal"),
-        ({"goal": "x", "tools": ["fly"]}, "You have no tool fly to give"),
-        ({"goal": "x", "model": "nowhere:none"}, "That model cannot be used"),
+        ({"goal": "x", "tools": ["fly"]}, "You have no tool fly to pass on"),
+        ({"goal": "x", "model": "nowhere:none"}, "That model can't be used"),
         ({"goal": "x", "output_schema": {"type": "strange"}}, "there is no type `strange`"),
     ],
 )

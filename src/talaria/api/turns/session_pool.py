@@ -26,7 +26,7 @@ from talaria.runtime.runner import RunnerState
 
 SOURCE = "api"
 SESSION_HEADER = "x-talaria-session-id"  # names a session, in requests and in replies
-_SURFACE = "You are asked over HTTP, by a program or by somebody behind one: answer in full, and ask nothing back."
+_SURFACE = "You are called over HTTP, by a program or a person using one. Answer in full, and don't ask questions back."
 _MAX_OPENING = 8  # each blocks the event loop for about a millisecond
 
 

@@ -423,4 +423,6 @@ def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning if the settings require a sandbox and none is available."""
     missing = sandbox_available() if settings.sandbox.enabled is True else None
-    return [f"Commands can't run: sandbox.enabled is on, and there is no sandbox here: {missing}"] if missing else []
+    return (
+        [f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"] if missing else []
+    )

@@ -47,12 +47,12 @@ class LoopbackNetwork:
 
     @property
     def faults(self) -> list[Fault]:
-        """What is still to go wrong."""
+        """The pending faults."""
         return self._ledger.faults
 
     @property
     def unconfirmed(self) -> int:
-        """How much of what was said has not been received for good."""
+        """The number of updates that were not confirmed."""
         return len(self._ledger.unconfirmed)
 
     @property

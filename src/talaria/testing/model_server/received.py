@@ -56,7 +56,7 @@ class Asked(msgspec.Struct, frozen=True):
 
     @property
     def wants_usage(self) -> bool:
-        """Whether a Chat Completions stream ends with what it used."""
+        """Whether a Chat Completions stream ends with its usage."""
         return self.stream_options is not None and self.stream_options.include_usage
 
 

@@ -126,7 +126,7 @@ class TelegramServer:
         """Deliver an update, or the one that a message came with, so many times more."""
         found = update.update if isinstance(update, Message) else update
         if found is None:
-            raise LookupError("The bot was never told of this message.")
+            raise LookupError("The bot was never notified of this message.")
         self._office.updates.put_again(found, times)
 
     def flood(self, *, after: int, retry_after: int) -> None:
