@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
 from msgspec import Struct, structs
 
 from talaria.agent.model_calls import ModelHealth, ModelState
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import Address
 from talaria.core.aio import StopSignal
 from talaria.core.errors import StoreError
@@ -27,8 +27,6 @@ from talaria.runtime.inbox import list_pending_sessions
 from talaria.runtime.outbox import queue_notice
 from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus
 
-_KEY = "gateway:restart"
-_encode = msgspec.json.Encoder().encode
 _POLL_INTERVAL = 0.05
 
 log = logging.getLogger(__name__)
@@ -45,7 +43,7 @@ class NetworkPipeline(Struct, frozen=True):
 class GatewaySupervisor:
     """Supervisor of the tasks of one gateway.
 
-    After a stop it waits up to ``patience`` for turns to end, and again for replies to be sent. ``beside`` are
+    After a stop it waits up to ``patience`` for turns to end, and again for replies to be sent. ``services`` are
     background services that run until the stop. ``missing`` are the networks that could not be opened, ``models`` is
     the state of the models used so far, and ``mask`` hides secrets. ``problems`` are messages for the status, by
     subject.
@@ -58,13 +56,13 @@ class GatewaySupervisor:
         lines: Sequence[NetworkPipeline],
         rooms: ChatRegistry,
         *,
-        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+        services: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         lease: timedelta,
         patience: timedelta,
     ) -> None:
         self.lines = lines
         self._chats = rooms
-        self._services = beside
+        self._services = services
         self.missing: Sequence[NetworkStatus] = ()
         self._patience = patience.total_seconds()
         self._version = version
@@ -152,7 +150,7 @@ class _RestartRequest(Struct, frozen=True):
     at: datetime
 
 
-_decode = msgspec.json.Decoder(_RestartRequest).decode
+RESTART_REQUEST = NamedValue("restart_request", _RestartRequest)
 
 
 class RestartControl:
@@ -168,19 +166,18 @@ class RestartControl:
 
     async def restart(self, session_id: SessionId, requested: Address) -> float:
         """Request a restart and notify the chat afterwards; return the seconds that running turns have to finish."""
-        value = _encode(_RestartRequest(session_id, requested, datetime.now(UTC))).decode()
-        await self._store.write(lambda tx: tx.state.put(_KEY, value))
+        request = _RestartRequest(session_id, requested, datetime.now(UTC))
+        await self._store.write(lambda tx: RESTART_REQUEST.write(tx, SINGLE, request))
         self._stop.request_restart("`/restart` in a chat")
         return self._patience
 
 
 def announce_restart(tx: Transaction, version: str) -> None:
     """Notify the chat that asked for a restart, once, that it is done."""
-    entry = tx.state.get(_KEY)
-    if entry is None:
+    requested = RESTART_REQUEST.get(tx, SINGLE)
+    if requested is None:
         return
-    tx.state.delete(_KEY)
-    requested = _decode(entry.value)
+    RESTART_REQUEST.delete(tx, SINGLE)
     resumed = len(list_pending_sessions(tx))
     rest = f" {pluralize(resumed, 'interrupted conversation')} resumes." if resumed == 1 else ""
     rest = f" {resumed} interrupted conversations resume." if resumed > 1 else rest

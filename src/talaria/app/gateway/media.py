@@ -93,7 +93,7 @@ class MediaModels:
 
 def _require_command(command: str, setting: str) -> str:
     if not command.strip():
-        raise Refused(f"No command is given: set {setting}.")
+        raise Refused(f"There is no command. Set {setting}.")
     return command
 
 

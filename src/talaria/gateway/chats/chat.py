@@ -14,7 +14,7 @@ from msgspec import Struct, field, structs
 
 from talaria.access.policy import Access
 from talaria.commands.application import Application
-from talaria.commands.command import Author, Command, CommandContext, Display, GatewayControl
+from talaria.commands.command import DISPLAY, Author, Command, CommandContext, Display, GatewayControl
 from talaria.commands.dispatch import run_command
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.platform import Content, PlatformCapabilities
@@ -58,7 +58,6 @@ _COMMAND_SECONDS = 30.0
 _CANCEL_HANDOFF = ["/move", "cancel"]
 IMMEDIATE_COMMANDS = frozenset({"/stop", "/status", "/queue", "/steer", "/approve", "/deny"})
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Display).decode
 # Id of the sender whose command runs in this task; its questions are for them.
 _command_sender: ContextVar[str] = ContextVar("visitor", default="")
 
@@ -222,7 +221,7 @@ class Chat:
         conversation = self.active_session.chat.conversation
         if busy == "interrupt":
             conversation.interrupt(item)
-        conversation.check_inbox(steered=busy == "steer")
+        conversation.wake(steered=busy == "steer")
         if self.elsewhere is not None:
             await self.elsewhere(busy)
 
@@ -289,10 +288,9 @@ class Chat:
         """Change what is shown in this chat from now on, and store the choice."""
         self._chosen_display = display
         self.view.set_display(display)
-        key, value = self._display_key, _encode(display).decode()
 
         async def store_display() -> None:
-            await self.active_session.store.write(lambda tx: tx.state.put(key, value))
+            await self.active_session.store.write(lambda tx: DISPLAY.write(tx, self.key, display))
 
         self._jobs.create_task(store_display())
 
@@ -352,13 +350,8 @@ class Chat:
             if item.reference == message_id:
                 self.asking.mark(item.key, emoji, by, owner=owner)
 
-    @property
-    def _display_key(self) -> str:
-        return f"display:{self.key}"
-
     def _read_display(self, tx: Transaction) -> Display | None:
-        entry = tx.state.get(self._display_key)
-        return _decode(entry.value) if entry else None
+        return DISPLAY.get(tx, self.key)
 
     def _add_footer(self, tx: Transaction, ending: TurnResult, text: str) -> str:
         """Return a reply with the footer below it, if that is switched on."""

@@ -7,12 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.platform import Content, MessageRef, Platform, Rate, Rates
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.outbox import OutboxItem
+from talaria.contracts.values import SessionValue
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Rejected, SlowDown, Unreachable
 from talaria.core.ids import WorkerId, is_gone
@@ -26,7 +26,6 @@ _UNLIMITED = 1_000_000
 REPLY, PREVIEW, TYPING = 0.0, 0.6, 0.8
 _EXTRAS_DIVISOR = 3
 T = TypeVar("T")
-_encode = msgspec.json.Encoder().encode
 BLANK_TEXT = "⋯"  # text of a surplus message, whose preview was longer than the final reply
 _POLL_INTERVAL, _MAX_POLL_INTERVAL = 0.03, 0.5
 _THREAD_THRESHOLD = 8_000  # characters; longer texts are split in a thread
@@ -209,23 +208,7 @@ class PostedMessages(Struct, frozen=True, omit_defaults=True):
         return structs.replace(PostedMessages(address), let_go=posted)
 
 
-_decoder = msgspec.json.Decoder(PostedMessages)
-
-
-def read_posted(tx: Transaction, reply: str) -> PostedMessages | None:
-    """Return the posted messages of a reply, if there are any; ``reply`` is its key in the outbox."""
-    entry = tx.state.get(f"preview:{reply}")
-    return _decoder.decode(entry.value) if entry else None
-
-
-def write_posted(tx: Transaction, reply: str, shown: PostedMessages) -> None:
-    """Record the posted messages of a reply."""
-    tx.state.put(f"preview:{reply}", _encode(shown).decode())
-
-
-def delete_posted(tx: Transaction, reply: str) -> None:
-    """Delete the record of a reply that has been delivered."""
-    tx.state.delete(f"preview:{reply}")
+POSTED_MESSAGES = SessionValue("posted_messages", PostedMessages)  # by the reply's key in the outbox
 
 
 class RateLimited(Exception):
@@ -375,7 +358,10 @@ class MessageWriter:
 
     async def _record(self) -> None:
         shown = self._posted
-        await self._store.write(lambda tx: write_posted(tx, self._item.key, shown))
+        await self._store.write(lambda tx: POSTED_MESSAGES.write(tx, self._item.session_id, shown, self._item.key))
+
+    def _read_posted(self, tx: Transaction) -> PostedMessages | None:
+        return POSTED_MESSAGES.get(tx, self._item.session_id, self._item.key)
 
     async def _wait_for_preview(self) -> None:
         """Wait until the preview has ended, so that none of its edits follows the final text."""
@@ -386,7 +372,7 @@ class MessageWriter:
                     self._start_waiting()
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, _MAX_POLL_INTERVAL)
-                    found = await self._store.read(lambda tx: read_posted(tx, self._item.key))
+                    found = await self._store.read(self._read_posted)
                     self._posted = (found or self._posted).for_address(self._item.address)
         except TimeoutError:
             log.warning("%s: a preview of %s hasn't ended", self._platform.name, self._item.key)

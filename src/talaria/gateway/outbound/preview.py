@@ -19,13 +19,12 @@ from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBu
 from talaria.core.ids import SessionId, TurnId, WorkerId
 from talaria.gateway.outbound.message_writer import (
     BLANK_TEXT,
+    POSTED_MESSAGES,
     PREVIEW,
     TYPING,
     PostedMessages,
     Throttle,
     call_with_timeout,
-    read_posted,
-    write_posted,
 )
 from talaria.gateway.outbound.preview_text import PreviewText
 from talaria.gateway.outbound.splitting import GrowingText
@@ -152,7 +151,7 @@ class Preview:
 
     async def _resume(self) -> None:
         """Resume the preview that an earlier worker has started for this turn."""
-        found = await self._options.store.read(lambda tx: read_posted(tx, self._turn_id))
+        found = await self._options.store.read(lambda tx: POSTED_MESSAGES.get(tx, self._session_id, self._turn_id))
         if found is None:
             return
         if found.address != self._route.address:  # shown in the chat where the session was before
@@ -324,7 +323,7 @@ class Preview:
         ]
         if earlier:
             return False
-        write_posted(tx, self._turn_id, self._posted)
+        POSTED_MESSAGES.write(tx, self._session_id, self._posted, self._turn_id)
         return True
 
     def _is_running(self, tx: Transaction) -> bool:
@@ -341,7 +340,7 @@ class Preview:
         return self._broken
 
     def _is_owned(self, tx: Transaction) -> bool:
-        found = read_posted(tx, self._turn_id)
+        found = POSTED_MESSAGES.get(tx, self._session_id, self._turn_id)
         ours = found is not None and found.live == self._options.worker and found.address == self._route.address
         return ours and self._is_current(tx)
 
@@ -359,7 +358,7 @@ class Preview:
         def work(tx: Transaction) -> None:
             # A missing or foreign record belongs to a reply that is being delivered without waiting for this preview.
             if self._is_owned(tx):
-                write_posted(tx, self._turn_id, posted)
+                POSTED_MESSAGES.write(tx, self._session_id, posted, self._turn_id)
 
         await self._options.store.write(work)
 
