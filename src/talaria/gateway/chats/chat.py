@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-import msgspec
 from msgspec import Struct, field, structs
 
 from talaria.access.policy import Access
@@ -57,7 +56,6 @@ _UNSAFE = re.compile(rf"{HARMFUL}|[`\n]")
 _COMMAND_SECONDS = 30.0
 _CANCEL_HANDOFF = ["/move", "cancel"]
 IMMEDIATE_COMMANDS = frozenset({"/stop", "/status", "/queue", "/steer", "/approve", "/deny"})
-_encode = msgspec.json.Encoder().encode
 # Id of the sender whose command runs in this task; its questions are for them.
 _command_sender: ContextVar[str] = ContextVar("visitor", default="")
 
