@@ -20,6 +20,7 @@ from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.chat_directory import GATEWAY, HomeChat, read_home, write_home
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 _LIVING = """
 import asyncio, sys
@@ -56,12 +57,7 @@ async def _gateway(home: Path) -> AsyncIterator[Store]:
 
 async def _claimed(store: Store) -> SessionId:
     """Wait for a request and claim it."""
-    async with asyncio.timeout(20):
-        while True:
-            claimed = await store.write(_claim)
-            if claimed is not None:
-                return claimed
-            await asyncio.sleep(0.01)
+    return await until(lambda: store.write(_claim))
 
 
 def _claim(tx: Transaction) -> SessionId | None:
@@ -186,7 +182,7 @@ async def test_whoever_gives_up_waiting_takes_the_request_back(tmp_path: Path) -
         assert await other.read(lambda tx: tx.handoffs.list_pending_handoffs()) == []
         here = desk.active_session.session_id
         assert await desk.application.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
-        assert "being handed over already" in await desk.use("/handoff telegram")
+        assert "already being handed off" in await desk.use("/handoff telegram")
 
 
 @pytest.mark.parametrize("claimed", [False, True])
@@ -220,7 +216,7 @@ async def test_message_sent_meanwhile_waits_for_the_chat(tmp_path: Path) -> None
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
             await desk.place.told("Handing off")
-            with pytest.raises(Busy, match=r"handed over to Telegram\. I'll answer there"):
+            with pytest.raises(Busy, match=r"handed off to Telegram\. I'll answer there"):
                 await desk.say("and the oars?")
             session_id = await _claimed(other)
 

@@ -36,7 +36,7 @@ class NetworkPipeline(Struct, frozen=True):
 class GatewaySupervisor:
     """Supervisor of the tasks of one gateway.
 
-    After a stop it waits up to ``patience`` for turns to end, and again for replies to be sent. ``beside`` are
+    After a stop it waits up to ``patience`` for turns to end, and again for replies to be sent. ``services`` are
     background services that run until the stop. ``missing`` are the networks that could not be opened, ``models`` is
     the state of the models used so far, and ``mask`` hides secrets. ``problems`` are messages for the status, by
     subject.
@@ -49,13 +49,13 @@ class GatewaySupervisor:
         lines: Sequence[NetworkPipeline],
         rooms: ChatRegistry,
         *,
-        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
+        services: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         lease: timedelta,
         patience: timedelta,
     ) -> None:
         self.lines = lines
         self._chats = rooms
-        self._services = beside
+        self._services = services
         self.missing: Sequence[NetworkStatus] = ()
         self._patience = patience.total_seconds()
         self._version = version
@@ -81,10 +81,10 @@ class GatewaySupervisor:
             self.stopping, self.turns_at_stop = True, len(self._chats.busy)
             for task in receiving:
                 task.cancel()
-            await self._wait_until(self._are_chats_idle, "turns were cut off; they go on at the next start")
+            await self._wait_until(self._are_chats_idle, "turns were interrupted and resume at the next start")
             self._interrupted = self._list_busy()
             await self._chats.close()
-            await self._wait_until(self._is_all_delivered, "replies wait in the outbox; they go out at the next start")
+            await self._wait_until(self._is_all_delivered, "replies stay in the outbox until the next start")
             for task in delivering:
                 task.cancel()
 
@@ -121,7 +121,7 @@ class GatewaySupervisor:
                 while not await done():  # noqa: ASYNC110 - other processes may finish it
                     await asyncio.sleep(_POLL_INTERVAL)
         except (TimeoutError, StoreError) as error:
-            log.warning("the gateway ends before all is done: %s (%s)", consequence, str(error) or "time is up")
+            log.warning("the gateway stops with unfinished work: %s (%s)", consequence, str(error) or "time is up")
 
     async def _are_chats_idle(self) -> bool:
         """Return whether no turns run except those that wait for an answer."""

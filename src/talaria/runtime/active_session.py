@@ -117,7 +117,7 @@ class ActiveSession:
     async def reset_session(
         self, *, leaving: LeaveHook = end_processes, behind: SessionId | None = None
     ) -> OpenSession:
-        """Leave the session for good, start a new one and end the old one's background work.
+        """Leave the session permanently, start a new one and end the old one's background work.
 
         ``leaving`` runs in the transaction that leaves the session, so that background work ends even after a crash.
         With ``behind``, the id of a session that was moved away, that session is left unchanged. It is replaced only if
@@ -161,8 +161,10 @@ class ActiveSession:
         """Queue a person's message; with ``steering``, it may join the running turn of the same sender."""
         message = Message(role="user", parts=parts, at=datetime.now(UTC))
         conversation = self.chat.conversation
-        add = conversation.steer if steering and conversation.busy else conversation.put
-        await add(message, source=self.request.source, external_id=new_id(), sender=sender)
+        steering = steering and conversation.busy
+        await conversation.put(
+            message, source=self.request.source, external_id=new_id(), sender=sender, steering=steering
+        )
 
     def start_background_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a task that outlives the session and is cancelled by `close` at the latest."""
@@ -171,11 +173,11 @@ class ActiveSession:
         task.add_done_callback(self._background_tasks.discard)
 
     async def close(self) -> None:
-        """Cancel background tasks and close the session for good, deleting it if it is empty."""
-        for task in (beside := tuple(self._background_tasks)):
+        """Cancel background tasks and close the session, deleting it if it is empty."""
+        for task in (background := tuple(self._background_tasks)):
             task.cancel()
-        if beside:
-            await asyncio.wait(beside)
+        if background:
+            await asyncio.wait(background)
         async with self._switch_lock:  # also closes a session that is being opened
             self._closed = True
             await self._close_and_discard()
@@ -192,7 +194,7 @@ class ActiveSession:
 
     async def _open_session(self, request: OpenRequest, stack: AsyncExitStack) -> OpenSession:
         if self._closed:
-            raise Refused("This place is closed.")
+            raise Refused("This chat is closed.")
         request = structs.replace(request, context=surface_context(request.context, self.key, self._address))
         chat = await self.opener.open_session(request, stack, self.jobs)
         chat.events.subscribe(self._on_event)
@@ -242,7 +244,7 @@ class ActiveSession:
                 lambda tx: (_is_unfinished(tx, session_id), self._is_abandoned(tx, session_id))
             )
             if abandoned:
-                reason = "the conversation was opened in a terminal again"
+                reason = "the conversation was reopened in a terminal"
                 await self.store.write(lambda tx: tx.handoffs.withdraw_handoff(session_id, reason))
         if reported or unfinished:
             self.resume(chat.conversation)
@@ -313,7 +315,7 @@ async def deliver_completions(active_session: ActiveSession) -> None:
             try:
                 await _deliver_once(active_session)
             except StoreError as error:
-                log.warning("what was reported waits: %s", error)
+                log.warning("completions will be delivered later: %s", error)
 
 
 async def _deliver_once(active_session: ActiveSession) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from msgspec import structs
 from tests.commands.command_fixture import Desk, open_desk
-from tests.runtime.delegation.delegating_model import Company, hand_on, result, until, woken
+from tests.runtime.delegation.delegating_model import Company, hand_on, result, until_stored, woken
 from tests.tools.tool_calls import call_from
 
 from talaria.contracts.delegation import DelegatedTask, DelegationResult
+from talaria.contracts.store import Transaction
 from talaria.contracts.tool import Call
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import WorkerId, new_worker_id
@@ -17,7 +18,7 @@ from talaria.core.session_context import SessionContext
 from talaria.runtime.delegation.task_store import Delegation, list_background
 from talaria.testing.model_server import ModelServer, Say
 
-DONE = "This is not from the person. What you started in the background reports:"
+DONE = "This message is automatic, not from the person. Your background work reports:"
 
 
 def calling(desk: Desk) -> Call:
@@ -60,7 +61,7 @@ async def test_where_the_door_cannot_be_woken_it_is_waited_for_and_said(tmp_path
         async with open_desk(tmp_path, server, context=deaf) as desk:
             Company(server, script)
             await desk.say("go")
-            assert (await result(desk)).startswith("first\n\n(Nothing can be told later here")
+            assert (await result(desk)).startswith("first\n\n(Background tasks can't report here")
             assert await going_on(desk) == []
             here = desk.active_session.session_id
         async with open_desk(tmp_path, server, resume=here) as desk:
@@ -77,7 +78,7 @@ async def test_a_call_that_is_made_again_begins_nothing_again(tmp_path: Path) ->
         assert await hand_over(desk, "one") == first
         assert len(await going_on(desk)) == 1
         company.gates["one"].set()
-        await until(desk, lambda tx: tx.completions.waiting() == [desk.active_session.session_id])
+        await until_stored(desk, lambda tx: tx.completions.waiting() == [desk.active_session.session_id])
         assert await hand_over(desk, "one") == first
         assert await going_on(desk) == []
         assert company.asked.count("one") == 1
@@ -119,7 +120,7 @@ async def test_what_belongs_to_a_conversation_that_is_deleted_is_forgotten(tmp_p
         await desk.use("/branch")
         await desk.application.store.write(lambda tx: tx.sessions.delete(before))
         company.gates["one"].set()
-        await until(desk, lambda tx: not list_background(tx))
+        await until_stored(desk, lambda tx: not list_background(tx))
 
 
 async def test_enough_is_enough(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ async def test_enough_is_enough(tmp_path: Path) -> None:
         await hand_over(desk, "one")
         await desk.say("go")
         [one] = await going_on(desk)
-        assert f"Enough is running in the background already: {one.handle}." in await result(desk)
+        assert f"Too many background tasks are running: {one.handle}." in await result(desk)
 
 
 async def test_what_is_stopped_while_a_child_is_about_to_begin_is_stopped(tmp_path: Path) -> None:
@@ -138,11 +139,14 @@ async def test_what_is_stopped_while_a_child_is_about_to_begin_is_stopped(tmp_pa
             handed = await hand_over(desk, "one")
             await asyncio.sleep(0)
             await desk.use(f"/background stop {handed.handle}")
-            await until(desk, lambda tx: not list_background(tx) and not tx.turns.find(running=True))
-            await desk.application.store.write(
-                lambda tx: [tx.state.delete(entry.key) for entry in tx.state.with_prefix("delegation:")]
-            )
+            await until_stored(desk, lambda tx: not list_background(tx) and not tx.turns.find(running=True))
+            await desk.application.store.write(forget_delegations)
         assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
+
+
+def forget_delegations(tx: Transaction) -> None:
+    for row in list(tx.archive.rows("delegated_tasks")):
+        tx.delegated_tasks.delete(str(row[0]))
 
 
 def _dead_worker() -> WorkerId:

@@ -11,7 +11,7 @@ from msgspec import Struct, field, structs
 
 from talaria.access.policy import Access
 from talaria.commands.application import Application
-from talaria.commands.command import Author, Command, CommandContext, Display, GatewayControl
+from talaria.commands.command import DISPLAY, Author, Command, CommandContext, Display, GatewayControl
 from talaria.commands.dispatch import run_command
 from talaria.contracts.platform import Content, PlatformCapabilities
 from talaria.contracts.provider import Effort
@@ -36,6 +36,7 @@ from talaria.gateway.chats.turn_view import TurnView, TurnViewOptions
 from talaria.gateway.outbound.preview import PreviewOptions
 from talaria.gateway.outbound.rate_limit import call_with_timeout
 from talaria.gateway.outbound.replies import ReplyQueuer, add_footer, runtime
+from talaria.gateway.outbound.voice_replies import VoiceReplies
 from talaria.runtime.active_session import ActiveSession
 from talaria.runtime.leases import STORE_UNREACHABLE, retry_write
 from talaria.runtime.open_session import OpenRequest
@@ -53,7 +54,6 @@ IMMEDIATE_COMMANDS = frozenset({"/stop", "/status", "/queue", "/steer", "/approv
 log = logging.getLogger(__name__)
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Display).decode
 
 
 # Id of the sender whose command runs in this task; its questions are for them.
@@ -65,9 +65,9 @@ class NetworkContext(Struct, frozen=True, kw_only=True):
 
     application: Application
     abilities: PlatformCapabilities
-    wake_delivery: Callable[[], None]
     stage: PreviewOptions
     settings: LiveSettings
+    voice: VoiceReplies | None = None
     service: GatewayControl | None = None
     outage: OutageNotices = field(default_factory=OutageNotices)
 
@@ -127,7 +127,7 @@ class Chat:
             is_owner=network.is_owner,
         )
         self.view = TurnView(view_options, jobs)
-        replies = ReplyQueuer(network.wake_delivery, self._add_footer)
+        replies = ReplyQueuer(self._add_footer, network.settings, network.voice)
         request = structs.replace(
             request,
             follow_ups=(replies, *request.follow_ups),
@@ -265,7 +265,6 @@ class Chat:
         session_id, key = self.active_session.session_id, key or new_id()
         store = self.active_session.store
         await retry_write(lambda: store.write(lambda tx: queue_notice(tx, session_id, self.address, content, key)))
-        self._network.wake_delivery()
 
     def _close_question(self, key: str, content: Content, decision: str) -> None:
         self._jobs.create_task(show_decision(self._network.stage, self.address, key, content, decision))
@@ -273,10 +272,9 @@ class Chat:
     def change_display(self, display: Display) -> None:
         """Change what is shown in this chat from now on, and store the choice."""
         self._chosen_display = display
-        key, value = self._display_key, _encode(display).decode()
 
         async def store_display() -> None:
-            await self.active_session.store.write(lambda tx: tx.state.put(key, value))
+            await self.active_session.store.write(lambda tx: DISPLAY.write(tx, self.key, display))
 
         self._jobs.create_task(store_display())
 
@@ -316,7 +314,7 @@ class Chat:
                 stage.platform.send(self.address, Content(text=STORE_UNREACHABLE), new_id()), stage.call
             )
         except PlatformError as error:
-            log.warning("%s: nobody was told that a turn waits: %s", self.name, error)
+            log.warning("%s: couldn't post that a turn is waiting: %s", self.name, error)
 
     async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
         """Answer an open question by a reaction to its message."""
@@ -329,13 +327,8 @@ class Chat:
             if item.reference == message_id:
                 self.asking.mark(item.key, emoji, by, owner=owner)
 
-    @property
-    def _display_key(self) -> str:
-        return f"display:{self.key}"
-
     def _read_display(self, tx: Transaction) -> Display | None:
-        entry = tx.state.get(self._display_key)
-        return _decode(entry.value) if entry else None
+        return DISPLAY.get(tx, self.key)
 
     def _add_footer(self, tx: Transaction, ending: TurnResult, text: str) -> str:
         """Return a reply with the footer below it, if that is switched on."""

@@ -125,8 +125,6 @@ class SessionsTable:
         self._delete_messages(number)
         for statement in _DEPENDENTS:
             self._sql.run(statement, (session_id,))
-        suffix = f":{session_id}"
-        self._sql.run("DELETE FROM state WHERE substr(key, length(key) - ?) = ?", (len(suffix) - 1, suffix))
         self._sql.run("DELETE FROM sessions WHERE number = ?", (number,))
         return True
 
@@ -170,22 +168,30 @@ class SessionsTable:
 
 
 _DEPENDENTS = (
+    "DELETE FROM session_values WHERE session_id = ?",
     "DELETE FROM bindings WHERE session_id = ?",
     "DELETE FROM handoffs WHERE session_id = ?",
+    "DELETE FROM forwarded_updates WHERE session_id = ?",
+    "DELETE FROM delegated_tasks WHERE session_id = ? AND background = 0",
     "DELETE FROM inbox WHERE session_id = ?",
     "DELETE FROM steps WHERE turn_id IN (SELECT id FROM turns WHERE session_id = ?)",
     "DELETE FROM turns WHERE session_id = ?",
     "DELETE FROM outbox WHERE session_id = ?",
     "DELETE FROM completions WHERE session_id = ?",
     "DELETE FROM responses WHERE session_id = ?",
+    "DELETE FROM conversation_names WHERE session_id = ?",
     "DELETE FROM events WHERE stream IN (SELECT 'run:' || id FROM api_runs WHERE session_id = ?)",
     "DELETE FROM streams WHERE name IN (SELECT 'run:' || id FROM api_runs WHERE session_id = ?)",
     "DELETE FROM api_runs WHERE session_id = ?",
     "DELETE FROM events WHERE stream = 'session:' || ?",
     "DELETE FROM streams WHERE name = 'session:' || ?",
+    "DELETE FROM events WHERE stream = 'live:' || ?",
+    "DELETE FROM streams WHERE name = 'live:' || ?",
     "DELETE FROM events WHERE stream = 'goal:' || ?",
     "DELETE FROM streams WHERE name = 'goal:' || ?",
     "DELETE FROM leases WHERE name = 'session:' || ?",
+    "DELETE FROM accounts WHERE name = 'session:' || ?",
+    "DELETE FROM holds WHERE account = 'session:' || ?",
 )
 
 

@@ -1,0 +1,207 @@
+"""A request that comes again gets the first answer: from the same server, from another, after a kill."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from tests.api.in_process_server import Hosted, hosted
+from tests.api.server_process import client, serving
+from tests.app.program_with_model import scripted_program
+from tests.contracts.session_leases import lane
+
+from talaria.contracts.stores.inbox import SessionClaim
+from talaria.core.ids import SessionId
+from talaria.runtime.inbox import LEASE
+from talaria.testing.model_server import ModelServer, Say, bad_key
+from talaria.testing.wait import until
+
+HI = {"messages": [{"role": "user", "content": "hi"}]}
+CHAT = "/v1/chat/completions"
+KEY = {"idempotency-key": "the first of May"}
+
+
+async def _held(model: ModelServer) -> asyncio.Event:
+    """Let the model wait until the event is set."""
+    held = asyncio.Event()
+
+    async def wait(_: object) -> Say:
+        await held.wait()
+        return Say("At last.", chunks=1)
+
+    model.answering(wait)
+    return held
+
+
+async def _answered(host: Hosted, body: bytes) -> httpx.Response:
+    """Ask again until the first answer is there."""
+
+    async def ask() -> httpx.Response | None:
+        answer = await host.http.post(CHAT, content=body, headers=KEY)
+        return answer if answer.status_code != httpx.codes.CONFLICT else None
+
+    answer: httpx.Response = await until(ask)
+    return answer
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_same_request_is_answered_once(host: Hosted, model: ModelServer, *, stream: bool) -> None:
+    body = {**HI, "stream": stream}
+    first = await host.http.post(CHAT, json=body, headers=KEY)
+    again = await host.http.post(CHAT, json=body, headers=KEY)
+    assert first.status_code == again.status_code == 200
+    assert again.content == first.content
+    assert again.headers["content-type"] == first.headers["content-type"]
+    assert again.headers["x-talaria-session-id"] == first.headers["x-talaria-session-id"]
+    assert ("idempotent-replayed" in first.headers, again.headers["idempotent-replayed"]) == (False, "true")
+    assert len(model.received) == 1
+
+
+async def test_of_many_at_once_one_is_answered_whichever_server_they_ask(
+    pair: Sequence[httpx.AsyncClient], model: ModelServer
+) -> None:
+    held = await _held(model)
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(pair[number % 2].post(CHAT, json=HI, headers=KEY)) for number in range(6)]
+        while sum(task.done() for task in asked) < 5:
+            await asyncio.wait([task for task in asked if not task.done()], return_when=asyncio.FIRST_COMPLETED)
+        held.set()
+    (first,) = (task.result() for task in asked if task.result().status_code == 200)
+    codes = {task.result().json()["error"]["code"] for task in asked if task.result() is not first}
+    assert (codes, len(model.received)) == ({"in_progress"}, 1)
+    for http in pair:
+        assert (await http.post(CHAT, json=HI, headers=KEY)).content == first.content
+    assert len(model.received) == 1
+
+
+async def test_another_key_is_another_request(host: Hosted, model: ModelServer) -> None:
+    await host.http.post(CHAT, json=HI, headers=KEY)
+    await host.http.post(CHAT, json=HI, headers={"idempotency-key": "another"})
+    await host.http.post(CHAT, json=HI)
+    assert len(model.received) == 3
+
+
+async def test_a_key_stands_for_one_request_alone(host: Hosted) -> None:
+    await host.http.post(CHAT, json=HI, headers=KEY)
+    other = await host.http.post(CHAT, json={"messages": [{"role": "user", "content": "bye"}]}, headers=KEY)
+    assert (other.status_code, other.json()["error"]["code"]) == (422, "idempotency_key_reused")
+    for bad in ("", "k" * 300):
+        answer = await host.http.post(CHAT, json=HI, headers={"idempotency-key": bad})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_idempotency_key")
+
+
+async def test_errors_are_answers_too(host: Hosted, model: ModelServer) -> None:
+    model.otherwise(bad_key())
+    first = await host.http.post(CHAT, json=HI, headers=KEY)
+    asked = len(model.received)
+    again = await host.http.post(CHAT, json=HI, headers=KEY)
+    assert first.status_code == again.status_code == 502
+    assert again.json() == first.json()
+    assert len(model.received) == asked
+
+
+async def test_an_answer_that_says_to_come_again_does_not_use_up_the_key(host: Hosted, model: ModelServer) -> None:
+    named = {"x-talaria-session-id": (await host.http.post(CHAT, json=HI)).headers["x-talaria-session-id"]}
+    session_id = SessionId(named["x-talaria-session-id"])
+
+    async def take() -> SessionClaim | None:
+        return await host.application.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
+
+    claim = await until(take)
+    busy = await host.http.post(CHAT, json=HI, headers=KEY | named)
+    assert busy.status_code == 409
+    await host.application.store.write(lambda tx: tx.leases.release(claim.lease))
+    again = await host.http.post(CHAT, json=HI, headers=KEY | named)
+    assert (again.status_code, len(model.received)) == (200, 2)
+
+
+async def test_while_the_first_is_being_answered_others_are_told_to_wait(host: Hosted, model: ModelServer) -> None:
+    held = await _held(model)
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(host.http.post(CHAT, json=HI, headers=KEY))
+        await model.arrived()
+        early = await host.http.post(CHAT, json=HI, headers=KEY)
+        assert (early.status_code, early.json()["error"]["code"]) == (409, "in_progress")
+        assert int(early.headers["retry-after"]) > 0
+        held.set()
+    again = await host.http.post(CHAT, json=HI, headers=KEY)
+    assert again.content == first.result().content
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_who_hangs_up_may_come_back_for_the_answer(host: Hosted, model: ModelServer, *, stream: bool) -> None:
+    held, body = await _held(model), {**HI, "stream": stream}
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(host.http.post(CHAT, content=msgspec.json.encode(body), headers=KEY))
+        await model.arrived()
+        first.cancel()
+    held.set()
+    answer = await _answered(host, msgspec.json.encode(body))
+    assert "At last." in answer.text
+    assert len(model.received) == 1
+
+
+async def test_the_turn_of_somebody_who_takes_nothing_goes_to_its_end(tmp_path: Path, model: ModelServer) -> None:
+    model.script(Say("\x01" * 900_000, chunks=100, pause=0.02))  # as JSON, more than lies between two sockets
+    body = msgspec.json.encode({**HI, "stream": True})
+    async with hosted(tmp_path, model, "[api]\nstall_seconds = 0.1\nheartbeat_seconds = 0.02\n") as host:
+        reader, writer = await asyncio.open_connection("127.0.0.1", host.port, limit=1024)
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {host.key}\r\n"
+        head += f"idempotency-key: {KEY['idempotency-key']}\r\n"
+        writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await reader.read(10)
+        answer = await _answered(host, body)
+        writer.close()
+    assert answer.json()["error"]["code"] == "answer_not_kept"  # so it came to its end
+    assert len(model.received) == 1
+
+
+async def test_an_answer_that_is_too_long_to_be_kept_is_told_so(host: Hosted, model: ModelServer) -> None:
+    model.script(Say("\x01" * 900_000, chunks=10))  # six times as long as JSON
+    first = await host.http.post(CHAT, json=HI, headers=KEY)
+    again = await host.http.post(CHAT, json=HI, headers=KEY)
+    assert (first.status_code, again.status_code) == (200, 500)
+    assert again.json()["error"] == {
+        "message": "The first answer was too long to store.",
+        "type": "server_error",
+        "param": None,
+        "code": "answer_not_kept",
+    }
+    assert again.headers["x-should-retry"] == "false"
+    assert len(model.received) == 1
+
+
+async def test_the_answer_is_known_to_a_server_that_was_killed_and_started_again(
+    tmp_path: Path, model: ModelServer
+) -> None:
+    async with serving(scripted_program(tmp_path, model)) as server:
+        async with client(server) as http:
+            first = await http.post(CHAT, json=HI, headers=KEY)
+        await server.kill()
+        await server.start()
+        async with client(server) as http:
+            again = await http.post(CHAT, json=HI, headers=KEY)
+    assert again.content == first.content
+    assert len(model.received) == 1
+
+
+async def test_a_request_whose_server_was_killed_can_be_made_again(tmp_path: Path, model: ModelServer) -> None:
+    held = await _held(model)
+    async with serving(scripted_program(tmp_path, model)) as server:
+        async with client(server) as http, asyncio.TaskGroup() as group:
+
+            async def cut_off() -> None:
+                with pytest.raises(httpx.HTTPError):
+                    await http.post(CHAT, json=HI, headers=KEY)
+
+            group.create_task(cut_off())
+            await model.arrived()
+            await server.kill()
+        held.set()
+        await server.start()
+        async with client(server) as http:
+            answer = await http.post(CHAT, json=HI, headers=KEY)
+    assert answer.json()["choices"][0]["message"]["content"] == "At last."
+    assert len(model.received) == 2
