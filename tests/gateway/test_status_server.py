@@ -182,7 +182,7 @@ async def test_a_port_that_is_taken_is_told_and_another_is_used(place: Place) ->
             assert f"{status['address']}/health" in told.out
             place.settings(place.network.address, f"port = {port}\nrooms = 7")
             async with asyncio.timeout(LIMIT):
-                while "gateway.chats" not in told.out:
+                while "gateway.rooms" not in told.out:
                     told = await asyncio.to_thread(place.program.run, "gateway", "status")
             assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
 
