@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.api.server_process import PATIENCE, Server, client, eventually, follow
+from tests.api.server_process import PATIENCE, Server, client, follow
 from tests.app.program import Program
 from tests.system.gateway_workers import worker, workplace
 from tests.system.handoff_fixture import OWNED
@@ -16,6 +16,7 @@ from tests.system.handoff_fixture import OWNED
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 
 def _free_port() -> int:
@@ -48,9 +49,9 @@ async def _gateway(program: Program, network: LoopbackNetwork, port: int) -> Asy
             except httpx.TransportError:
                 return False
 
-        await eventually(lives)
+        await until(lives)
         http.headers["authorization"] = f"Bearer {server.key}"
-        await network.until(lambda: network.receivers == 1, seconds=PATIENCE)
+        await network.until(lambda: network.receivers == 1)
         yield http
 
 
@@ -67,7 +68,7 @@ async def test_a_conversation_moves_from_the_api_to_a_chat(
     port = _free_port()
     async with _gateway(_program(tmp_path, model, network, port), network, port) as http:
         network.say("chat-1", "Hello")
-        await network.until(lambda: len(network.shown("chat-1")) >= 1, seconds=PATIENCE)
+        await network.until(lambda: len(network.shown("chat-1")) >= 1)
         body = {"messages": [{"role": "user", "content": "Remember the number 7."}]}
         session = (await http.post("/v1/chat/completions", json=body)).headers["x-talaria-session-id"]
         moved = await http.post(f"/v1/sessions/{session}/move", json={"to": "loopback:chat-1"})
@@ -99,7 +100,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
     model.answering(answer)
     async with _gateway(_program(tmp_path, model, network, port), network, port) as http, asyncio.TaskGroup() as group:
         network.say("chat-1", "Hello")
-        await network.until(lambda: len(network.shown("chat-1")) >= 1, seconds=PATIENCE)
+        await network.until(lambda: len(network.shown("chat-1")) >= 1)
         body = {"input": "Go.", "messages": [{"role": "user", "content": "Go."}]}
         asking = group.create_task(http.post(path, json=body))
         await asked.wait()
@@ -112,7 +113,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
         _, chat, *thread = moved["place"].split(":")
         there = Address("loopback", chat, "private", *thread)
         going_on.set()
-        await network.until(lambda: "re: Go." in network.shown(chat, *thread), seconds=PATIENCE)
+        await network.until(lambda: "re: Go." in network.shown(chat, *thread))
         answered = await asking
         assert answered.is_success
         if path == "/v1/runs":
@@ -121,7 +122,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
         else:
             assert "re: Go." in answered.text
         network.say(there, "And now?")
-        await network.until(lambda: network.shown(chat, *thread)[-1] == "re: And now?", seconds=PATIENCE)
+        await network.until(lambda: network.shown(chat, *thread)[-1] == "re: And now?")
         assert network.shown(chat, *thread).count("re: Go.") == 1
         named = {"x-talaria-session-id": session["id"]}
 
@@ -129,7 +130,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
             again = await http.post("/v1/responses", json={"input": "Here too."}, headers=named)
             return again.is_success  # else the gateway has not given it up yet
 
-        await eventually(goes_on_here)
+        await until(goes_on_here)
     said = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "user"]
     assert said == ["Go.", "And now?", "Here too."]
 
@@ -145,5 +146,5 @@ async def test_runs_and_chats_go_on_beside_each_other(
         heard = await follow(http, f"/v1/runs/{run['id']}/events")
         assert [one.data["text"] for one in heard if one.name == "message.completed"] == ["Started.", "Finished."]
         network.say("chat-1", "Hello")
-        await network.until(lambda: network.shown("chat-1") == ["ok"], seconds=PATIENCE)
+        await network.until(lambda: network.shown("chat-1") == ["ok"])
         assert network.posts

@@ -20,6 +20,7 @@ from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Usage
 from talaria.storage.async_store import ThreadedStore
 from talaria.testing.clock import SettableClock
+from talaria.testing.wait import LIMIT
 
 
 class Mishap(Exception):
@@ -247,7 +248,7 @@ async def test_errors_of_any_kind_reach_the_one_who_asked(store: ThreadedStore) 
 
 
 async def test_an_error_that_no_future_can_carry_still_reaches_the_one_who_asked(store: ThreadedStore) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT):
         for call in (store.read, store.write):
             with pytest.raises(RuntimeError):
                 await call(lambda _: next(iter(())))
@@ -344,7 +345,7 @@ async def test_a_closed_store_refuses_work_instead_of_answering_or_hanging(store
     await asyncio.sleep(0)
     for _ in range(2):
         for call in (store.read, store.write):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(LIMIT):
                 with pytest.raises(StoreUnavailable, match="closed"):
                     await call(lambda tx: tx.state.get("key"))
         await closing
@@ -353,7 +354,7 @@ async def test_a_closed_store_refuses_work_instead_of_answering_or_hanging(store
 async def test_reads_go_on_while_a_writer_is_busy(store: ThreadedStore) -> None:
     hold = threading.Event()
     writing = asyncio.ensure_future(store.write(lambda tx: (tx.state.put("key", ""), hold.wait())))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT):
         assert await store.read(lambda tx: tx.state.get("key")) is None
     hold.set()
     await writing
@@ -370,7 +371,7 @@ async def test_a_long_read_does_not_hold_up_another(store: ThreadedStore) -> Non
     reading = asyncio.ensure_future(store.read(long))
     await asyncio.to_thread(entered.wait)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             assert await store.read(lambda tx: tx.state.get("key")) is None
     finally:
         hold.set()

@@ -143,7 +143,7 @@ async def test_more_files_than_anybody_looks_at_are_only_counted(tmp_path: Path,
             role="user", parts=(), at=NOON, route=ReplyRoute(Address("loopback", "ann")), attachments=files
         )
         async with AsyncExitStack() as stack:
-            desk = open_media(gateway.application, {"loopback": network.platform()}, lambda _: None, stack)
+            desk = open_media(gateway.application, {"loopback": network.platform()}, stack)
             message = await desk.attachment_fetcher.unpack(PendingAttachments(SessionId("s"), 1, said))
     *fetched, note = message.parts
     assert [part.name for part in fetched if isinstance(part, File)] == [f"{number}.txt" for number in range(20)]

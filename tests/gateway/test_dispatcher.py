@@ -66,11 +66,11 @@ async def test_what_is_said_right_behind_a_command_comes_behind_it(tmp_path: Pat
         async with served(tmp_path, network.platform(), server.url):
             for chat in chats:
                 network.say(chat, "first", sender=chat)
-            await network.until(lambda: all("re: first" in network.shown(chat) for chat in chats), seconds=30)
+            await network.until(lambda: all("re: first" in network.shown(chat) for chat in chats))
             for chat in chats:
                 for text in ("/new", "/title Harbour", "second"):
                     network.say(chat, text, sender=chat)
-            await network.until(lambda: all("re: second" in network.shown(chat) for chat in chats), seconds=30)
+            await network.until(lambda: all("re: second" in network.shown(chat) for chat in chats))
     asked = [call.json["messages"] for call in server.received if call.question == "second"]
     assert [len(messages) for messages in asked] == [2] * len(chats)
     assert all("title is now *Harbour*" in network.shown(chat)[2] for chat in chats)

@@ -13,6 +13,7 @@ from talaria.core.errors import Refused
 from talaria.core.ids import WorkerId
 from talaria.gateway.heartbeat import WorkerHeartbeat
 from talaria.runtime.workers import WorkerStatus, is_gateway_alive
+from talaria.testing.wait import LIMIT
 
 LEASE = timedelta(seconds=0.6)
 
@@ -57,7 +58,7 @@ async def test_a_worker_beside_it_becomes_the_gateway_when_it_ends(stores: list[
     await second.claim(as_worker=True)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(second.serve())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT):
             while (held := await stores[0].read(lambda tx: tx.leases.get("gateway"))) is None or (
                 held.owner != "worker-2"
             ):

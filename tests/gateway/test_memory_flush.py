@@ -39,6 +39,13 @@ async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
         return await farewells.look(now)
 
 
+async def settled(gateway: SmallGateway) -> None:
+    """Wait until Ann's turn has ended: a streamed reply is shown before that."""
+    room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
+    assert room is not None
+    await room.active_session.chat.conversation.settled()
+
+
 async def test_what_is_worth_it_is_saved_once_and_the_next_conversation_knows_it(tmp_path: Path) -> None:
     async with (
         ModelServer() as server,
@@ -48,6 +55,7 @@ async def test_what_is_worth_it_is_saved_once_and_the_next_conversation_knows_it
         server.answering(answer)
         network.say("ann", "My ship is called Nanny.")
         await network.posted(1)
+        await settled(gateway)
         now = datetime.now(UTC)
         assert await looked(gateway, tmp_path, now) == 0
         assert await looked(gateway, tmp_path, now + timedelta(hours=2)) == 1
@@ -61,7 +69,7 @@ async def test_what_is_worth_it_is_saved_once_and_the_next_conversation_knows_it
             text="what is it called?",
         )
         await gateway.dispatcher.receive(said)
-        await network.until(lambda: "re: what is it called?" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: what is it called?" in network.shown("ann"))
         assert any("this is a new conversation" in text for text in network.shown("ann"))
         system, *messages = server.received[-1].json["messages"]
         assert FACT in system["content"]
@@ -77,6 +85,7 @@ async def test_without_a_policy_nothing_is_asked(tmp_path: Path) -> None:
         server.answering(answer)
         network.say("ann", "hello")
         await network.posted(1)
+        await settled(gateway)
         assert await looked(gateway, tmp_path, datetime.now(UTC) + timedelta(days=400)) == 0
         assert len(server.received) == 1
 
@@ -90,18 +99,21 @@ async def test_a_conversation_that_is_brought_back_goes_on(tmp_path: Path) -> No
         server.answering(answer)
         network.say("ann", "My ship is called Nanny.")
         await network.posted(1)
+        await settled(gateway)
         room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
         assert room is not None
         old = room.active_session.session_id
         later = datetime.now(UTC) + timedelta(hours=2)
         assert await looked(gateway, tmp_path, later) == 1
         network.say("ann", "hello")
-        await network.until(lambda: "re: hello" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: hello" in network.shown("ann"))
+        await settled(gateway)
         network.say("ann", f"/resume {old}")
-        await network.until(lambda: any("Back in" in text for text in network.shown("ann")), seconds=20)
+        await network.until(lambda: any("Back in" in text for text in network.shown("ann")))
         assert "re: My ship is called Nanny." in network.shown("ann")[-1]  # not the leave that the agent took
         network.say("ann", "go on")
-        await network.until(lambda: "re: go on" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: go on" in network.shown("ann"))
+        await settled(gateway)
         said = [message["content"] for message in server.received[-1].json["messages"]]
         assert "My ship is called Nanny." in said
         assert await looked(gateway, tmp_path, later) == 1  # another pause, another leave

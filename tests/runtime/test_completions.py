@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 from tests.commands.command_fixture import open_desk
 from tests.contracts.sample_messages import said
+from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import InboxItem
@@ -26,10 +27,10 @@ from talaria.runtime.completions import (
     report,
 )
 from talaria.runtime.inbox import add_to_inbox, read_inbox_message
-from talaria.runtime.turns import TurnHooks, run_pending_turns
 from talaria.sessions.transcript_export import PROGRAM
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.wait import until
 
 ROOM = Address("loopback", "7", "group", "t1")
 ASKED = read_origin(SessionContext(platform="loopback", chat_id="7", thread_id="t1", message_id="m5", user_id="ann"))
@@ -125,7 +126,7 @@ async def test_what_is_reported_in_a_turn_waits_behind_it_and_is_one_turn(store:
         return TurnAnswered("ok")
 
     await add_to_inbox(store, session_id, "test", "1", said("start it"))
-    await run_pending_turns(store, session_id, agree, TurnHooks(finishing=CompletionFollowUp().turn_ended))
+    await run_pending_turns(store, session_id, agree, ended=CompletionFollowUp().turn_ended)
     assert len(questions) == 2
     assert questions[1].endswith("one\n\n---\n\ntwo")
 
@@ -147,7 +148,7 @@ async def test_what_is_about_to_be_told_is_told_before_the_next_is_put_behind_it
         await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
         return TurnAnswered("ok")
 
-    await run_pending_turns(store, session_id, agree, TurnHooks(finishing=CompletionFollowUp().turn_ended))
+    await run_pending_turns(store, session_id, agree, ended=CompletionFollowUp().turn_ended)
     assert [text.partition("\n\n")[2] for text in asked] == ["one", "two\n\n---\n\nthree"]
 
 
@@ -182,7 +183,5 @@ async def test_an_open_terminal_at_which_nobody_types_is_woken(tmp_path: Path) -
         here, store = desk.active_session.session_id, desk.application.store
         desk.active_session.start_background_task(deliver_completions(desk.active_session))
         await store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
-        async with asyncio.timeout(30):
-            while len(await desk.transcript()) < 2:  # noqa: ASYNC110 (a transcript is not notified)
-                await asyncio.sleep(0.02)
+        await until(lambda: store.read(lambda tx: len(tx.messages.load(here)) >= 2))
         assert (await desk.transcript())[-1] == ("assistant", "heard: it ended")

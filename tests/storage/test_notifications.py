@@ -27,6 +27,7 @@ from talaria.storage.sqlite.inotify import InotifyWatch
 from talaria.storage.sqlite.notifications import CommitListener, FileChanges, PollSchedule
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+from talaria.testing.wait import LIMIT
 
 NEVER = 3600.0
 LISTENERS = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' AND query LIKE %s"
@@ -53,7 +54,7 @@ async def listeners(place: Place, count: int) -> list[int]:
 
 
 def _listeners(place: Place, count: int) -> list[int]:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT
     with connected(place.address) as raw:
         while True:
             found = [pid for (pid,) in raw.execute(LISTENERS, (f"%{make_channel_name(place.schema)}%",))]

@@ -23,6 +23,7 @@ from talaria.storage.async_store import ThreadedStore
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.postgres.open import PostgresOptions, open_postgres, open_postgres_store
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+from talaria.testing.wait import until
 
 SECRET = "hunter2"
 
@@ -114,7 +115,7 @@ async def test_a_server_that_went_away_and_came_back_is_used_again(guarded_serve
         with pytest.raises(StoreUnavailable, match="can't be reached"):
             await store.read(lambda tx: tx.state.get("before"))
     guarded_server.start()
-    await eventually(store, lambda tx: tx.state.put("after", ""))
+    await write_when_available(store, lambda tx: tx.state.put("after", ""))
     keys = await store.read(lambda tx: [entry.key for entry in tx.state.with_prefix("")])
     await store.close()
     assert keys == ["after", "before"]
@@ -137,7 +138,7 @@ async def test_work_in_progress_when_the_server_goes_away_is_undone(guarded_serv
     with pytest.raises(StoreUnavailable):
         await writing
     guarded_server.start()
-    await eventually(store, lambda tx: tx.state.put("after", ""))
+    await write_when_available(store, lambda tx: tx.state.put("after", ""))
     keys = await store.read(lambda tx: [entry.key for entry in tx.state.with_prefix("")])
     await store.close()
     assert keys == ["after"]
@@ -173,16 +174,17 @@ def test_cut_connection_leaves_no_remark_of_the_driver(
     assert [record.getMessage() for record in caplog.records if record.name.startswith("psycopg")] == []
 
 
-async def eventually(store: ThreadedStore, work: Callable[[Transaction], object]) -> None:
+async def write_when_available(store: ThreadedStore, work: Callable[[Transaction], object]) -> None:
     """Carry out work on a store whose connections may still have to notice that the server is back."""
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await store.write(work)
-            except StoreUnavailable:
-                await asyncio.sleep(0.01)
-            else:
-                return
+
+    async def is_written() -> bool:
+        try:
+            await store.write(work)
+        except StoreUnavailable:
+            return False
+        return True
+
+    await until(is_written)
 
 
 def refusal(url: str) -> str:

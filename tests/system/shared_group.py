@@ -22,6 +22,7 @@ from talaria.core.ids import SessionId
 from talaria.providers.base.transcript import NO_ANSWER
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 BOSS, GUEST = "boss", "gus"
 GROUP = Address("loopback", "club", "group")
@@ -76,11 +77,11 @@ class Group:
 
     async def answered(self, *words: str) -> None:
         """Wait for replies with these words in them."""
-        await self.network.until(lambda: all(map(self._is_answered, words)), SECONDS)
+        await self.network.until(lambda: all(map(self._is_answered, words)))
 
     async def posted(self, text: str) -> None:
         """Wait until a text is posted."""
-        await self.network.until(lambda: any(text in one.text for one in self.network.posts), SECONDS)
+        await self.network.until(lambda: any(text in one.text for one in self.network.posts))
 
     async def pending(self, text: str) -> None:
         """Wait until a text waits in the inbox of the conversation."""
@@ -90,9 +91,7 @@ class Group:
 
     async def eventually(self, come_true: Callable[[Transaction], bool]) -> None:
         """Wait until something is true of the store."""
-        async with asyncio.timeout(SECONDS):
-            while not await self.store.read(come_true):  # noqa: ASYNC110 (not every change is notified)
-                await asyncio.sleep(0.01)
+        await until(lambda: self.store.read(come_true))
 
     def _is_answered(self, word: str) -> bool:
         return any("answered" in one.text and word in one.text for one in self.network.posts)
@@ -105,7 +104,7 @@ class Group:
     async def bring(self) -> None:
         """Let the owner begin a conversation in private, and bring it to the group."""
         self.say(BOSS, "hello", Address("loopback", "dm"))
-        await self.network.until(lambda: bool(self.network.posts), SECONDS)
+        await self.network.until(lambda: bool(self.network.posts))
         found = await self.store.read(lambda tx: tx.sessions.find(SessionFilter(limit=1)))
         self.session_id = found[0].id
         self.server.answering(self.obey)

@@ -24,6 +24,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
 from talaria.testing.screen import Screen
+from talaria.testing.wait import until
 
 ARRIVED = "Here I am."
 SLEEP = "sleep 90"
@@ -79,15 +80,13 @@ async def moved(
     """Say things in a terminal, each until the screen shows something, hand over, and yield the thread."""
     async with running(program):
         network.say("ann", "/sethome", sender="ann")
-        await network.until(
-            lambda: any("my home chat on loopback" in text for text in network.shown("ann")), seconds=60
-        )
+        await network.until(lambda: any("my home chat on loopback" in text for text in network.shown("ann")))
         async with opened(program) as screen:
             await ready(screen)
             for text, shown in packed:
                 await say_until(screen, text, partial(shows, screen, shown))
             await leave_for(screen, "loopback")
-        await network.until(lambda: any(record.kind == "thread" for record in network.records), seconds=60)
+        await network.until(lambda: any(record.kind == "thread" for record in network.records))
         there = There(network)
         await there.sees(re.escape(ARRIVED))
         yield there
@@ -115,7 +114,6 @@ class There:
         place = self._place
         await self._network.until(
             lambda: any(re.search(shown, text) for text in self._network.shown(place.chat_id, place.thread_id)),
-            seconds=60,
         )
 
 
@@ -152,19 +150,19 @@ async def test_what_runs_in_the_background(program: Program, network: LoopbackNe
     async with moved(program, network, packed) as there:
         assert SLEEP in (await asyncio.to_thread(program.run, "ps")).out
         await there.hears("Now end it.", f"It says Background process .*{SLEEP}")
-        async with asyncio.timeout(30):
-            while SLEEP in (await asyncio.to_thread(program.run, "ps")).out:
-                continue
+
+        async def is_ended() -> bool:
+            return SLEEP not in (await asyncio.to_thread(program.run, "ps")).out
+
+        await until(is_ended)
 
 
 async def judged(program: Program) -> str:
     """Wait until nothing is open about the goal of the conversation, and return how it stands."""
     store = open_sqlite_store(program.home / "profiles" / "default" / "talaria.db")
     try:
-        async with asyncio.timeout(30):
-            while (status := await store.read(goal_status)) == "active":  # noqa: ASYNC110 - a row rings no bell
-                await asyncio.sleep(0.02)
-        return status
+        await until(lambda: store.read(lambda tx: goal_status(tx) != "active"))
+        return await store.read(goal_status)
     finally:
         await store.close()
 

@@ -1,6 +1,5 @@
 """Files that people send to a gateway process: fetched once more after a kill, and answered once all the same."""
 
-import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from talaria.testing.loopback_platform import Fault, LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.audio import OGG
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice, picture
+from talaria.testing.wait import until
 
 NOTES = Attachment("f1", "document", "notes.txt", "text/plain")
 
@@ -61,17 +61,11 @@ async def test_stop_gets_through_while_files_are_fetched(
     network.disrupt(Fault("fetch", "hang"))
     async with running(program):
         network.say_with_file("ann", NOTES, b"buy milk")
-        async with asyncio.timeout(15):
-            while network.faults:  # noqa: ASYNC110 - nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: not network.faults)
         network.say("ann", "/stop")
-        async with asyncio.timeout(15):
-            while "Stopped." not in network.shown("ann"):  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.02)
+        await until(lambda: "Stopped." in network.shown("ann"))
         network.say("ann", "and now?")
-        async with asyncio.timeout(15):
-            while network.shown("ann")[-1] != "ok":  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.02)
+        await until(lambda: network.shown("ann")[-1] == "ok")
     assert network.shown("ann").count("ok") == 1
 
 
@@ -91,10 +85,10 @@ async def test_pictures_and_documents_of_telegram_come_to_the_model(tmp_path: Pa
         chat = telegram.private(ann)
         async with running(program):
             await chat.sends(ann, Photo(picture()), caption="what is this?")
-            await chat.wait_for(lambda message: message.text == "A picture.", within=20)
+            await chat.wait_for(lambda message: message.text == "A picture.")
             sent = await chat.sends(ann, Document(b"buy milk", "list.txt", "text/plain"))
             telegram.redeliver(sent, times=3)
-            await chat.wait_for(lambda message: message.text == "A list.", within=20)
+            await chat.wait_for(lambda message: message.text == "A list.")
     first = server.received[0].json["messages"][-1]["content"]
     assert {"type": "text", "text": "what is this?"} in first
     assert any(part["type"] == "image_url" for part in first)
@@ -142,7 +136,7 @@ async def test_a_voice_note_on_telegram_is_answered_with_one(tmp_path: Path, ser
         chat = telegram.private(ann)
         async with running(program):
             await chat.sends(ann, Voice())
-            await chat.wait_until(lambda: len(chat.answers) == 2, within=20)
+            await chat.wait_until(lambda: len(chat.answers) == 2)
     text, spoken = chat.answers
     assert text.text == "Noon."
     assert spoken.media is not None
@@ -166,7 +160,7 @@ async def test_a_sticker_on_telegram_is_described_once(tmp_path: Path, server: M
         async with running(program):
             for count in (1, 2):
                 await chat.sends(ann, Sticker("👋"))
-                await chat.wait_until(lambda count=count: len(chat.answers) == count, within=20)  # type: ignore[misc]
+                await chat.wait_until(lambda count=count: len(chat.answers) == count)  # type: ignore[misc]
     assert any("[sticker 👋: A cat that waves.]" in call.question for call in server.received)
     assert sum("This is a sticker" in call.question for call in server.received) == 1
 
@@ -184,17 +178,13 @@ async def test_killed_while_it_speaks_it_speaks_when_it_is_back(
     async with running(program) as process:
         network.say("ann", "one")
         await shown(network, "ann", "ok")
-        async with asyncio.timeout(15):
-            while not server.audio.spoken:  # noqa: ASYNC110 - nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: server.audio.spoken)
         process.send_signal(signal.SIGKILL)
         await process.wait()
     server.audio.open.set()
     async with running(program):
         network.say("ann", "two")
-        async with asyncio.timeout(15):
-            while len(_spoken(network)) < 2:  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.02)
+        await until(lambda: len(_spoken(network)) >= 2)
     assert _spoken(network) == [("voice.ogg",), ("voice.ogg",)]
 
 

@@ -128,12 +128,12 @@ async def test_tiny_disk_holds_the_log_of_many_turns_and_recovers_when_space_is_
             for chat in chats:
                 network.say(chat, f"{chat} {number}", sender=chat)
             if number == 3:
-                await network.until(lambda: all_answered(4), seconds=60)
+                await network.until(lambda: all_answered(4))
                 ballast.fill()
             if number == 5:
                 await scene.until_status(lambda status: "disk is full" in status["error"])
                 ballast.drop()
-        await network.until(lambda: all_answered(12), seconds=60)
+        await network.until(lambda: all_answered(12))
         await scene.until_status(lambda status: not status["error"])
     scene.check_log()
 

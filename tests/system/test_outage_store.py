@@ -112,7 +112,7 @@ async def test_a_turn_goes_on_while_its_store_is_held(scene: Scene) -> None:
         other.execute("ROLLBACK")
         other.close()
         await scene.told("ann", "re: think")
-        await scene.network.until(lambda: any("Turn: " in text for text in scene.network.shown("ann")), seconds=30)
+        await scene.network.until(lambda: any("Turn: " in text for text in scene.network.shown("ann")))
     assert [call.question for call in scene.server.received].count("think") == 1
     scene.check_log()
 

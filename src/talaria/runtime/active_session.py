@@ -161,8 +161,10 @@ class ActiveSession:
         """Queue a person's message; with ``steering``, it may join the running turn of the same sender."""
         message = Message(role="user", parts=parts, at=datetime.now(UTC))
         conversation = self.chat.conversation
-        add = conversation.steer if steering and conversation.busy else conversation.put
-        await add(message, source=self.request.source, external_id=new_id(), sender=sender)
+        steering = steering and conversation.busy
+        await conversation.put(
+            message, source=self.request.source, external_id=new_id(), sender=sender, steering=steering
+        )
 
     def start_background_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a task that outlives the session and is cancelled by `close` at the latest."""

@@ -25,10 +25,11 @@ from talaria.contracts.platform import (
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File
+from talaria.testing.wait import LIMIT
 
 FailureKind = Literal["slow_down", "failing", "silent", "deaf", "cut", "revoked"]
 
-_PATIENCE = 30.0
+_PATIENCE = LIMIT
 _TRICKY_TEXTS = (
     "word *unclosed", "**word", "`word", "```\nword", "[word](", "[word](x", "_word*_", "> word\n>", "# word #",
     "word & <b>", "word\\", "| word |\n|---|", "word | a\n--|--\n1", "1. word\n   - x\n\n  y", "{word} %s $1 \\1",

@@ -17,7 +17,6 @@ from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, StoreError, Unreachable
 from talaria.core.session_context import SessionContext, bound
-from talaria.gateway.outbound.long_reply import REPLY_LIMIT
 from talaria.gateway.outbound.message_writer import (
     DeliveryContext,
     MessageWriter,
@@ -28,6 +27,8 @@ from talaria.gateway.outbound.message_writer import (
 )
 from talaria.gateway.outbound.rate_limit import DeliveryPolicy, Throttle
 from talaria.runtime.outbox import outbox_topic
+from talaria.settings.live import LiveSettings
+from talaria.settings.model import Settings
 
 T = TypeVar("T")
 DEFAULT_POLICY = DeliveryPolicy()
@@ -55,7 +56,7 @@ class DeliveryStatus(Struct, frozen=True, kw_only=True):
 class Delivery:
     """Delivery worker for the outbox of one platform, within the rate limits of ``throttle``.
 
-    Texts longer than ``reply_limit`` characters are cut; the whole text is stored below the folder ``files``.
+    Texts longer than the settings allow are cut; the whole text is stored below the folder ``files``.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Delivery:
         *,
         pace: DeliveryPolicy = DEFAULT_POLICY,
         clock: Clock | None = None,
-        reply_limit: Callable[[], int] = lambda: REPLY_LIMIT,
+        settings: LiveSettings | None = None,
         files: Path | None = None,
     ) -> None:
         self.throttle = Throttle(platform.abilities.rates)
@@ -78,7 +79,7 @@ class Delivery:
             platform=platform,
             throttle=self.throttle,
             pace=pace,
-            reply_limit=reply_limit,
+            settings=settings or LiveSettings(Settings()),
             files=files,
             waits=self.wake,
         )
@@ -198,7 +199,7 @@ class Delivery:
         with bound(SessionContext(session_id=item.session_id or "", platform=self._platform.name)):
             delivering = asyncio.ensure_future(self._deliver(item, writer))
         try:
-            await asyncio.shield(delivering)
+            check_again = await asyncio.shield(delivering)
         except asyncio.CancelledError:
             writer.request_stop()
             await asyncio.wait([delivering], timeout=self._policy.grace.total_seconds())
@@ -209,9 +210,11 @@ class Delivery:
             raise
         finally:
             del self._in_flight[item.id]
+        if check_again:
             self.wake()
 
-    async def _deliver(self, item: OutboxItem, writer: MessageWriter) -> None:
+    async def _deliver(self, item: OutboxItem, writer: MessageWriter) -> bool:
+        """Deliver one item; return whether the outbox has more, or the item has to wait."""
         try:
             reference = await writer.place()
         except RateLimited as error:
@@ -233,16 +236,22 @@ class Delivery:
             log.exception("%s: couldn't deliver a message", self._platform.name)
             await self._try_later(item, self._policy.pause(item.attempts), f"{type(error).__name__}: {error}")
         else:
-            await self._write_with_retry(lambda tx: self._record_sent(tx, item, reference, repeated=writer.repeated))
+            has_more = await self._write_with_retry(
+                lambda tx: self._record_sent(tx, item, reference, repeated=writer.repeated)
+            )
             self._count("sent")
             self._count("repeated", int(writer.repeated))
             self._error = ""
+            return has_more
+        return True
 
-    def _record_sent(self, tx: Transaction, item: OutboxItem, reference: str, *, repeated: bool) -> None:
+    def _record_sent(self, tx: Transaction, item: OutboxItem, reference: str, *, repeated: bool) -> bool:
+        """Record that an item was sent, and return whether others are left; later ones notify by themselves."""
         if tx.outbox.sent(item.id, reference):
             delete_posted(tx, item.key)
         if repeated:
             tx.events.append(f"delivery:{self._platform.name}", [("repeated", item.key)])
+        return self._has_undelivered(tx)
 
     async def _try_later(self, item: OutboxItem, pause: timedelta, error: str) -> None:
         log.warning("%s: %s waits %s: %s", self._platform.name, item.key, pause, error)

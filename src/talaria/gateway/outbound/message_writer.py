@@ -15,10 +15,11 @@ from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Rejected, Unreachable
 from talaria.core.ids import WorkerId, is_gone
-from talaria.gateway.outbound.long_reply import REPLY_LIMIT, shorten
+from talaria.gateway.outbound.long_reply import shorten
 from talaria.gateway.outbound.rate_limit import DeliveryPolicy, T, Throttle, call_with_timeout
 from talaria.gateway.outbound.splitting import split_content
 from talaria.runtime.outbox import read_content
+from talaria.settings.live import LiveSettings
 
 _encode = msgspec.json.Encoder().encode
 
@@ -101,15 +102,15 @@ class RateLimited(Exception):
 class DeliveryContext(Struct, frozen=True, kw_only=True):
     """State shared by the deliveries of one network.
 
-    ``reply_limit`` returns the number of characters after which a message is cut, ``files`` is the folder for the whole
-    texts. ``waits`` is called when an item starts waiting for its chat, so that others can be sent.
+    ``settings`` say after how many characters a message is cut; ``files`` is the folder for whole texts. ``waits`` is
+    called when an item starts waiting for its chat, so that others can be sent.
     """
 
     store: Store
     platform: Platform
     throttle: Throttle
     pace: DeliveryPolicy
-    reply_limit: Callable[[], int] = lambda: REPLY_LIMIT
+    settings: LiveSettings
     files: Path | None = None
     waits: Callable[[], None] = lambda: None
 
@@ -158,12 +159,14 @@ class MessageWriter:
 
     async def _split(self) -> list[Content]:
         """Return the pieces; long texts are split in a thread."""
-        payload, abilities, limit = self._item.payload, self._platform.abilities, self._context.reply_limit()
+        payload, abilities = self._item.payload, self._platform.abilities
+        limit = self._context.settings.current.gateway.reply_characters
         folder = self._context.files if abilities.file_limit else None
         file = folder / self._item.session_id / "replies" / f"{_make_file_name(self._item.key)}.md" if folder else None
 
         def split() -> list[Content]:
-            return split_content(shorten(read_content(payload), limit, file), abilities)
+            content = read_content(payload)
+            return split_content(shorten(content, limit, file) if len(content.text) > limit else content, abilities)
 
         return split() if len(payload) < _THREAD_THRESHOLD else await asyncio.to_thread(split)
 

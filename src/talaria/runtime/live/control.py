@@ -142,7 +142,7 @@ def apply_control_message(command: ControlCommand, chat: OpenSession, on_moved: 
         case AnswerQuestion(question_id=question_id, text=text):
             chat.questions.answer(question_id, text)
         case InboxChanged(steered=steered):
-            chat.conversation.check_inbox(steered=steered)
+            chat.conversation.wake(steered=steered)
         case SessionMoved(move=move):
             turn = chat.conversation.turn
             if on_moved is not None and turn is not None and turn.move != move:

@@ -14,6 +14,7 @@ from talaria.testing.discord_server.places import (
     member_to_wire,
 )
 from talaria.testing.discord_server.world import Asked, World
+from talaria.testing.wait import LIMIT
 
 
 class Room:
@@ -121,7 +122,7 @@ class Room:
         await self._world.gateway.tell("THREAD_CREATE", thread.wire())
         return Room(self._world, thread)
 
-    async def wait_for(self, wanted: Callable[[Post], bool], *, within: float = 10) -> Post:
+    async def wait_for(self, wanted: Callable[[Post], bool], *, within: float = LIMIT) -> Post:
         """Wait for a message of the bot that is as wanted, and return the first such one."""
         try:
             await self._world.until(lambda: any(map(wanted, self.answers)), within)

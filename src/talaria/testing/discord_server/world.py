@@ -18,6 +18,7 @@ from talaria.testing.discord_server.places import (
     message_to_wire,
 )
 from talaria.testing.discord_server.refusals import unknown
+from talaria.testing.wait import LIMIT
 
 
 class Asked(Struct, kw_only=True, eq=False):
@@ -123,7 +124,7 @@ class World:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def until(self, holds: Callable[[], bool], within: float) -> None:
+    async def until(self, holds: Callable[[], bool], within: float = LIMIT) -> None:
         """Wait until something holds."""
         async with asyncio.timeout(within):
             while not holds():

@@ -7,8 +7,9 @@ from talaria.contracts.platform import Sender
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform.connection import LoopbackConnection, connect_to_network
 from talaria.testing.loopback_platform.wire import Drop, Fault, Look, Record, Say, Upset
+from talaria.testing.wait import LIMIT
 
-_PATIENCE = 10.0
+_PATIENCE = LIMIT
 
 
 class FarSide:

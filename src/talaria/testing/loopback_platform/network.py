@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +13,7 @@ from talaria.testing.loopback_platform.client import Client
 from talaria.testing.loopback_platform.ledger import Ledger
 from talaria.testing.loopback_platform.settings import CHATTY, LoopbackSettings
 from talaria.testing.loopback_platform.wire import LONGEST_LINE, Fault, Record, Say
+from talaria.testing.wait import LIMIT
 
 
 class LoopbackNetwork:
@@ -70,11 +72,12 @@ class LoopbackNetwork:
         self._adapters.append(LoopbackPlatform(settings))
         return self._adapters[-1]
 
-    def say(self, chat: str | Address, text: str, *, sender: str = "ann", deliveries: int = 1) -> str:
-        """Let a person write something, delivered so many times, and return its id."""
-        return self._say(
-            Say(address=_chat_address(chat, sender), sender=Sender(sender, sender), text=text, deliveries=deliveries)
-        )
+    def say(
+        self, chat: str | Address, text: str, *, sender: str = "ann", deliveries: int = 1, at: datetime | None = None
+    ) -> str:
+        """Let a person write something, delivered so many times, and return its id; ``at`` is now by default."""
+        address, person = _chat_address(chat, sender), Sender(sender, sender)
+        return self._say(Say(address=address, sender=person, text=text, deliveries=deliveries, at=at))
 
     def say_with_file(
         self,
@@ -126,13 +129,13 @@ class LoopbackNetwork:
             if writer is not but:
                 writer.transport.abort()
 
-    async def until(self, come_true: Callable[[], bool], seconds: float = 10.0) -> None:
+    async def until(self, come_true: Callable[[], bool], seconds: float = LIMIT) -> None:
         """Wait until something is true of the network, or raise `TimeoutError`."""
         async with asyncio.timeout(seconds):
             while not come_true():
                 await self._ledger.changed.wait()
 
-    async def posted(self, count: int, seconds: float = 10.0) -> list[Record]:
+    async def posted(self, count: int, seconds: float = LIMIT) -> list[Record]:
         """Wait until so many messages were posted, and return them."""
         await self.until(lambda: len(self.posts) >= count, seconds)
         return self.posts

@@ -7,6 +7,7 @@ from typing import Any
 from talaria.testing.slack_server.blocks import choices_of
 from talaria.testing.slack_server.office import SocketModeHub
 from talaria.testing.slack_server.world import Message, StoredChannel, StoredFile, User, World
+from talaria.testing.wait import LIMIT
 
 _APP = {"token": "verification", "team_id": "T0TESTS", "api_app_id": "A0TALARIA", "type": "event_callback"}
 
@@ -120,7 +121,7 @@ class Channel:
         """Take the app out of the channel."""
         self._place.members.remove(self._world.bot.id)
 
-    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = 15) -> Message:
+    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = LIMIT) -> Message:
         """Return the first message of the app that is as wanted, as soon as it is."""
         async with asyncio.timeout(within):
             while not (found := [one for one in self.answers if wanted(one)]):  # noqa: ASYNC110 -- people look

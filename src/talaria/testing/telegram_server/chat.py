@@ -9,6 +9,7 @@ from talaria.testing.telegram_server.office import Press
 from talaria.testing.telegram_server.parts import InlineKeyboardButton, MessageEntity
 from talaria.testing.telegram_server.places import User, Wire
 from talaria.testing.telegram_server.room import ChatState
+from talaria.testing.wait import LIMIT
 
 
 class Chat:
@@ -130,12 +131,12 @@ class Chat:
         """Let the bot in again."""
         self._change_bot(user, "", "member")
 
-    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = 10) -> Message:
+    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = LIMIT) -> Message:
         """Wait for a message of the bot that is as wanted, and return the first such one."""
         await self.wait_until(lambda: any(map(wanted, self.answers)), within=within)
         return next(filter(wanted, self.answers))
 
-    async def wait_until(self, holds: Callable[[], bool], *, within: float = 10) -> None:
+    async def wait_until(self, holds: Callable[[], bool], *, within: float = LIMIT) -> None:
         """Wait until a condition holds; it is checked after every change on the server."""
         try:
             await self._room.office.changes.until(holds, within=within)
