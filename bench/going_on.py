@@ -169,4 +169,4 @@ def _told(tx: Transaction) -> Counter[tuple[str, str]]:
 
 
 def _left(tx: Transaction) -> int:
-    return len([*tx.state.with_prefix("background:"), *tx.state.with_prefix("delegation:"), *tx.completions.waiting()])
+    return len([*tx.delegated_tasks.in_background(), *tx.completions.waiting()])

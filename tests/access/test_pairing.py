@@ -100,7 +100,7 @@ def test_strangers_leave_nothing_behind_when_their_time_is_over(database: Databa
 def test_the_code_itself_is_kept_nowhere(database: Database) -> None:
     code = offered(database)
     kept = database.read(lambda tx: [str(row) for name in tx.archive.tables() for row in tx.archive.rows(name)])
-    assert any("pairing:salt" in row for row in kept)
+    assert any("pairing_salt" in row for row in kept)
     assert not any(code in row for row in kept)
 
 

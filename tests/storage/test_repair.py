@@ -112,10 +112,10 @@ def test_value_that_makes_no_sense_is_damage(file: Path, change: str) -> None:
 
 def test_damaged_rows_of_other_tables_are_counted(file: Path) -> None:
     database = open_sqlite(file)
-    database.write(lambda tx: [tx.state.put(f"key {number}", "value") for number in range(5)])
+    database.write(lambda tx: [tx.named_values.put("test", f"key {number}", "value") for number in range(5)])
     database.close()
     raw = apsw.Connection(str(file))
-    raw.execute("UPDATE state SET value = CAST(x'ff' AS TEXT) WHERE key IN ('key 1', 'key 3')")
+    raw.execute("UPDATE named_values SET value = CAST(x'ff' AS TEXT) WHERE key IN ('key 1', 'key 3')")
     raw.close()
     recovery = recover(file)
     assert (recovery.lost_messages, recovery.lost_rows) == (0, 2)

@@ -13,7 +13,6 @@ from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
 from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
-from talaria.contracts.stores.key_value import KeyValues
 from talaria.contracts.stores.leases import Leases
 from talaria.contracts.stores.ledger import Ledger
 from talaria.contracts.stores.messages import Messages
@@ -42,7 +41,6 @@ class Transaction(Protocol):
     outbox: Outbox
     leases: Leases
     completions: Completions
-    state: KeyValues
     session_values: SessionValues
     named_values: NamedValues
     processes: Processes

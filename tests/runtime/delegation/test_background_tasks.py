@@ -10,6 +10,7 @@ from tests.runtime.delegation.delegating_model import Company, hand_on, result, 
 from tests.tools.tool_calls import call_from
 
 from talaria.contracts.delegation import DelegatedTask, DelegationResult
+from talaria.contracts.store import Transaction
 from talaria.contracts.tool import Call
 from talaria.core.events import TurnAnswered
 from talaria.core.ids import WorkerId, new_worker_id
@@ -139,10 +140,13 @@ async def test_what_is_stopped_while_a_child_is_about_to_begin_is_stopped(tmp_pa
             await asyncio.sleep(0)
             await desk.use(f"/background stop {handed.handle}")
             await until_stored(desk, lambda tx: not list_background(tx) and not tx.turns.find(running=True))
-            await desk.application.store.write(
-                lambda tx: [tx.state.delete(entry.key) for entry in tx.state.with_prefix("delegation:")]
-            )
+            await desk.application.store.write(forget_delegations)
         assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
+
+
+def forget_delegations(tx: Transaction) -> None:
+    for row in list(tx.archive.rows("delegated_tasks")):
+        tx.delegated_tasks.delete(str(row[0]))
 
 
 def _dead_worker() -> WorkerId:

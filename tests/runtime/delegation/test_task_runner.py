@@ -31,7 +31,7 @@ PRICED = "[models.scripted]\ninput_price = 1.0\noutput_price = 1000.0\noutput_li
 
 def is_over(tx: Transaction) -> bool:
     """Tell whether nothing is kept of what was handed on, and nothing is at work or waits."""
-    kept = [*tx.state.with_prefix("delegation:"), *tx.state.with_prefix("background:")]
+    kept = list(tx.archive.rows("delegated_tasks"))
     return not kept and not tx.turns.find(running=True) and not tx.inbox.unsettled()
 
 

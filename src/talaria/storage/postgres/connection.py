@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import cache
+from pathlib import Path
 
 import psycopg
 from psycopg import errors
@@ -59,6 +60,7 @@ def _first_line(error: psycopg.Error) -> str:
     return str(error).strip().partition("\n")[0]
 
 
+MIGRATIONS = Path(__file__).with_name("migrations")
 _CLOCK_TOLERANCE = 100_000  # microseconds; smaller differences are ignored
 
 
@@ -100,7 +102,7 @@ class PostgresConnection:
         self._open_pipeline: AbstractContextManager[psycopg.Pipeline] | None = None
         self._clock_offset = self._measure_clock_offset()
         arrivals = PostgresArrivals(self)
-        archive = ArchiveTable(self, arrivals, columns=_COLUMNS, finish=_CONTINUE_NUMBERS)
+        archive = ArchiveTable(self, arrivals, MIGRATIONS, columns=_COLUMNS, finish=_CONTINUE_NUMBERS)
         self.tables = Tables(self, arrivals, PostgresSearch(self), archive)
 
     def begin(self, *, write: bool) -> None:

@@ -15,14 +15,13 @@ from talaria.core.ids import WorkerId, new_worker_id
 from talaria.storage.database import ConnectionDatabase
 from talaria.storage.migrations import LATEST_SCHEMA, check_not_newer, list_migrations
 from talaria.storage.sqlite.check_record import CheckRecord
-from talaria.storage.sqlite.connection import SqliteConnection
+from talaria.storage.sqlite.connection import MIGRATIONS, SqliteConnection
 from talaria.storage.sqlite.errors import translate_error
 from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.file_lock import StoreLock, is_used
 from talaria.storage.sqlite.repair_state import check_not_interrupted, check_not_lost
 
 APPLICATION_ID = 0x54414C41  # "TALA", shown by tools like file(1)
-MIGRATIONS = Path(__file__).with_name("migrations")
 _OUR_TABLES = {"sessions", "messages", "arrivals"}
 _LAST_POSSIBLE_VERSION = 9999  # migrations are numbered with four digits
 _PAUSE = 0.005
