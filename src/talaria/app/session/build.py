@@ -407,9 +407,12 @@ async def _open_exports(settings: Settings, tool_context: ToolContext, session: 
     if not settings.telemetry.endpoint:
         return []
     from talaria.observability.otlp_exporter import TurnExportFollowUp, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
+    from talaria.providers.http.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
 
+    pool = HttpPool()
+    tool_context.closing.push_async_callback(pool.close)
     exporter = await tool_context.closing.enter_async_context(
-        run_exporter(settings.telemetry.endpoint, settings.telemetry.headers)
+        run_exporter(settings.telemetry.endpoint, settings.telemetry.headers, pool.send)
     )
     return [TurnExportFollowUp(tool_context.store, session, exporter)]
 

@@ -9,16 +9,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from aiohttp import web
 from telegram import Update
 
 from talaria.core.errors import Unreachable
-from talaria.platforms.push_receiver import PushedItem, PushReceiver
+from talaria.platforms.push_receiver import (
+    BodyBroken,
+    BodyTooLarge,
+    PushedItem,
+    PushReceiver,
+    PushRequest,
+    PushResponse,
+)
 from talaria.platforms.telegram.client import ApiClient, decode_update
 from talaria.platforms.telegram.incoming import ALLOWED_UPDATES
 from talaria.platforms.telegram.settings import TelegramSettings, Webhook
 
-_HEADER = "X-Telegram-Bot-Api-Secret-Token"
+_HEADER = "x-telegram-bot-api-secret-token"
 _MAX_BODY_BYTES = 4 * 1024 * 1024
 _ACKNOWLEDGE_TIMEOUT = timedelta(seconds=25)
 
@@ -71,14 +77,16 @@ class WebhookServer:
             )
         )
 
-    async def _receive(self, request: web.Request) -> web.Response:
+    async def _receive(self, request: PushRequest) -> PushResponse:
         if not hmac.compare_digest(request.headers.get(_HEADER, "").encode(errors="replace"), self._secret.encode()):
-            return web.Response(status=403)
+            return PushResponse(403)
         try:
             raw = msgspec.json.decode(await request.read(), type=dict[str, Any])
-        except msgspec.DecodeError:
-            return web.Response(status=400)
+        except BodyTooLarge:
+            return PushResponse(413)
+        except (msgspec.DecodeError, BodyBroken):
+            return PushResponse(400)
         update = decode_update(raw)
         if update is None:
-            return web.Response()  # it would come again forever
-        return web.Response(status=200 if await self._receiver.push(update) else 503)
+            return PushResponse()  # it would come again forever
+        return PushResponse(200 if await self._receiver.push(update) else 503)

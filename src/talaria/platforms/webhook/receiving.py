@@ -6,15 +6,12 @@ from collections.abc import Callable
 from datetime import datetime
 from http import HTTPStatus
 
-import aiohttp
 import msgspec
-from aiohttp import web
-from aiohttp.http import HttpProcessingError
 
 from talaria.contracts.clock import Clock
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import Refused
-from talaria.platforms.push_receiver import PushReceiver
+from talaria.platforms.push_receiver import BodyBroken, BodyTooLarge, PushReceiver, PushRequest, PushResponse
 from talaria.platforms.webhook.body_readers import BodyReaders
 from talaria.platforms.webhook.incoming import UnreadableBody, read_event, translate
 from talaria.platforms.webhook.routes import Route, Routes
@@ -74,9 +71,9 @@ class WebhookReceiver:
         self._readers = BodyReaders(settings.waiting)
         self._rate_limiters: dict[str, RateLimiter] = {}
 
-    async def receive(self, request: web.Request) -> web.Response:
+    async def receive(self, request: PushRequest) -> PushResponse:
         """Answer a post."""
-        name = request.match_info["route"]
+        name = request.name
         try:
             return await self._receive(self._route(name), request)
         except PostRejected as rejected:
@@ -84,8 +81,8 @@ class WebhookReceiver:
             headers = {"retry-after": str(rejected.retry_after)} if rejected.retry_after else {}
             return _respond(rejected.status, {"error": str(rejected)}, headers)
 
-    async def _receive(self, route: Route, request: web.Request) -> web.Response:
-        headers = {name.lower(): _replace_surrogates(value) for name, value in request.headers.items()}
+    async def _receive(self, route: Route, request: PushRequest) -> PushResponse:
+        headers = {name: _replace_surrogates(value) for name, value in request.headers.items()}
         if not has_signature(route.parsed.scheme, headers, header=route.parsed.header):
             raise PostRejected(HTTPStatus.UNAUTHORIZED, "The signature is invalid: it is missing.")
         raw = await self._read(request)
@@ -96,7 +93,7 @@ class WebhookReceiver:
             raise PostRejected(HTTPStatus.BAD_REQUEST, f"Can't read the request: {error}.") from error
         challenge = _challenge(route, event)
         if challenge is not None:
-            return web.Response(text=challenge)
+            return PushResponse(body=challenge.encode())
         now = self._clock.now()
         parsed = translate(route, event, raw, platform=self._settings.name, at=now, mark=secrets.token_hex(6))
         if parsed.missing:
@@ -131,18 +128,18 @@ class WebhookReceiver:
             )
         return route
 
-    async def _read(self, request: web.Request) -> bytes:
+    async def _read(self, request: PushRequest) -> bytes:
         try:
-            async with self._readers.reading(request.remote or "", self._settings.reading.total_seconds()):
+            async with self._readers.reading(request.remote, self._settings.reading.total_seconds()):
                 return await request.read()
-        except web.HTTPRequestEntityTooLarge as error:
+        except BodyTooLarge as error:
             largest = self._settings.largest
             raise PostRejected(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body may have at most {largest} bytes."
             ) from error
         except TimeoutError as error:
             raise PostRejected(HTTPStatus.REQUEST_TIMEOUT, "The body didn't arrive in time.") from error
-        except (OSError, aiohttp.ClientError, HttpProcessingError, web.RequestPayloadError) as error:
+        except BodyBroken as error:
             raise PostRejected(HTTPStatus.BAD_REQUEST, "The body is incomplete, or its encoding is wrong.") from error
 
     def _authorize(self, route: Route, headers: dict[str, str], raw: bytes) -> None:
@@ -188,6 +185,6 @@ def _replace_surrogates(value: str) -> str:
     return value.encode(errors="replace").decode()
 
 
-def _respond(status: HTTPStatus, content: dict[str, str], headers: dict[str, str] | None = None) -> web.Response:
+def _respond(status: HTTPStatus, content: dict[str, str], headers: dict[str, str] | None = None) -> PushResponse:
     body = msgspec.json.encode(content) + b"\n"
-    return web.Response(status=status, body=body, headers=headers, content_type="application/json")
+    return PushResponse(status, body, "application/json", headers or {})
