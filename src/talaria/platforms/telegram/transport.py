@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class TransportTimeouts:
-    """How long each phase of a request may take, in seconds; ``file`` is for sending files."""
+    """Time limits for the phases of a request, in seconds; ``file`` is for sending files."""
 
     def __init__(self, patience: timedelta, file_patience: timedelta) -> None:
         self.phase = patience.total_seconds()
