@@ -109,8 +109,8 @@ class _WakeSocket:
 
     def __init__(self) -> None:
         self._sender, self._receiver = socket.socketpair()
-        self._sender.setblocking(False)
-        self._receiver.setblocking(False)
+        self._sender.setblocking(False)  # noqa: FBT003 (takes no keyword)
+        self._receiver.setblocking(False)  # noqa: FBT003 (takes no keyword)
 
     def wake(self) -> None:
         with suppress(OSError):  # closed, or full, which also wakes the thread

@@ -50,7 +50,7 @@ class PollSchedule:
 
     @property
     def trusts_watch(self) -> bool:
-        """Whether the watch has reported at least one of the last commits found while asleep."""
+        """Return whether the watch has reported at least one of the last commits found while asleep."""
         return self._missed < _MAX_MISSED
 
     def is_asleep(self, now: float) -> bool:

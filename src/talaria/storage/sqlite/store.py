@@ -117,7 +117,7 @@ class _Checkpointer:
             self._moved_pages = _checkpoint(raw) if raw else 0
             self._moving = False
         if raw is not None:
-            raw.close(True)
+            raw.close(force=True)
 
     def _open_raw(self) -> apsw.Connection | None:
         try:
