@@ -61,7 +61,7 @@ class Participant(Struct, frozen=True):
 
     @property
     def is_session_shared(self) -> bool:
-        """Whether several participants share the session."""
+        """Return whether several participants share the session."""
         return bool(self.audience) and self.owner == self.audience
 
 

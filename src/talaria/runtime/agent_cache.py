@@ -35,7 +35,7 @@ class CachedAgent(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn is running."""
+        """Return whether a turn is running."""
 
     @property
     def active_at(self) -> datetime | None:

@@ -67,7 +67,7 @@ async def test_of_very_many_threads_the_oldest_are_forgotten(store: Store) -> No
 
     def fill(tx: Transaction) -> None:
         for stamp in stamps:
-            JOINED_THREAD.write(tx, f"slack:{stamp}:C1", True)
+            JOINED_THREAD.write(tx, f"slack:{stamp}:C1", value=True)
 
     await store.write(fill)
     await state_store.clear()

@@ -141,7 +141,7 @@ class Chat:
 
     @property
     def display(self) -> Display:
-        """What is shown in addition to replies: as chosen in this chat, else by the network's settings."""
+        """Return what is shown in addition to replies: as chosen in this chat, else by the network's settings."""
         if self._chosen_display is not None:
             return self._chosen_display
         options = self._network.options
@@ -158,7 +158,7 @@ class Chat:
 
     @property
     def is_busy(self) -> bool:
-        """Whether work is running, a goal is waiting for its time, or the session is being switched."""
+        """Return whether work is running, a goal is waiting for its time, or the session is being switched."""
         return not self.active_session.is_open or self.active_session.chat.conversation.has_running_work
 
     async def open(self, agent_version: AgentVersion | None = None) -> None:

@@ -195,7 +195,7 @@ class Discord:
         return await asyncio.to_thread(save_file, data, attachment.name, folder)
 
     async def create_handoff_thread(self, parent_chat_id: str, name: str) -> str | None:
-        """Open a thread in a channel or a post in a forum; ``None`` in a private chat and if Discord refuses."""
+        """Open a thread in a channel or a post in a forum; ``None`` if Discord refuses or in private."""
         if not parent_chat_id.isdecimal():
             return None
         return await open_thread(self._client, parent_chat_id, name)

@@ -126,7 +126,7 @@ def format_text(source: str) -> str:
 
 
 def build_components(buttons: Sequence[Button]) -> list[Payload]:
-    """Return up to five choices as buttons, up to 25 as a menu. Raises `Rejected` for more, or for a value too long."""
+    """Return up to five choices as buttons, up to 25 as a menu; raises `Rejected` for more or long values."""
     if not buttons:
         return []
     if len(buttons) > _MOST_CHOICES:

@@ -314,7 +314,7 @@ class MatrixConnection:
 
     async def show_typing(self, room_id: str, span: timedelta) -> None:
         """Show a typing indicator for a while."""
-        await self._ask(self._client.room_typing(room_id, True, int(span.total_seconds() * 1000)))
+        await self._ask(self._client.room_typing(room_id, timeout=int(span.total_seconds() * 1000)))
 
     async def mark_read(self, room_id: str, event_id: str) -> None:
         """Send a read receipt."""

@@ -122,7 +122,7 @@ def _make_conflict_error() -> Unreachable:
 
 
 class TransportTimeouts:
-    """How long each phase of a request may take, in seconds; ``file`` is for sending files."""
+    """Time limits for the phases of a request, in seconds; ``file`` is for sending files."""
 
     def __init__(self, patience: timedelta, file_patience: timedelta) -> None:
         self.phase = patience.total_seconds()
