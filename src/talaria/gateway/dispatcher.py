@@ -26,15 +26,15 @@ from talaria.gateway.admission import (
     authorize,
     make_admission_rules,
 )
-from talaria.gateway.chats.chat import Chat
-from talaria.gateway.chats.registry import ChatRegistry
-from talaria.gateway.forwarding import (
+from talaria.gateway.chats.assignment import (
     ForwardedUpdate,
     forwarding_topic,
     has_forwarded_updates,
     take_forwarded_updates,
     take_orphaned_updates,
 )
+from talaria.gateway.chats.chat import Chat
+from talaria.gateway.chats.registry import ChatRegistry
 from talaria.runtime.outbox import queue_notice
 from talaria.sessions.context import surface_context
 from talaria.settings.live import LiveSettings

@@ -20,7 +20,7 @@ from talaria.gateway.chats.assignment import claim_chat
 from talaria.gateway.chats.chat import Chat
 from talaria.gateway.chats.registry import ChatRegistry
 from talaria.gateway.outbound.message_writer import call_with_timeout
-from talaria.handoff.handoff import NO_HOME_CHAT, HandoffDestination
+from talaria.handoff.service import NO_HOME_CHAT, HandoffDestination
 from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.live.control import InboxChanged, StopTurn, send_control_message
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
