@@ -1,4 +1,4 @@
-"""The least that the work of the store can cost: Python's own sqlite3 on one connection, nothing around it."""
+"""Floor for the store: Python's own sqlite3 on one connection, nothing around it."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence

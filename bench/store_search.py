@@ -1,4 +1,4 @@
-"""Search in many messages beside a bare FTS5 query, on files that are built once and kept in .bench/."""
+"""Search in many messages, compared with a bare FTS5 query; the files are built once and cached in .bench/."""
 
 import hashlib
 import inspect

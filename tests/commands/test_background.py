@@ -122,13 +122,13 @@ async def test_there_is_a_limit_to_what_goes_on(tmp_path: Path) -> None:
         _answering(server, one="1", two="2")
         await desk.use("/background one")
         await desk.use("/background two")
-        assert "2 things go on" in await desk.use("/background three")
+        assert "2 background tasks are already running" in await desk.use("/background three")
 
 
 async def test_where_nothing_can_be_told_later_nothing_is_begun(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         desk.application.background_role.present = False
-        assert "told later" in await desk.use("/background one")
+        assert "can't report here" in await desk.use("/background one")
         assert await _nothing_kept(desk)
 
 

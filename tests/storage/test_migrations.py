@@ -166,7 +166,7 @@ def test_a_newer_file_is_refused_and_left_untouched(sqlite_place: Place) -> None
 def test_a_database_of_another_program_is_refused_and_left_untouched(sqlite_place: Place) -> None:
     with closing(apsw.Connection(sqlite_place.address)) as raw:
         raw.execute("CREATE TABLE notes (text); PRAGMA user_version = 1")
-    refused_untouched(sqlite_place, StoreUnavailable, "database of another program")
+    refused_untouched(sqlite_place, StoreUnavailable, "belongs to another program")
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_untouched(sqlite_place: Place) -> None:

@@ -40,10 +40,10 @@ from talaria.schedule.due_runs import list_unfinished_runs
 from talaria.schedule.heartbeat import LAST_HEARTBEAT
 from talaria.schedule.job_store import changes
 from talaria.sessions.chat_directory import list_channels, read_home
+from talaria.sessions.keys import list_user_ids
 from talaria.sessions.preferences import Preferences, make_session_version, read_preferences
 from talaria.sessions.prompt_prefix import read_prefix
 from talaria.sessions.summaries import StoredSummary, read_summary
-from talaria.sessions.user_aliases import list_user_ids
 from talaria.storage.sqlite.recovery import recover
 from talaria.tools.todo import PLAN, Step
 

@@ -43,7 +43,7 @@ class TopicSubscription:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the next `wait` returns immediately."""
+        """Return whether the next `wait` returns immediately."""
         return self._event.is_set()
 
     async def wait(self) -> bool:

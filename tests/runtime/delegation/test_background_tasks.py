@@ -61,7 +61,7 @@ async def test_where_the_door_cannot_be_woken_it_is_waited_for_and_said(tmp_path
         async with open_desk(tmp_path, server, context=deaf) as desk:
             Company(server, script)
             await desk.say("go")
-            assert (await result(desk)).startswith("first\n\n(Nothing can be told later here")
+            assert (await result(desk)).startswith("first\n\n(Background tasks can't report here")
             assert await going_on(desk) == []
             here = desk.active_session.session_id
         async with open_desk(tmp_path, server, resume=here) as desk:
@@ -129,7 +129,7 @@ async def test_enough_is_enough(tmp_path: Path) -> None:
         await hand_over(desk, "one")
         await desk.say("go")
         [one] = await going_on(desk)
-        assert f"Enough is running in the background already: {one.handle}." in await result(desk)
+        assert f"Too many background tasks are running: {one.handle}." in await result(desk)
 
 
 async def test_what_is_stopped_while_a_child_is_about_to_begin_is_stopped(tmp_path: Path) -> None:

@@ -407,9 +407,12 @@ async def _open_exports(settings: Settings, tool_context: ToolContext, session: 
     if not settings.telemetry.endpoint:
         return []
     from talaria.observability.otlp_exporter import TurnExportFollowUp, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
+    from talaria.providers.http.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
 
+    pool = HttpPool()
+    tool_context.closing.push_async_callback(pool.close)
     exporter = await tool_context.closing.enter_async_context(
-        run_exporter(settings.telemetry.endpoint, settings.telemetry.headers)
+        run_exporter(settings.telemetry.endpoint, settings.telemetry.headers, pool.send)
     )
     return [TurnExportFollowUp(tool_context.store, session, exporter)]
 
@@ -423,4 +426,6 @@ def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list
 def _sandbox_note(settings: Settings) -> list[str]:
     """Return a warning if the settings require a sandbox and none is available."""
     missing = sandbox_available() if settings.sandbox.enabled is True else None
-    return [f"Commands can't run: sandbox.enabled is on, and there is no sandbox here: {missing}"] if missing else []
+    return (
+        [f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"] if missing else []
+    )

@@ -19,27 +19,31 @@ from talaria.storage.tables.sql import Row, Value, to_stamp
 from talaria.storage.tables.transaction import Tables
 
 _ERROR_MAP: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], type[StoreError], str], ...] = (
-    ((errors.SerializationFailure, errors.DeadlockDetected), StoreConflict, "had two writers in each other's way."),
+    ((errors.SerializationFailure, errors.DeadlockDetected), StoreConflict, "had conflicting writes."),
     (
         (errors.DiskFull, errors.OutOfMemory),
         StoreFull,
-        "has no space left: nothing was written. Free some on the server and try again.",
+        "has no space left, so nothing was written. Free some space on the server and try again.",
     ),
-    ((errors.LockNotAvailable, errors.QueryCanceled), StoreBusy, "is held by another worker for too long. Try again."),
+    (
+        (errors.LockNotAvailable, errors.QueryCanceled),
+        StoreBusy,
+        "was locked by another worker for too long. Try again.",
+    ),
     (
         errors.InsufficientPrivilege,
         StoreUnavailable,
-        "does not let this user in. Grant it the right to create a schema, or create the schema for it.",
+        "doesn't give this user access. Grant it the right to create a schema, or create the schema for it.",
     ),
     (
         errors.IdleInTransactionSessionTimeout,
         StoreUnavailable,
-        "has undone what took too long: this machine was asleep, or has too much to do. Try again.",
+        "rolled back a transaction that took too long; this machine was asleep or is overloaded. Try again.",
     ),
     (
         psycopg.OperationalError,
         StoreUnavailable,
-        "cannot be reached. Check that the server runs and that `store.url` is right.",
+        "can't be reached. Check that the server is running and that `store.url` is right.",
     ),
 )
 

@@ -116,8 +116,8 @@ def migrate(raw: psycopg.Connection[Row], schema: str, server: str, upto: int = 
 
 def _make_url_error() -> StoreUnavailable:
     return StoreUnavailable(
-        "store.url is not an address of a PostgreSQL server. It looks like postgresql://user:password@host:5432/database,"
-        " with %40 for an @ in the password, and so on."
+        "`store.url` isn't the address of a PostgreSQL server. It should look like"
+        " postgresql://user:password@host:5432/database, with %40 for an @ in the password."
     )
 
 

@@ -71,7 +71,7 @@ class Tables:
     def notify(self, topic: str) -> None:
         """Wake the subscribers of a topic, in every process, after the commit; raises `StoreError` when read-only."""
         if self._notified is None:
-            raise StoreError(f"The topic `{topic}` cannot be notified in a transaction that only reads.")
+            raise StoreError(f"The topic `{topic}` can't be notified in a read-only transaction.")
         self._notified[topic] = None
 
     def take_notified(self) -> list[str]:
