@@ -89,7 +89,7 @@ async def gateway(home: Path, settings: str = "") -> AsyncIterator[Gateway]:
     async with LoopbackNetwork() as network, process(home, BASE.format(address=network.address) + settings) as here:
         stop, chats = StopSignal(), Gateway(here, network)
         here.server.answering(chats.answer)
-        serving = here.jobs.create_task(here.application.serve_gateway(stop, beside=True))
+        serving = here.jobs.create_task(here.application.serve_gateway(stop, as_worker=True))
         try:
             yield chats
         finally:

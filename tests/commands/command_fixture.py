@@ -77,7 +77,7 @@ class RecordingScreen:
 
     def change_theme(self, name: str) -> None:
         if name not in THEMES:
-            raise NotFound(f"There is no theme `{name}`; there are {', '.join(THEMES)}.")
+            raise NotFound(f"There is no theme `{name}`. Available: {', '.join(THEMES)}.")
         self.theme = name
 
     def attach(self, picture: Image) -> None:

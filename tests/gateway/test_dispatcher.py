@@ -12,7 +12,7 @@ from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
 from talaria.core.ids import new_worker_id
-from talaria.gateway.chats.assignment import claim_chat
+from talaria.gateway.chats.assignment import CHAT_WORKER, claim_chat
 from talaria.runtime.workers import WorkerStatus, write_worker
 from talaria.sessions.keys import build_session_key
 from talaria.sessions.preferences import Preferences, write_preferences
@@ -98,7 +98,7 @@ async def test_a_conversation_that_begins_anew_in_a_room_of_another_worker_leave
         def kept_elsewhere(tx: Transaction) -> bool:
             add_process(tx, elsewhere(left))
             write_worker(tx, other)
-            tx.state.delete(f"keeper:{key}")
+            CHAT_WORKER.delete(tx, key)
             return claim_chat(tx, key, other.worker)
 
         assert await store.write(kept_elsewhere)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.agent.agent_fixture import Workshop, workshop
 from tests.goals.goal_fixture import DONE, JUDGE, NOT_YET
+from tests.runtime.scripted_runner import run_pending_turns
 from tests.storage.engines import Place
 
 from talaria.contracts.store import Store, Subscription, Transaction
@@ -24,7 +25,6 @@ from talaria.goals.follower import GoalFollower
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.judge import Judge, JudgeModel
 from talaria.providers.http.client import HttpPool
-from talaria.runtime.turns import TurnHooks, run_pending_turns
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, ModelServer, Received, Say
 from talaria.testing.wait import LIMIT
@@ -223,7 +223,7 @@ async def _turn(shop: Workshop, follower: GoalFollower) -> None:
     async def take_turn(turn: TurnLog) -> TurnEnd:
         return await agent.take_turn(turn, shop.around())
 
-    await run_pending_turns(shop.store, shop.session_id, take_turn, TurnHooks(finishing=follower.turn_ended))
+    await run_pending_turns(shop.store, shop.session_id, take_turn, ended=follower.turn_ended)
 
 
 async def _is_as_it_should_be(shop: Workshop, verdicts: list[str]) -> None:

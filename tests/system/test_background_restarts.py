@@ -138,7 +138,7 @@ async def test_a_guest_hands_on_no_more_than_a_guest_has(tmp_path: Path, server:
             await network.until(lambda: network.shown("chat") == ["done", "done"])
     assert tools_of(asked_for(server, "task")[0]) == {"delegate_task", "web_fetch"}
     assert asked_for(server, "dear") == []
-    assert any("cannot be chosen here" in one.body.decode() for one in asked_for(server, "choose"))
+    assert any("You can't choose a task's model here" in one.body.decode() for one in asked_for(server, "choose"))
 
 
 async def test_messages_are_sent_by_children_only_if_that_is_given(

@@ -98,7 +98,7 @@ async def test_strangers_get_a_code_and_are_answered_once_they_are_let_in(
         approved = await asyncio.to_thread(program.run, "pairing", "approve", "loopback", code)
         assert approved.code == 0
         await until(lambda: len(network.shown("eve")) >= 2)
-        assert network.shown("eve")[1] == "You have been let in: from now on I answer you here."
+        assert network.shown("eve")[1] == "You've been approved. I'll answer you here from now on."
         network.say("eve", "and now?", sender="eve")
         await until(lambda: len(network.shown("eve")) >= 3)
         assert network.shown("eve")[2] == "ok"

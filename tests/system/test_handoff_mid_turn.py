@@ -283,7 +283,7 @@ async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
         async with telling(program) as screen:
             (session,) = ask(engine, lambda tx: tx.sessions.find(SessionFilter()))
             refused = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback")
-            assert (refused.code, "`--now` to move it along" in refused.err) == (1, True)
+            assert (refused.code, "`--now` to move it too" in refused.err) == (1, True)
             moved = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback", "--now")
             assert moved.code == 0
             await screen.wait_for(re.compile("This conversation was moved elsewhere"))

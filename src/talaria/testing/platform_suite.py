@@ -79,7 +79,7 @@ class FarSide(Protocol):
         """Return the marks that we have put on a message. Called only when ``abilities.reactions``."""
 
     async def redelivers(self) -> bool:
-        """Deliver what was said last once more, before it is confirmed; return whether the network ever does that."""
+        """Deliver the last message again before it is confirmed; return whether the network ever does that."""
 
     async def seen(self, at: Address) -> list[VisibleMessage]:
         """Return our messages in a place, oldest first."""
@@ -93,7 +93,7 @@ class FarSide(Protocol):
         """
 
     async def calm(self) -> None:
-        """End what `disrupt` began."""
+        """End the disruption that `disrupt` started."""
 
 
 class ReceivingSuite:
@@ -188,8 +188,8 @@ class ChatsSuite:
         made = await far_side.platform.create_handoff_thread(far_side.thread.chat_id, "Trip to 日本 / *plans*\n" * 20)
         assert made
         place = Address(far_side.platform.name, far_side.thread.chat_id, "thread", made)
-        await far_side.platform.send(place, Content(text="It goes on here."), "moved")
-        assert [one.text for one in await far_side.seen(place)] == ["It goes on here."]
+        await far_side.platform.send(place, Content(text="It continues here."), "moved")
+        assert [one.text for one in await far_side.seen(place)] == ["It continues here."]
 
     async def test_no_thread_is_made_in_a_chat_that_is_not_there(self, far_side: FarSide) -> None:
         assert await far_side.platform.create_handoff_thread(far_side.nowhere.chat_id, "Trip") is None

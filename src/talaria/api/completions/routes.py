@@ -14,22 +14,23 @@ from talaria.api.completions.incoming import (
 )
 from talaria.api.completions.outgoing import ChunkEncoder, CompletionCollector
 from talaria.api.completions.wire import ChatCompletion, Chunk, CreateCompletion
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import Problem, to_problem
-from talaria.api.http.messages import Reply, Request, make_event_reply, make_json_reply
-from talaria.api.http.router import Route
+from talaria.api.front_door import ApiCaller, ApiRequest
 from talaria.api.images import ImageStore
 from talaria.api.meta.models import ModelNames
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool, require_session
 from talaria.api.turns.turn import ApiTurn, TurnRequest
 from talaria.contracts.store import Transaction
 from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.values import SessionValue
 from talaria.core.errors import TalariaError
 from talaria.core.events import ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import SessionId, new_session_id
+from talaria.http.errors import Problem, to_problem
+from talaria.http.messages import Reply, make_event_reply, make_json_reply
+from talaria.http.router import Route
 
 EVENTS_HEADER = "x-talaria-events"
-_HISTORY_PREFIX = "api-history:"
+HISTORY_DIGEST = SessionValue("history_digest", int)  # number of messages, by digest of the history
 
 
 class CompletionRoutes:
@@ -49,6 +50,7 @@ class CompletionRoutes:
                 path="/v1/chat/completions",
                 handler=self._create,
                 summary="Create a chat completion",
+                scope="chat",
                 takes=CreateCompletion,
                 reply_type=ChatCompletion,
                 events=Chunk,
@@ -58,7 +60,7 @@ class CompletionRoutes:
             ),
         )
 
-    async def _create(self, request: Request) -> Reply:
+    async def _create(self, request: ApiRequest) -> Reply:
         body = request.read(CreateCompletion)
         check_supported(body)
         parsed = split_messages(body.messages)
@@ -80,7 +82,7 @@ class CompletionRoutes:
             raise problem
         return make_json_reply(answer.completion(body.model), headers=headers)
 
-    async def _build_request(self, request: Request, body: CreateCompletion, parsed: CompletionInput) -> TurnRequest:
+    async def _build_request(self, request: ApiRequest, body: CreateCompletion, parsed: CompletionInput) -> TurnRequest:
         """Return the turn to run: in the named session, in the one with this history, or in a new one."""
         caller, model = request.caller.name, await self._models.resolve(body.model)
         named = request.headers.get(SESSION_HEADER, "")
@@ -104,17 +106,17 @@ class CompletionRoutes:
             heard=heard.take if body.stream else None,
         )
 
-    async def _find_session(self, caller: Caller, parsed: CompletionInput) -> str:
+    async def _find_session(self, caller: ApiCaller, parsed: CompletionInput) -> str:
         """Return the session whose transcript is the history of the request, if there is one.
 
         It is found once: a second client that continues from the same point starts a branch.
         """
         if not parsed.history:
             return ""
-        key = _HISTORY_PREFIX + compute_fingerprint(caller.name, parsed.instructions, parsed.history)
-        if await self._store.read(lambda tx: tx.state.get(key)) is None:
+        digest = compute_fingerprint(caller.name, parsed.instructions, parsed.history)
+        if not await self._store.read(lambda tx: HISTORY_DIGEST.with_item(tx, digest)):
             return ""
-        return await self._store.write(lambda tx: _claim_session(tx, key, caller))
+        return await self._store.write(lambda tx: _claim_session(tx, digest, caller))
 
 
 class _CompletionStream:
@@ -150,17 +152,17 @@ class _CompletionStream:
         await self._stack.aclose()
 
 
-def _claim_session(tx: Transaction, key: str, caller: Caller) -> str:
-    entry = tx.state.get(key)
-    if entry is None:
-        return ""
-    tx.state.delete(key)
-    session_id, _, count = entry.value.partition(" ")
-    try:
-        session = require_session(tx, session_id, caller)
-    except Problem:  # it is gone, or the key had other rights when it was started
-        return ""
-    return session_id if str(session.message_count) == count else ""
+def _claim_session(tx: Transaction, digest: str, caller: ApiCaller) -> str:
+    for session_id, count in HISTORY_DIGEST.with_item(tx, digest):
+        if not HISTORY_DIGEST.delete(tx, session_id, digest):
+            continue
+        try:
+            session = require_session(tx, session_id, caller)
+        except Problem:  # the key had other rights when it was started
+            continue
+        if session.message_count == count:
+            return session_id
+    return ""
 
 
 def _store_fingerprint(
@@ -172,4 +174,6 @@ def _store_fingerprint(
         return
     reply = heard.text if heard is not None else result.end.text
     digest = compute_fingerprint(caller, parsed.instructions, (*parsed.history, parsed.last), reply)
-    tx.state.put(_HISTORY_PREFIX + digest, f"{result.session_id} {session.message_count}")
+    for session_id, _ in HISTORY_DIGEST.with_item(tx, digest):  # the latest of sessions with the same history is found
+        HISTORY_DIGEST.delete(tx, session_id, digest)
+    HISTORY_DIGEST.write(tx, result.session_id, session.message_count, digest)

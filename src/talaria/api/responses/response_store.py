@@ -7,18 +7,18 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import Problem, make_not_found
+from talaria.api.front_door import ApiCaller
 from talaria.api.responses.wire import InputItems, Response
 from talaria.api.turns.session_pool import ApiOrigin, read_origin, require_session, write_origin
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import StoredResponse
+from talaria.contracts.values import SessionValue
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_id
+from talaria.http.errors import Problem, make_not_found
 from talaria.sessions.branches import create_branch
 
-_CONTINUED_PREFIX = "api-gone-on:"
-_NAME_PREFIX = "api-conversation:"
+CONTINUED_RESPONSE = SessionValue("continued_response", bool)  # by response
 _ITEM_KINDS = ("msg", "mcp", "rs")
 
 
@@ -51,7 +51,7 @@ def new_response_id() -> str:
     return f"resp_{new_id()}"
 
 
-def make_conversation_key(name: str, caller: Caller) -> str:
+def make_conversation_key(name: str, caller: ApiCaller) -> str:
     """Return the storage key of a conversation name; each API key has its own names."""
     return f"{quote(caller.name, safe='')}/{name}"
 
@@ -70,7 +70,7 @@ def put_response(tx: Transaction, session_id: SessionId, record: ResponseRecord,
     )
 
 
-def find_response(tx: Transaction, response_id: str, caller: Caller) -> tuple[StoredResponse, ResponseRecord]:
+def find_response(tx: Transaction, response_id: str, caller: ApiCaller) -> tuple[StoredResponse, ResponseRecord]:
     """Return a stored response that the caller may see, or raise a `Problem`."""
     stored = tx.responses.get(response_id)
     if stored is None:
@@ -84,7 +84,7 @@ def decode_record(stored: StoredResponse) -> ResponseRecord:
     return _decode(stored.body)
 
 
-def continue_from(tx: Transaction, response_id: str, caller: Caller) -> ContinuedSession:
+def continue_from(tx: Transaction, response_id: str, caller: ApiCaller) -> ContinuedSession:
     """Return the session of a response to continue: the same one, or a branch if it has already continued."""
     stored = tx.responses.get(response_id) if "\0" not in response_id else None
     if stored is None:
@@ -98,39 +98,39 @@ def continue_from(tx: Transaction, response_id: str, caller: Caller) -> Continue
         )
     last = tx.messages.last(session.id, 1)
     is_at_end = bool(last) and last[-1].seq == record.upto
-    if is_at_end and tx.state.replace(f"{_CONTINUED_PREFIX}{response_id}:{session.id}", "", version=0):
+    if is_at_end and CONTINUED_RESPONSE.replace(tx, session.id, value=True, version=0, item=response_id):
         return ContinuedSession(session.id, record.instructions)
     return ContinuedSession(_branch_session(tx, session.id, record.upto, caller), record.instructions)
 
 
-def find_conversation(tx: Transaction, name: str, caller: Caller) -> ContinuedSession | None:
+def find_conversation(tx: Transaction, name: str, caller: ApiCaller) -> ContinuedSession | None:
     """Return the session with this conversation name or id; ``None`` if there is none."""
     conversation = make_conversation_key(name, caller)
-    entry = tx.state.get(_NAME_PREFIX + conversation)
-    if entry is not None and tx.sessions.get(SessionId(entry.value)) is not None:
+    session_id = tx.responses.conversation_session(conversation)
+    if session_id is not None and tx.sessions.get(session_id) is not None:
         stored = tx.responses.latest_response(conversation)
-        continued = continue_session(tx, entry.value, caller)
+        continued = continue_session(tx, session_id, caller)
         return structs.replace(continued, instructions=_decode(stored.body).instructions) if stored else continued
     return continue_session(tx, name, caller) if tx.sessions.get(SessionId(name)) is not None else None
 
 
 def claim_name(tx: Transaction, conversation: str, session_id: SessionId) -> None:
     """Assign a name to a session created in this transaction; raises `NameTaken` if the name is in use."""
-    former = tx.state.get(_NAME_PREFIX + conversation)  # read once: between two reads it may be assigned
-    if former is not None and tx.sessions.get(SessionId(former.value)) is not None:
+    former = tx.responses.conversation_session(conversation)  # read once: between two reads it may be assigned
+    if former is not None and tx.sessions.get(former) is not None:
         raise NameTaken(f"Conversation {conversation} already exists.")
-    if not tx.state.replace(_NAME_PREFIX + conversation, session_id, version=former.version if former else 0):
+    if not tx.responses.name_conversation(conversation, session_id, former=former):
         raise NameTaken(f"Conversation {conversation} was just created by another request.")
 
 
-def continue_session(tx: Transaction, session_id: str, caller: Caller) -> ContinuedSession:
+def continue_session(tx: Transaction, session_id: str, caller: ApiCaller) -> ContinuedSession:
     """Return a session by id; raises a `Problem` if there is none that the caller may continue."""
     session = require_session(tx, session_id, caller)
     origin = read_origin(tx, session.id)
     return ContinuedSession(session.id, origin.instructions if origin else "")
 
 
-def find_item(tx: Transaction, item_id: str, caller: Caller) -> Raw | None:
+def find_item(tx: Transaction, item_id: str, caller: ApiCaller) -> Raw | None:
     """Return an item of a response by id."""
     kind, _, rest = item_id.partition("_")
     name, _, _ = rest.rpartition("_")
@@ -167,7 +167,7 @@ class _ItemId(Struct):
     id: str
 
 
-def _branch_session(tx: Transaction, session_id: SessionId, upto: int, caller: Caller) -> SessionId:
+def _branch_session(tx: Transaction, session_id: SessionId, upto: int, caller: ApiCaller) -> SessionId:
     created = create_branch(tx, session_id, upto, "")
     origin = read_origin(tx, session_id) or ApiOrigin()
     write_origin(tx, created.id, ApiOrigin(caller.name, origin.instructions))

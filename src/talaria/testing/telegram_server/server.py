@@ -71,17 +71,17 @@ class TelegramServer:
 
     @property
     def url(self) -> str:
-        """Where to reach it."""
+        """Return where to reach it."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def base_url(self) -> str:
-        """What stands before the token in the addresses of methods."""
+        """Return what stands before the token in the addresses of methods."""
         return f"{self.url}/bot"
 
     @property
     def base_file_url(self) -> str:
-        """What stands before the token in the addresses of files."""
+        """Return what stands before the token in the addresses of files."""
         return f"{self.url}/file/bot"
 
     async def __aenter__(self) -> Self:
@@ -126,7 +126,7 @@ class TelegramServer:
         """Deliver an update, or the one that a message came with, so many times more."""
         found = update.update if isinstance(update, Message) else update
         if found is None:
-            raise LookupError("The bot was never told of this message.")
+            raise LookupError("The bot was never notified of this message.")
         self._office.updates.put_again(found, times)
 
     def flood(self, *, after: int, retry_after: int) -> None:

@@ -1,0 +1,281 @@
+"""The ASGI application: processing around every route, from the host check to the last byte."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from http import HTTPStatus
+from time import perf_counter
+from typing import Any, Protocol
+
+from msgspec import Struct, structs
+
+from talaria.core.aio import run_with
+from talaria.core.errors import TalariaError
+from talaria.core.ids import new_id
+from talaria.http.errors import ClientGone, Problem, ServerStopping, make_server_problem, to_problem
+from talaria.http.idempotency import HEADER, MAX_STORED_BYTES, IdempotencyStore, StoredReply
+from talaria.http.messages import CallerT, Receive, Reply, ReplyStream, Request, Scope, Send
+from talaria.http.metrics import RequestMetrics
+from talaria.http.origins import OriginPolicy
+from talaria.http.rate_limit import RequestLimiter
+from talaria.http.router import Route, Router
+
+_HEARTBEAT = b": still here\n\n"
+_TOO_LONG = "The first answer was too long to store."
+
+log = logging.getLogger(__name__)
+
+
+class ServerOptions(Struct, frozen=True, kw_only=True):
+    """Server options: times in seconds, the size of a body in bytes.
+
+    A client that reads nothing for ``stall`` seconds counts as gone.
+    """
+
+    body_limit: int = 20_000_000
+    heartbeat: float = 15.0
+    stall: float = 60.0
+
+
+class FrontDoor(Protocol[CallerT]):
+    """One front end of a server: its callers, and the format of its errors."""
+
+    async def authenticate(self, request: Request[CallerT], scope: str) -> CallerT:
+        """Return the caller of a request; raises a `Problem` for one that is unknown or lacks the scope."""
+
+    async def check_again(self, request: Request[CallerT], scope: str) -> None:
+        """Raise a `Problem` if the caller of a running request has lost its permission; called periodically."""
+
+    def render_problem(self, problem: Problem) -> Reply:
+        """Return an error as a complete reply."""
+
+
+class HttpApplication:
+    """Answers every request with its route's reply, or with an error as its front door renders it."""
+
+    def __init__(
+        self,
+        router: Router,
+        front_door: FrontDoor[Any],
+        idempotency: IdempotencyStore,
+        origins: OriginPolicy,
+        limits: RequestLimiter,
+        metrics: RequestMetrics,
+        options: ServerOptions,
+    ) -> None:
+        self._router = router
+        self._front_door = front_door
+        self.render_problem = front_door.render_problem
+        self._idempotency = idempotency
+        self._origins = origins
+        self._limits = limits
+        self._metrics = metrics
+        self._options = options
+        self.ending = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        request: Request[Any] = Request(scope, receive)
+        started = perf_counter()
+        exchange = _Exchange(send, self._origins.reply_headers(request.headers.get("origin")), self._options)
+        route: Route | None = None
+        try:
+            self._origins.check(request.headers)
+            if request.method == "OPTIONS":
+                await exchange.write(self._preflight(request))
+                return
+            route, request.parts = self._router.find(request.method, request.path)
+            await self._serve(request, route, exchange)
+        except ClientGone:
+            exchange.status = exchange.status or 499
+        except TalariaError as error:
+            await exchange.write(self.render_problem(to_problem(error)))
+        except Exception:  # a bug ends the request, not the server
+            log.exception("%s %s failed", request.method, route.path if route else "")
+            await exchange.write(self.render_problem(make_server_problem(TalariaError.public)))
+        finally:
+            self._metrics.count(route.path if route else "", exchange.status, perf_counter() - started)
+
+    async def _serve(self, request: Request[Any], route: Route, exchange: "_Exchange") -> None:
+        if self.ending:
+            raise ServerStopping
+        if route.scope is None:  # no caller, so no limit for it, and no body: `/health` always answers
+            await exchange.give(await route.handler(request), request)
+            return
+        request.caller = await self._front_door.authenticate(request, route.scope)
+        if request.caller.name:
+            exchange.check_caller = partial(self._front_door.check_again, request, route.scope)
+        self._limits.count(request.caller.name)
+        with self._limits.held(request.caller.name):
+            await request.load(self._options.body_limit, self._options.stall)
+            key = request.headers.get(HEADER) if route.repeatable else None
+            if key is not None:
+                await self._answer_once(request, route, exchange, key)
+            else:
+                await self._answer(request, route, exchange)
+
+    async def _answer(self, request: Request[Any], route: Route, exchange: "_Exchange") -> None:
+        """Answer while the client is connected; otherwise cancel the handler."""
+        if route.method == "GET" or route.lasting:
+            await exchange.give(await route.handler(request), request)
+        else:
+            await run_with(self._run_handler(request, route, exchange), exchange.attend(request))
+
+    async def _run_handler(self, request: Request[Any], route: Route, exchange: "_Exchange") -> None:
+        reply = await route.handler(request)
+        if reply.stream is None:
+            await exchange.write(reply)
+        else:
+            await exchange.pour(reply, reply.stream, request)
+
+    async def _answer_once(self, request: Request[Any], route: Route, exchange: "_Exchange", key: str) -> None:
+        """Answer a repeatable request: the client may disconnect and return for the answer."""
+        found = await self._idempotency.begin(key, request.caller.name, request.method, request.path, request.body)
+        if isinstance(found, StoredReply):
+            headers = {**found.headers, "idempotent-replayed": "true"}
+            await exchange.write(_to_reply(structs.replace(found, headers=headers)))
+            return
+        try:
+            stored = await run_with(self._make_first_reply(request, route, exchange), self._idempotency.hold(found))
+        except TalariaError as error:
+            stored = StoredReply.of(self.render_problem(to_problem(error)))
+        except Exception:
+            await self._idempotency.end(
+                found, StoredReply.of(self.render_problem(make_server_problem(TalariaError.public)))
+            )
+            raise
+        await self._idempotency.end(found, self._limit_size(stored))
+        await exchange.write(_to_reply(stored))
+
+    async def _make_first_reply(self, request: Request[Any], route: Route, exchange: "_Exchange") -> StoredReply:
+        reply = await route.handler(request)
+        if reply.stream is None:
+            return StoredReply.of(reply)
+        body = await exchange.give(reply, request, until_complete=True)
+        if not reply.stream.is_whole:  # not an answer: the request may be made again
+            raise ServerStopping
+        return StoredReply(reply.status, reply.content_type, reply.headers, body)
+
+    def _limit_size(self, stored: StoredReply) -> StoredReply:
+        """Return what repetitions get: the first answer, or an error if it is too long to store."""
+        if len(stored.body) <= MAX_STORED_BYTES:
+            return stored
+        return StoredReply.of(self.render_problem(make_server_problem(_TOO_LONG, code="answer_not_kept")))
+
+    def _preflight(self, request: Request[Any]) -> Reply:
+        methods = ", ".join(self._router.methods(request.path))
+        headers = self._origins.preflight_headers(request.headers, methods)
+        return Reply(status=HTTPStatus.NO_CONTENT, headers={"allow": methods, **headers})
+
+
+class _Exchange:
+    """The response to one client."""
+
+    def __init__(self, send: Send, headers: Mapping[str, str], options: ServerOptions) -> None:
+        self.status = 0
+        self._send = send
+        self._headers = headers
+        self._options = options
+        self._sent = 0
+        self._is_streaming = False
+        self.check_caller: Callable[[], Awaitable[None]] | None = None
+
+    async def write(self, reply: Reply) -> None:
+        """Send a complete reply, unless another was started."""
+        if self.status:
+            return
+        await self._send_head(reply, ("content-length", str(len(reply.body))))
+        await self._send_body(reply.body, more=False)
+
+    async def give(self, reply: Reply, request: Request[Any], *, until_complete: bool = False) -> bytes:
+        """Send a reply while the client is connected.
+
+        With ``until_complete`` all of a stream is read and returned anyway.
+        """
+        if reply.stream is None:
+            await self.write(reply)
+            return reply.body
+        collected: list[bytes] = []
+        streaming = self.pour(reply, reply.stream, request, collected if until_complete else None)
+        await run_with(streaming, self.attend(request, until_complete=until_complete))
+        return b"".join(collected)
+
+    async def pour(
+        self, reply: Reply, stream: ReplyStream, request: Request[Any], collected: list[bytes] | None = None
+    ) -> None:
+        """Send a streamed reply; ``collected`` gets all of it, even without a client."""
+        try:
+            await self._send_head(reply)
+            if request.method == "HEAD":  # nobody reads the rest
+                await self._send_body(b"", more=False)
+            else:
+                await self._send_chunks(stream, collected)
+        finally:
+            await stream.close()
+
+    async def attend(self, request: Request[Any], *, until_complete: bool = False) -> None:
+        """Detect that the client is gone or its permission revoked, and send keep-alives for proxies."""
+        try:
+            await self._watch_client(request)
+        except (ClientGone, Problem):
+            if not until_complete:
+                raise
+
+    async def _send_chunks(self, stream: ReplyStream, collected: list[bytes] | None) -> None:
+        self._is_streaming = is_connected = True
+        async for chunk in stream:
+            if collected is not None:
+                collected.append(chunk)
+            try:
+                if is_connected:
+                    await self._send_body(chunk, more=True)
+            except ClientGone:
+                if collected is None:
+                    raise
+                is_connected = False
+        self._is_streaming = False
+        if is_connected:
+            await self._send_body(b"", more=False)
+
+    async def _watch_client(self, request: Request[Any]) -> None:
+        last_sent = self._sent
+        while True:
+            try:
+                async with asyncio.timeout(self._options.heartbeat):
+                    await request.gone()
+            except TimeoutError:
+                if self.check_caller is not None:
+                    await self.check_caller()
+                if self._is_streaming and last_sent == self._sent:
+                    await self._send_body(_HEARTBEAT, more=True)
+                last_sent = self._sent
+
+    async def _send_head(self, reply: Reply, *more: tuple[str, str]) -> None:
+        self.status = reply.status
+        headers = {
+            "content-type": reply.content_type,
+            "x-request-id": f"req_{new_id()}",
+            **self._headers,
+            **reply.headers,
+        }
+        if reply.status == HTTPStatus.NO_CONTENT:
+            headers.pop("content-type")
+            more = ()
+        pairs = [*headers.items(), *more]
+        encoded = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in pairs]
+        await self._send({"type": "http.response.start", "status": reply.status, "headers": encoded})
+
+    async def _send_body(self, chunk: bytes, *, more: bool) -> None:
+        self._sent += 1
+        try:
+            async with asyncio.timeout(self._options.stall):
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
+        except TimeoutError as error:
+            raise ClientGone("the client read nothing for too long") from error
+
+
+def _to_reply(stored: StoredReply) -> Reply:
+    return Reply(status=stored.status, body=stored.body, content_type=stored.content_type, headers=stored.headers)
