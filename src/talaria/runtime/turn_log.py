@@ -15,7 +15,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.inbox import InboxItem, SessionClaim
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.turns import Step, TurnState
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.turn_log import ModelStep, StartedCall
 from talaria.core.addresses import ReplyRoute
 from talaria.core.aio import shield_until_done
@@ -70,11 +70,13 @@ class EndedTurn(Struct, frozen=True):
     """The end of a turn as committed.
 
     ``has_moved`` says that its session was moved during the turn, ``released`` that its lease was released with it.
+    ``after_commit`` is what listeners want to do next.
     """
 
     end: TurnEnd
     has_moved: bool = False
     released: bool = False
+    after_commit: tuple[AfterCommit, ...] = ()
 
 
 EndTransaction = Callable[[Transaction, TurnResult], EndedTurn]
@@ -234,6 +236,8 @@ class TurnRecorder:
         self._steps = {**self._steps, **steps}
         if isinstance(result, EndedTurn):
             self.ended = result
+            for call in result.after_commit:
+                call()
         return result
 
     def _store_records(self, tx: Transaction, records: Sequence[_CallBegan | _CallEnded]) -> Mapping[str, int]:

@@ -96,8 +96,7 @@ def end_turn(
     tx.inbox.settle(work.items)
     redirect = find_redirect(tx, claim.session_id, work.turn_id)
     result = structs.replace(result, route=redirect.route if redirect else work.route)
-    for listener in listeners:
-        listener.turn_ended(tx, result)
+    after_commit = [call for listener in listeners if (call := listener.turn_ended(tx, result)) is not None]
     if redirect is not None or _is_from_its_chat(tx, claim.session_id, work):
         queue_turn_result(tx, result)  # unique by its outbox key, as a surface may queue it too
     has_moved = redirect is not None and redirect.move != work.move
@@ -106,7 +105,7 @@ def end_turn(
         tx.leases.release(claim.lease)
     if has_moved:
         tx.notify(PENDING_SESSIONS)
-    return EndedTurn(result.end, has_moved, released)
+    return EndedTurn(result.end, has_moved, released, tuple(after_commit))
 
 
 def _begin(tx: Transaction, claim: SessionClaim, ready: FetchedMessages) -> NextWork:

@@ -37,11 +37,11 @@ from talaria.contracts.provider import Provider
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.tool import Tool
-from talaria.contracts.turn_listener import TurnFollowUp, TurnResult
+from talaria.contracts.turn_listener import TurnListener, TurnResult
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
 from talaria.runtime.approvals import StoredApprover
-from talaria.runtime.completions import CompletionFollowUp
+from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.runtime.questions import Questions
 from talaria.runtime.runner import RunnerOptions, SessionRunner
@@ -371,15 +371,12 @@ async def _build_options(
     workspace: LocalWorkspace,
 ) -> RunnerOptions:
     """Return the runner's options, with all turn listeners and follow-ups."""
-    completions = (CompletionFollowUp(request.context.session_key),) if request.lasting else ()
+    exports = await _open_exports(application.settings, tool_context, session)
     return RunnerOptions(
         unpack=request.unpack,
-        listeners=(_WorkspaceListener(workspace), *request.listeners),
+        listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
-            CloseDelegatedCalls(application.end_workspace),
-            *await _open_exports(application.settings, tool_context, session),
             *request.follow_ups,
-            *completions,
             build_goal_follower(tool_context, environment, auxiliary, lasting=request.lasting),
         ),
         context=request.context,
@@ -387,6 +384,19 @@ async def _build_options(
         waits_for_store=request.waits_for_store,
         is_same_person=partial(is_same_person, lambda: application.settings),
         titled=request.titled and not session.title,
+    )
+
+
+def session_listeners(
+    application: "TalariaApplication", request: OpenRequest, workspace: LocalWorkspace, exports: Sequence[TurnListener]
+) -> tuple[TurnListener, ...]:
+    """Return the turn listeners of a session: the one list of who is attached when."""
+    return (
+        *request.listeners,
+        _WorkspaceListener(workspace),
+        CloseDelegatedCalls(application.end_workspace),
+        *([CompletionListener(request.context.session_key)] if request.lasting else []),
+        *exports,
     )
 
 
@@ -400,16 +410,16 @@ class _WorkspaceListener:
         tx.state.put(f"workspace:{ending.session_id}", self._workspace.snapshot())
 
 
-async def _open_exports(settings: Settings, tool_context: ToolContext, session: Session) -> list[TurnFollowUp]:
-    """Return the follow-up that exports finished turns, if a collector is configured."""
+async def _open_exports(settings: Settings, tool_context: ToolContext, session: Session) -> list[TurnListener]:
+    """Return the listener that exports finished turns, if a collector is configured."""
     if not settings.telemetry.endpoint:
         return []
-    from talaria.observability.otlp_exporter import TurnExportFollowUp, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
+    from talaria.observability.otlp_exporter import TurnExportListener, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
 
     exporter = await tool_context.closing.enter_async_context(
         run_exporter(settings.telemetry.endpoint, settings.telemetry.headers)
     )
-    return [TurnExportFollowUp(tool_context.store, session, exporter)]
+    return [TurnExportListener(session, exporter)]
 
 
 def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list[str]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.store import Transaction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.turn_log import ModelStep
 from talaria.core.formatting import HARMFUL, format_money
 from talaria.gateway.outbound.voice_replies import VoiceReplies
@@ -89,12 +89,13 @@ class ReplyQueuer:
         self._settings = settings
         self._voice = voice
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
         if ending.route is not None:
             queue_turn_result(tx, ending, self._decorate(tx, ending, render_turn_end(ending.end)))
         if self._voice is not None and self._settings.current.voice.speak != "off":
-            self._voice.turn_ended(tx, ending)
+            return self._voice.turn_ended(tx, ending)
+        return None
 
     async def follow_up(self) -> bool:
         """Speak pending replies."""

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.platform import Content, Platform
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.key_value import KeyValueEntry
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.voice import Recording, Speaker
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreError, TalariaError
@@ -74,13 +75,13 @@ class VoiceReplies:
         self._queued_at: dict[str, datetime] = {}
         self._polled_at: datetime | None = None
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Store a reply that is to be spoken, in the transaction that ends the turn."""
         route, speak = ending.route, self._settings.current.voice.speak
         if route is None or not isinstance(ending.end, TurnAnswered):
-            return
+            return None
         if speak != "always" and not (speak == "voice-notes-only" and route.spoken):
-            return
+            return None
         platform, text = self._platforms.get(route.address.platform), to_speech_text(ending.end.text)
         if platform is not None and platform.abilities.file_limit and text:
             pending = PendingVoiceReply(
@@ -91,7 +92,12 @@ class VoiceReplies:
                 at=self._clock.now(),
             )
             tx.state.put(f"{_PREFIX}{ending.turn_id}", _encode(pending).decode())
-            self._queued_at[f"{_PREFIX}{ending.turn_id}"] = pending.at
+            return partial(self._remember, f"{_PREFIX}{ending.turn_id}", pending.at)
+        return None
+
+    def _remember(self, key: str, at: datetime) -> None:
+        """Note a stored reply, so that the next follow-up looks for it."""
+        self._queued_at[key] = at
 
     async def follow_up(self) -> None:
         """Speak the pending replies; failures are only logged, as the written reply has been sent."""
