@@ -27,6 +27,7 @@ from talaria.goals.judge import Judge, JudgeModel
 from talaria.providers.http.client import HttpPool
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, ModelServer, Received, Say
+from talaria.testing.wait import LIMIT
 
 T = TypeVar("T")
 STEPS = 4
@@ -170,7 +171,7 @@ async def test_a_store_that_is_out_of_reach_for_a_while_does_not_end_the_work(sh
     shop.server.answering(worked)
     await GoalManager(shop.session_id, store=shop.store).set("Win the game")
     await _turn(shop, follower_of(shop, shop.store, judged))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT):
         assert await follower_of(shop, Faulty(shop.store, 1), judged).follow_up()
 
 
@@ -207,7 +208,7 @@ async def _program(shop: Workshop) -> AsyncIterator[asyncio.subprocess.Process]:
     )
     assert child.stdout is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LIMIT):
             assert await child.stdout.readline() == b"begun\n"
         yield child
     finally:

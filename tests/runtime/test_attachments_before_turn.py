@@ -134,4 +134,4 @@ async def test_what_is_more_urgent_goes_first_and_nothing_is_fetched_twice(store
 async def test_what_waits_is_shown_with_its_files(store: Store, session_id: SessionId) -> None:
     await bring(store, session_id, "look")
     (message,) = await store.read(lambda tx: list_pending_messages(tx, session_id))
-    assert message.text == "look\n(The file notes.txt comes along.)"
+    assert message.text == "look\n(The file notes.txt is attached.)"

@@ -73,7 +73,7 @@ async def test_a_conversation_that_another_worker_owns_is_refused_and_nothing_is
     lease = await shop.store.write(lambda tx: tx.leases.acquire(f"session:{shop.session_id}", timedelta(minutes=1)))
     assert lease is not None
     async with _open(shop) as talk:
-        with pytest.raises(Refused, match="another process"):
+        with pytest.raises(Refused, match="Another process"):
             await talk.say(_said("hi"), source="test", external_id="1")
         await shop.store.write(lambda tx: tx.leases.release(lease))
         assert await talk.run_pending_turns() == TurnAnswered("ok")

@@ -28,7 +28,7 @@ class Ends:
         self.count = 0
 
     def finishing(self, tx: Transaction, result: TurnResult) -> EndedTurn:
-        tx.state.put("ended", "")
+        tx.named_values.put("test", "ended", "")
         self.count += 1
         return EndedTurn(result.end)
 

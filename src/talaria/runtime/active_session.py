@@ -117,7 +117,7 @@ class ActiveSession:
     async def reset_session(
         self, *, leaving: LeaveHook = end_processes, behind: SessionId | None = None
     ) -> OpenSession:
-        """Leave the session for good, start a new one and end the old one's background work.
+        """Leave the session permanently, start a new one and end the old one's background work.
 
         ``leaving`` runs in the transaction that leaves the session, so that background work ends even after a crash.
         With ``behind``, the id of a session that was moved away, that session is left unchanged. It is replaced only if
@@ -173,11 +173,11 @@ class ActiveSession:
         task.add_done_callback(self._background_tasks.discard)
 
     async def close(self) -> None:
-        """Cancel background tasks and close the session for good, deleting it if it is empty."""
-        for task in (beside := tuple(self._background_tasks)):
+        """Cancel background tasks and close the session, deleting it if it is empty."""
+        for task in (background := tuple(self._background_tasks)):
             task.cancel()
-        if beside:
-            await asyncio.wait(beside)
+        if background:
+            await asyncio.wait(background)
         async with self._switch_lock:  # also closes a session that is being opened
             self._closed = True
             await self._close_and_discard()

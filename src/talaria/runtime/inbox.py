@@ -167,4 +167,4 @@ def list_pending_messages(tx: Transaction, session_id: SessionId) -> list[Messag
     """Return the pending messages of a session, in the order in which they will be answered."""
     unsettled = tx.inbox.unsettled(session_id)
     items = [item for item in unsettled if item.state == "waiting" and item.kind != MIRROR]
-    return [without_files(read_inbox_message(item.payload), "comes along") for item in items]
+    return [without_files(read_inbox_message(item.payload), "is attached") for item in items]
