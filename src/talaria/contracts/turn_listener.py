@@ -44,8 +44,12 @@ class TurnFollowUp(TurnListener, Protocol):
 
     resumable: ClassVar[bool]
 
+    @property
+    def has_follow_up(self) -> bool:
+        """Whether the turn that has just ended leaves work for `follow_up`; without any, it is not called."""
+
     async def follow_up(self) -> bool:
         """Do the work after the reply; return ``True`` if the inbox has a new message.
 
-        It is also called when a session is opened; a resumable one is cancelled when it is called again.
+        It is always called when a session is opened; a resumable one is cancelled when it is called again.
         """

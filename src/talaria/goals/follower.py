@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.core.errors import StoreError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.ids import SessionId
@@ -51,16 +52,33 @@ class GoalFollower:
         self._emit = emit
         self._lasting = lasting
         self._clock = clock or SystemClock()
+        self._has_goal = False
+        self._following = 0  # calls of `follow_up` in progress: for a moment two, when one replaces another
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit:
         """Apply the end of a turn to the goal, in its transaction."""
-        record_turn_end(tx, ending, self._clock.now())
+        return partial(self._set_has_goal, record_turn_end(tx, ending, self._clock.now()))
+
+    def _set_has_goal(self, has_goal: bool) -> None:
+        self._has_goal = has_goal
+
+    @property
+    def has_follow_up(self) -> bool:
+        """Whether there was a goal when the turn ended, or one is being followed, which may be over."""
+        return self._lasting and (self._has_goal or self._following > 0)
 
     async def follow_up(self) -> bool:
         """Judge, wait and continue until nothing is left to do; return whether a step is queued.
 
         While the store cannot be reached this retries with growing pauses: nothing else would continue the goal.
         """
+        self._following += 1
+        try:
+            return await self._follow()
+        finally:
+            self._following -= 1
+
+    async def _follow(self) -> bool:
         pause = _FIRST_PAUSE
         while self._lasting:
             try:

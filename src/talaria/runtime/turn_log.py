@@ -209,19 +209,20 @@ class TurnRecorder:
         return await self._write(work) or []
 
     async def _record(self, record: _CallBegan | _CallEnded, *, may_wait: bool) -> None:
-        self._deferred.append(record)
-        if not may_wait:
-            await self._write(lambda tx: None)
+        if may_wait:
+            self._deferred.append(record)
+        else:
+            await self._write(lambda tx: None, record)
 
-    async def _write(self, work: Callable[[Transaction], T]) -> T | None:
-        """Write after the deferred records; a cancelled write still completes, so that order is kept.
+    async def _write(self, work: Callable[[Transaction], T], *own: _CallBegan | _CallEnded) -> T | None:
+        """Write after the deferred records and ``own`` ones; a cancelled write still completes, so that order is kept.
 
         Once the turn has ended nothing is written, and ``None`` is returned.
         """
         async with self._lock:
             if self.ended is not None:
                 return None
-            records, self._deferred = self._deferred, []
+            records, self._deferred = [*self._deferred, *own], []
 
             def write_all(tx: Transaction) -> tuple[Mapping[str, int], T]:
                 tx.leases.check(self._claim.lease)

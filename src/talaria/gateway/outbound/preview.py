@@ -21,7 +21,7 @@ from talaria.gateway.outbound.message_writer import BLANK_TEXT, POSTED_MESSAGES,
 from talaria.gateway.outbound.preview_text import PreviewText
 from talaria.gateway.outbound.rate_limit import PREVIEW, TYPING, Throttle, call_with_timeout
 from talaria.gateway.outbound.splitting import GrowingText
-from talaria.runtime.rebind import find_redirect
+from talaria.runtime.turns import find_redirect
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 

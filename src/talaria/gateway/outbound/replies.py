@@ -97,8 +97,13 @@ class ReplyQueuer:
             return self._voice.turn_ended(tx, ending)
         return None
 
+    @property
+    def has_follow_up(self) -> bool:
+        """Whether replies are spoken."""
+        return self._voice is not None and self._settings.current.voice.speak != "off"
+
     async def follow_up(self) -> bool:
         """Speak pending replies."""
-        if self._voice is not None and self._settings.current.voice.speak != "off":
+        if self._voice is not None and self.has_follow_up:
             await self._voice.follow_up()
         return False
