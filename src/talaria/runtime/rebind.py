@@ -61,24 +61,10 @@ def is_own_thread(tx: Transaction, address: Address, key: str) -> bool:
     return bool(address.thread_id) and OWN_THREAD.get(tx, key) is not None
 
 
-class TurnGate:
-    """Gate of an open session: no turn starts while it is closed; ``reason`` is empty while open."""
-
-    def __init__(self) -> None:
-        self.reason = ""
-
-    def close(self, reason: str) -> None:
-        """Keep turns from starting; a running one continues."""
-        self.reason = reason
-
-    def open(self) -> None:
-        """Allow turns to start again."""
-        self.reason = ""
-
-
 class _OpenConversation(Protocol):
     session_id: SessionId
-    gate: TurnGate
+
+    def hold(self, reason: str) -> None: ...
 
     def wake(self) -> None: ...
 
@@ -91,18 +77,18 @@ class Departure:
         self._platform = ""
 
     def begin(self, conversation: _OpenConversation, platform: str) -> None:
-        """Close the gate of a session that is about to be handed over."""
+        """Hold the turns of a session that is about to be handed over."""
         self.session_id, self._platform = conversation.session_id, platform
         self.apply(conversation)
 
     def apply(self, conversation: _OpenConversation) -> None:
-        """Close the gate of this session if it is the one being handed over and was reopened."""
+        """Hold the turns of this session if it is the one being handed over and was reopened."""
         if self.session_id == conversation.session_id:
-            conversation.gate.close(handoff_notice(self._platform))
+            conversation.hold(handoff_notice(self._platform))
 
     def end(self, conversation: _OpenConversation | None, *, stays: bool) -> None:
         """Forget the handoff; a session that stays resumes with the messages sent meanwhile."""
         session_id, self.session_id = self.session_id, None
         if stays and conversation is not None and conversation.session_id == session_id:
-            conversation.gate.open()
+            conversation.hold("")
             conversation.wake()

@@ -36,7 +36,6 @@ from talaria.runtime.inbox import (
     without_files,
 )
 from talaria.runtime.leases import release_lease, renew_lease, retry_write
-from talaria.runtime.rebind import TurnGate
 from talaria.runtime.turn_log import STEERING, EndedTurn, TurnRecorder, TurnWork, turn_context
 from talaria.runtime.turns import ClaimedSession, NextWork, TurnStart, begin_next, claim_and_begin, end_turn
 from talaria.sessions.titles import generate_title
@@ -116,8 +115,7 @@ class SessionRunner:
     """Runner of one session's turns and follow-ups, as tasks of ``jobs``, which the caller owns.
 
     One task runs the turns: it starts when the runner is woken, and ends when the inbox is empty. ``turn`` is the turn
-    that this process runs now, if any. While the ``gate`` is closed no turn starts: callers that wait for one get
-    `Busy`, and their messages stay in the inbox.
+    that this process runs now, if any. `hold` keeps turns from starting.
     """
 
     def __init__(
@@ -133,7 +131,6 @@ class SessionRunner:
     ) -> None:
         self.session_id = session_id
         self.turn: TurnWork | None = None
-        self.gate = TurnGate()
         self.state = RunnerState.IDLE
         self._store = store
         self._agent = agent
@@ -143,6 +140,7 @@ class SessionRunner:
         self._jobs = jobs
         self._task: asyncio.Task[None] | None = None
         self._last: TurnEnd | TalariaError | None = None
+        self._hold_reason = ""
         self._is_woken = False
         self._is_steered = False
         self._admission: Admission | None = None
@@ -218,6 +216,13 @@ class SessionRunner:
             self._last = None
             self._task = self._jobs.create_task(self._run())
 
+    def hold(self, reason: str) -> None:
+        """Keep turns from starting until it is called with an empty reason; a running one continues.
+
+        Callers that wait for a turn get `Busy`, and their messages stay in the inbox.
+        """
+        self._hold_reason = reason
+
     def submit(self, admission: Admission) -> None:
         """Run turns like `wake`, with a message that is stored in the transaction that claims the session."""
         self._admission = admission
@@ -280,8 +285,8 @@ class SessionRunner:
         """Claim the session, run its turns and release it; return how the last turn ended, or the error."""
         if self.state is RunnerState.MOVED:
             return Refused("This conversation has moved to another chat.")
-        if self.gate.reason:
-            return Busy(self.gate.reason)
+        if self._hold_reason:
+            return Busy(self._hold_reason)
         self.state = RunnerState.CLAIMING
         try:
             with bound(self._context):

@@ -41,6 +41,7 @@ from talaria.contracts.turn_listener import TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
 from talaria.core.session_context import context_variables
+from talaria.goals.follower import GoalRecorder
 from talaria.goals.goal_store import goal_caps
 from talaria.runtime.approvals import StoredApprover
 from talaria.runtime.budget import StoredBudget
@@ -57,7 +58,6 @@ from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 from talaria.settings.profiles import find_home
-from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.workspace import LocalWorkspace
 
@@ -86,7 +86,7 @@ async def open_session(
     delegator = LazyDelegator(application, request, viewer, models.name, questions, events.publish, jobs)
     tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
     tool_context = structs.replace(tool_context, past=found.past, delegator=delegator)
-    tools, tool_notes = await _collect_tools(application, tool_context, request, jobs, workplace.servers)
+    tools, tool_notes = await _collect_tools(application, tool_context, request, jobs, workplace)
     delegator.tools = tuple(tool.name for tool in tools)
     toolbox, personality = Toolbox(tools), found.preferences.personality
     prefix = make_prefix(tool_context, request, toolbox, personality, found.prefix)
@@ -267,7 +267,7 @@ async def _collect_tools(
     tool_context: ToolContext,
     request: OpenRequest,
     jobs: TaskGroup,
-    servers: SessionServers,
+    workplace: OpenWorkspace,
 ) -> tuple[Sequence[Tool], Sequence[str]]:
     """Return the tools of the agent, and a sentence for each configured MCP server that is unavailable."""
     if request.tools is not None:
@@ -280,7 +280,7 @@ async def _collect_tools(
 
     logs = application.profile.logs_folder
     others, notes = await connect_servers(
-        application.settings.mcp, application.secrets, logs, servers, jobs, context_variables(request.context)
+        application.settings.mcp, application.secrets, logs, workplace.servers, jobs, context_variables(request.context)
     )
     wanted = [
         one for one in others if one.name not in application.settings.tools.disabled and may_use(tool_context, one.name)
@@ -417,7 +417,7 @@ async def _build_options(
         listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
             *request.follow_ups,
-            build_goal_follower(tool_context, environment, auxiliary, lasting=request.lasting),
+            *([build_goal_follower(tool_context, environment, auxiliary)] if request.lasting else []),
         ),
         context=request.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
@@ -430,12 +430,16 @@ async def _build_options(
 def session_listeners(
     application: "TalariaApplication", request: OpenRequest, workspace: LocalWorkspace, exports: Sequence[TurnListener]
 ) -> tuple[TurnListener, ...]:
-    """Return the turn listeners of a session: the one list of who is attached when."""
+    """Return the turn listeners of a session: the one list of who is attached when.
+
+    On a surface that stays open, completions are queued and a follow-up drives the goal; elsewhere the goal is only
+    told how turns end, and waits for such a surface.
+    """
     return (
         *request.listeners,
         _WorkspaceListener(workspace),
         CloseDelegatedCalls(application.end_workspace),
-        *([CompletionListener(request.context.session_key)] if request.lasting else []),
+        CompletionListener(request.context.session_key) if request.lasting else GoalRecorder(),
         *exports,
     )
 
