@@ -6,6 +6,7 @@ from talaria.commands.arguments import escape_markdown, require_terminal
 from talaria.commands.command import Command, CommandContext
 from talaria.commands.dispatch import find_commands, group_help_by_category
 from talaria.core.errors import NotFound, Refused
+from talaria.core.formatting import platform_label
 from talaria.sessions.chat_directory import HomeChat, write_home
 
 _GREETING = "Hi{name}! Just write what you need. `/help` lists the commands, `/new` starts a new conversation."
@@ -101,8 +102,8 @@ async def run_sethome(context: CommandContext) -> None:
     await context.active_session.store.write(lambda tx: write_home(tx, home))
     label = f", *{escape_markdown(context.words)}*," if context.words else ""
     context.place.show(
-        f"This chat{label} is now my home chat on {address.platform}. Reports go here, and so does `/handoff "
-        f"{address.platform}` from the terminal."
+        f"This chat{label} is now my home chat on {platform_label(address.platform)}. Reports go here, and so does"
+        f" `/handoff {address.platform}` from the terminal."
     )
 
 

@@ -45,7 +45,7 @@ class FrontDoor(Protocol[CallerT]):
         """Return the caller of a request; raises a `Problem` for one that is unknown or lacks the scope."""
 
     async def check_again(self, request: Request[CallerT], scope: str) -> None:
-        """Raise a `Problem` if the caller of a running request has lost its permission; called again and again."""
+        """Raise a `Problem` if the caller of a running request has lost its permission; called periodically."""
 
     def render_problem(self, problem: Problem) -> Reply:
         """Return an error as a complete reply."""

@@ -165,7 +165,7 @@ class AgentCache(Generic[T]):
         with self._track_build(key) as pending:
             async with pending.lock:
                 entry = self._entries.get(key)
-                if entry is not None and signature in (None, entry.agent.signature):
+                if entry is not None and (signature is None or signature == entry.agent.signature):
                     self._entries.move_to_end(key)
                     entry.users += 1
                     return entry

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 import psycopg
 from psycopg import sql
 
-from talaria.storage.notifications import Deliver
+from talaria.storage.async_store import Deliver
 from talaria.storage.postgres.channel import NotificationChannel
 from talaria.storage.tables.sql import Row
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from talaria.core.errors import StoreError
-from talaria.storage.notifications import Deliver, Notifications
+from talaria.storage.async_store import Deliver, Notifications
 from talaria.storage.sqlite.errors import translate_error
 from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.file_lock import StoreLock

@@ -22,7 +22,7 @@ from talaria.storage.sqlite.salvage import (
     iterate_readable_rows,
 )
 from talaria.storage.tables.archive import TABLE_KEYS
-from talaria.storage.tables.messages import SEQ_BITS, MessageBody
+from talaria.storage.tables.sessions import SEQ_BITS, MessageBody
 from talaria.storage.tables.sql import Row, from_stamp
 
 _NUMBER_COLUMNS = {"sessions": "number", "inbox": "id", "outbox": "id", "completions": "id"}

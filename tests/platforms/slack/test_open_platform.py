@@ -8,8 +8,7 @@ import pytest
 from talaria.contracts.platform import PlatformAccount
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import Refused
-from talaria.platforms.slack.adapter import Slack
-from talaria.platforms.slack.factory import open_platform
+from talaria.platforms.slack.adapter import Slack, open_platform
 from talaria.platforms.slack.threads import JOINED_THREAD, DurableThreadStore
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.slack_server import APP_TOKEN, TOKEN, SlackServer, User
