@@ -12,7 +12,7 @@ from talaria.cli.commands.completion.candidates import (
 )
 from talaria.cli.parser_tree import CommandSpec
 
-_SCRIPT = r"""# Completion of talaria for bash, made by `talaria completion bash`.
+_BASH_SCRIPT = r"""# Completion of talaria for bash, made by `talaria completion bash`.
 
 _talaria_offer() {
     local candidate
@@ -67,7 +67,7 @@ _talaria() {
 
 complete -F _talaria talaria
 """
-_SCRIPT_fish = r"""# Completion of talaria for fish, made by `talaria completion fish`.
+_FISH_SCRIPT = r"""# Completion of talaria for fish, made by `talaria completion fish`.
 
 function __talaria_values
     switch $argv[1]
@@ -132,7 +132,7 @@ end
 
 complete -c talaria -f -a '(__talaria)'
 """
-_SCRIPT_zsh = r"""#compdef talaria
+_ZSH_SCRIPT = r"""#compdef talaria
 # Completion of talaria for zsh, made by `talaria completion zsh`.
 
 _talaria_words() {
@@ -199,16 +199,16 @@ fi
 def bash_script(program: CommandSpec) -> str:
     """Return a script for bash to source."""
     return fill_template(
-        _SCRIPT,
+        _BASH_SCRIPT,
         {
             "@FLAGS@": [f"{'|'.join(map(quote_pattern, list_valued_flags(program)))}) option=$word ;;"],
             "@STEPS@": [f"{'|'.join(map(quote_pattern, list_command_paths(program)))}) path+=' '$word position=0 ;;"],
-            "@OFFERS@": (_format_case(offer) for offer in list_offers(program)),
+            "@OFFERS@": (_format_bash_case(offer) for offer in list_offers(program)),
         },
     )
 
 
-def _format_case(offer: CompletionOffer) -> str:
+def _format_bash_case(offer: CompletionOffer) -> str:
     action = (
         f"_talaria_values {offer.values}"
         if offer.values
@@ -220,16 +220,16 @@ def _format_case(offer: CompletionOffer) -> str:
 def fish_script(program: CommandSpec) -> str:
     """Return a script for fish to source, or to install as ``talaria.fish``."""
     return fill_template(
-        _SCRIPT_fish,
+        _FISH_SCRIPT,
         {
             "@FLAGS@": [f"case {' '.join(map(_quote, list_valued_flags(program)))}"],
             "@STEPS@": [f"case {' '.join(map(_quote, list_command_paths(program)))}"],
-            "@OFFERS@": (line for offer in list_offers(program) for line in _format_case_fish(offer)),
+            "@OFFERS@": (line for offer in list_offers(program) for line in _format_fish_case(offer)),
         },
     )
 
 
-def _format_case_fish(offer: CompletionOffer) -> list[str]:
+def _format_fish_case(offer: CompletionOffer) -> list[str]:
     if offer.values:
         return [f"case {_quote(offer.key)}", f'    __talaria_values {offer.values} "$prefix" "$current" $profile']
     candidates = " ".join(_quote(f"{word}\t{meaning}" if meaning else word) for word, meaning in offer.candidates)
@@ -243,16 +243,16 @@ def _quote(text: str) -> str:
 def zsh_script(program: CommandSpec) -> str:
     """Return a script for zsh to source, or to install in ``fpath`` as ``_talaria``."""
     return fill_template(
-        _SCRIPT_zsh,
+        _ZSH_SCRIPT,
         {
             "@FLAGS@": [f"{'|'.join(map(quote_pattern, list_valued_flags(program)))}) option=$word ;;"],
             "@STEPS@": [f"{'|'.join(map(quote_pattern, list_command_paths(program)))}) route+=' '$word position=0 ;;"],
-            "@OFFERS@": (_format_case_zsh(offer) for offer in list_offers(program)),
+            "@OFFERS@": (_format_zsh_case(offer) for offer in list_offers(program)),
         },
     )
 
 
-def _format_case_zsh(offer: CompletionOffer) -> str:
+def _format_zsh_case(offer: CompletionOffer) -> str:
     if offer.values:
         return f"{quote_pattern(offer.key)}) _talaria_values {offer.values} ;;"
     candidates = join(_format_candidate(word, meaning) for word, meaning in offer.candidates)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -24,6 +23,7 @@ from talaria.cli.commands.gateway.service_units import (
     install,
     uninstall,
 )
+from talaria.cli.server_process import open_server_application
 from talaria.cli.services import Services
 from talaria.core.aio import StopSignal, first_error
 from talaria.core.errors import Refused, StoreError, StoreUnavailable
@@ -34,8 +34,8 @@ from talaria.observability.shutdown_report import ShutdownReport, list_running, 
 from talaria.runtime.workers import ModelStatus, NetworkStatus, WorkerStatus, decode_worker, read_workers
 from talaria.settings.access_report import list_open_access
 
-_TIMEOUT_SECONDS = 3.0
-_TIMEOUT_SECONDS_command = 60.0
+_STATUS_SECONDS = 3.0
+_CHANGE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _DEFAULT_LINES = 40
 _SIGNALS = {
@@ -77,7 +77,7 @@ def _read_stored(services: Services) -> list[WorkerStatus]:
 
 def _fetch_status(process: ShutdownReport) -> WorkerStatus | None:
     """Return the status that a process reports; ``None`` if it does not answer."""
-    connection = HTTPConnection(urlsplit(process.address).netloc or "127.0.0.1:0", timeout=_TIMEOUT_SECONDS)
+    connection = HTTPConnection(urlsplit(process.address).netloc or "127.0.0.1:0", timeout=_STATUS_SECONDS)
     try:
         connection.request("GET", "/status")
         return decode_worker(connection.getresponse().read())
@@ -152,17 +152,9 @@ def _run(arguments: argparse.Namespace, services: Services) -> int:
 
 
 async def _serve(services: Services, stop: StopSignal, *, as_worker: bool) -> None:
-    loop = asyncio.get_running_loop()
-    for number, reason in _SIGNALS.items():
-        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-            loop.add_signal_handler(number, stop.request_stop, reason)
-    await services.store_maintenance().wait_until_usable(stop, services.terminal.note)
-    if stop.is_set():
-        return
-    async with AsyncExitStack() as stack:
-        application = services.load_application()(stack)
-        for note in application.notes:
-            services.terminal.note(note)
+    async with open_server_application(services, stop, _SIGNALS) as application:
+        if application is None:
+            return
         _report_last_shutdown(services, services.terminal.note)
         await application.serve_gateway(stop, as_worker=as_worker, report=services.terminal.note)
 
@@ -184,7 +176,7 @@ def _start(_arguments: argparse.Namespace, services: Services) -> int:
             env=services.environment,
             umask=person_umask(),
         )
-    deadline = time.monotonic() + _TIMEOUT_SECONDS_command
+    deadline = time.monotonic() + _CHANGE_SECONDS
     while not any(one.pid == process.pid for one in _list_workers(services)):
         if process.poll() is not None or time.monotonic() > deadline:
             raise Refused(f"The gateway didn't start. Its log ends with:\n{_tail(log, 5)}")
@@ -199,7 +191,7 @@ def _stop(_arguments: argparse.Namespace, services: Services) -> int:
         raise Refused("No gateway of this profile is running on this machine.")
     for one in local_workers:
         os.kill(one.pid, signal.SIGTERM)
-    deadline = time.monotonic() + _TIMEOUT_SECONDS_command
+    deadline = time.monotonic() + _CHANGE_SECONDS
     while not all(is_gone(one.worker) for one in local_workers):
         if time.monotonic() > deadline:
             raise Refused(
