@@ -14,6 +14,7 @@ from talaria.testing.telegram_server import TelegramServer
 QUICK = timedelta(seconds=2)
 
 
+@pytest.mark.one_engine
 @pytest.mark.slow
 async def test_telegram_that_falls_silent_is_polled_anew(store: Store) -> None:
     async with TelegramServer() as server, Wire(server.url) as wire:
