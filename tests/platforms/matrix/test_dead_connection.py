@@ -13,7 +13,7 @@ QUICK = timedelta(seconds=2)
 
 
 @pytest.mark.one_engine
-async def test_a_homeserver_that_falls_silent_is_synced_with_anew(desk: Desk, alice: Person, store: Store) -> None:
+async def test_a_homeserver_that_falls_silent_is_synced_with_again(desk: Desk, alice: Person, store: Store) -> None:
     room = alice.room_with(desk.user_id)
     Person(alice.homeserver_client, desk.account).join(room)
     async with Wire(desk.settings.homeserver) as wire:

@@ -10,7 +10,7 @@ from talaria.testing.slack_server import SlackServer
 
 
 @pytest.mark.one_engine
-async def test_slack_that_falls_silent_is_connected_anew(store: Store) -> None:
+async def test_slack_that_falls_silent_is_connected_again(store: Store) -> None:
     async with SlackServer() as server, Wire(server.world.url) as wire:
         server.world.url = wire.url
         ann = server.user("Ann")
