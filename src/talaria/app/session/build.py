@@ -53,7 +53,6 @@ from talaria.sessions.summaries import StoredHistory
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.model import Settings
 from talaria.settings.profiles import find_home
-from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 from talaria.tools.workspace import LocalWorkspace
 
@@ -79,7 +78,7 @@ async def open_session(
     delegator = LazyDelegator(application, request, viewer, models.name, questions, events.publish, jobs)
     tool_context = _build_tool_context(application, request, session, settings, models, workplace, stack)
     tool_context = structs.replace(tool_context, past=found.past, delegator=delegator)
-    tools, tool_notes = await _collect_tools(application, tool_context, request, jobs, workplace.servers)
+    tools, tool_notes = await _collect_tools(application, tool_context, request, jobs, workplace)
     delegator.tools = tuple(tool.name for tool in tools)
     toolbox, personality = Toolbox(tools), found.preferences.personality
     prefix = make_prefix(tool_context, request, toolbox, personality, found.prefix)
@@ -261,7 +260,7 @@ async def _collect_tools(
     tool_context: ToolContext,
     request: OpenRequest,
     jobs: TaskGroup,
-    servers: SessionServers,
+    workplace: OpenWorkspace,
 ) -> tuple[Sequence[Tool], Sequence[str]]:
     """Return the tools of the agent, and a sentence for each configured MCP server that is unavailable."""
     if request.tools is not None:
@@ -274,7 +273,7 @@ async def _collect_tools(
 
     logs = application.profile.logs_folder
     others, notes = await connect_servers(
-        application.settings.mcp, application.secrets, logs, servers, jobs, context_variables(request.context)
+        application.settings.mcp, application.secrets, logs, workplace.servers, jobs, context_variables(request.context)
     )
     wanted = [
         one for one in others if one.name not in application.settings.tools.disabled and may_use(tool_context, one.name)

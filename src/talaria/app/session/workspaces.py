@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 
 from talaria.core.ids import SessionId
@@ -36,9 +37,18 @@ class OpenWorkspace:
     def __init__(self, workspace: LocalWorkspace) -> None:
         self.workspace = workspace
         self.processes = Processes()
-        self.servers = SessionServers()
         self.users = 0
         self.kept = False
+
+    @cached_property
+    def servers(self) -> SessionServers:
+        """The MCP servers of the session; most sessions have none."""
+        return SessionServers()
+
+    @property
+    def has_servers(self) -> bool:
+        """Whether an MCP server is running."""
+        return "servers" in vars(self) and self.servers.is_running
 
     def keep(self) -> None:
         """Keep the workspace when its last user leaves, until it is entered again or ended."""
@@ -47,7 +57,7 @@ class OpenWorkspace:
     @property
     def has_state(self) -> bool:
         """Whether there is state here that is not in the store."""
-        return self.servers.is_running or bool(self.processes.running) or not self.workspace.is_untouched
+        return self.has_servers or bool(self.processes.running) or not self.workspace.is_untouched
 
 
 class WorkspaceRegistry:
@@ -88,7 +98,7 @@ class WorkspaceRegistry:
             return
         if not (entry.kept and entry.has_state):
             self.end(session_id)
-        elif entry.servers.is_running:
+        elif entry.has_servers:
             self._retain_servers(session_id)
 
     def find(self, session_id: SessionId) -> OpenWorkspace | None:
@@ -101,7 +111,8 @@ class WorkspaceRegistry:
         entry = self._entries.pop(session_id, None)
         if entry is None:
             return False
-        entry.servers.close()
+        if entry.has_servers:
+            entry.servers.close()
         entry.processes.close()
         return True
 
