@@ -17,8 +17,7 @@ from talaria.http.errors import ClientGone, Problem, ServerStopping, make_server
 from talaria.http.idempotency import HEADER, MAX_STORED_BYTES, IdempotencyStore, StoredReply
 from talaria.http.messages import CallerT, Receive, Reply, ReplyStream, Request, Scope, Send
 from talaria.http.metrics import RequestMetrics
-from talaria.http.origins import OriginPolicy
-from talaria.http.rate_limit import RequestLimiter
+from talaria.http.request_checks import OriginPolicy, RequestLimiter
 from talaria.http.router import Route, Router
 
 _HEARTBEAT = b": still here\n\n"

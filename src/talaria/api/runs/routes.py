@@ -5,12 +5,13 @@ from collections.abc import AsyncIterator
 
 from talaria.api.front_door import ApiRequest
 from talaria.api.images import ImageStore
-from talaria.api.items.input import make_instruction, read_input, store_images
+from talaria.api.input_items import make_instruction, read_input, store_images
 from talaria.api.meta.models import ModelNames
 from talaria.api.runs.control_store import Question, list_open_questions, request_answer
-from talaria.api.runs.event_stream import RunEventStream, RunEventStreams
 from talaria.api.runs.events import ApprovalRequested, RunEvent, make_stream_name
 from talaria.api.runs.run_store import (
+    RunEventStream,
+    RunEventStreams,
     RunOptions,
     RunStart,
     begin_run,
