@@ -8,7 +8,7 @@ from tests.gateway.in_process_gateway import SmallGateway, served
 from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.core.addresses import Address
 from talaria.core.aio import SupervisedTaskGroup
-from talaria.gateway.memory_flush import MemoryFlusher
+from talaria.gateway.session_reset import MemoryFlusher
 from talaria.sessions.keys import build_session_key
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -30,7 +30,7 @@ async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
     async with SupervisedTaskGroup() as jobs:
         farewells = MemoryFlusher(
             application,
-            gateway.rooms.worker,
+            gateway.chats.worker,
             home,
             lambda: application.settings.platforms,
             lambda: application.zone,
@@ -41,7 +41,7 @@ async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
 
 async def settled(gateway: SmallGateway) -> None:
     """Wait until Ann's turn has ended: a streamed reply is shown before that."""
-    room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
+    room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
     assert room is not None
     await room.active_session.chat.conversation.settled()
 
@@ -69,7 +69,7 @@ async def test_what_is_worth_it_is_saved_once_and_the_next_conversation_knows_it
             text="what is it called?",
         )
         await gateway.dispatcher.receive(said)
-        await network.until(lambda: "re: what is it called?" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: what is it called?" in network.shown("ann"))
         assert any("this is a new conversation" in text for text in network.shown("ann"))
         system, *messages = server.received[-1].json["messages"]
         assert FACT in system["content"]
@@ -100,19 +100,19 @@ async def test_a_conversation_that_is_brought_back_goes_on(tmp_path: Path) -> No
         network.say("ann", "My ship is called Nanny.")
         await network.posted(1)
         await settled(gateway)
-        room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
+        room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
         assert room is not None
         old = room.active_session.session_id
         later = datetime.now(UTC) + timedelta(hours=2)
         assert await looked(gateway, tmp_path, later) == 1
         network.say("ann", "hello")
-        await network.until(lambda: "re: hello" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: hello" in network.shown("ann"))
         await settled(gateway)
         network.say("ann", f"/resume {old}")
-        await network.until(lambda: any("Back in" in text for text in network.shown("ann")), seconds=20)
+        await network.until(lambda: any("Back in" in text for text in network.shown("ann")))
         assert "re: My ship is called Nanny." in network.shown("ann")[-1]  # not the leave that the agent took
         network.say("ann", "go on")
-        await network.until(lambda: "re: go on" in network.shown("ann"), seconds=20)
+        await network.until(lambda: "re: go on" in network.shown("ann"))
         await settled(gateway)
         said = [message["content"] for message in server.received[-1].json["messages"]]
         assert "My ship is called Nanny." in said

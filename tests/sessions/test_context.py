@@ -135,8 +135,12 @@ async def test_hundreds_of_interleaved_turns_and_their_threads_see_their_own_val
     chance = random.Random(7)
     finished = 0
 
+    async def let_others_run() -> None:
+        for _ in range(chance.randrange(8)):
+            await asyncio.sleep(0)
+
     async def child(own: dict[str, str]) -> None:
-        await asyncio.sleep(chance.random() / 200)
+        await let_others_run()
         assert seen() == own
 
     async def turn(number: int, pool: ThreadPoolExecutor) -> None:
@@ -148,7 +152,7 @@ async def test_hundreds_of_interleaved_turns_and_their_threads_see_their_own_val
         assert own[ID] == f"s{number}"
         loop = asyncio.get_running_loop()
         for _ in range(4):
-            await asyncio.sleep(chance.random() / 200)
+            await let_others_run()
             assert await asyncio.to_thread(seen) == own
             assert await loop.run_in_executor(pool, copy_context().run, seen) == own
             async with asyncio.TaskGroup() as group:
@@ -176,6 +180,7 @@ def _one_call(received: Received) -> Say:
     return Say(calls=[Ask("echo", {})]) if received.json["messages"][-1]["role"] == "user" else Say("ok")
 
 
+@pytest.mark.slow
 async def test_turns_of_many_conversations_at_once_are_told_apart(shop: Workshop) -> None:
     told: dict[str, list[dict[str, str]]] = {}
 
@@ -236,6 +241,7 @@ async def test_a_turn_within_another_turn_inherits_nothing_of_it(shop: Workshop)
     assert outer_saw == [outer.session_id]
 
 
+@pytest.mark.slow
 async def test_commands_are_told_in_which_conversation_they_run(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "7"), key="k:7") as desk:
         server.script(Say(calls=[Ask("terminal", {"command": "env | grep ^TALARIA_ | sort"})]))

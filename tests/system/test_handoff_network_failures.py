@@ -44,12 +44,13 @@ async def test_pauses_that_a_network_asks_for_are_no_refusals(
         await here.shown(binding.address, GREETING)
 
 
+@pytest.mark.one_engine
 async def test_a_slow_one_delays_no_other(tmp_path: Path, server: ModelServer, engine: Place) -> None:
     async with scene(tmp_path, server, engine) as here, worker(here.program):
         await here.served()
         here.network.disrupt(Fault("thread", "delay", chat_id=ATTIC.chat_id, seconds=10))
         slow = await here.terminal.ask(to_the_attic)
-        await here.network.until(lambda: not here.network.faults, seconds=60)
+        await here.network.until(lambda: not here.network.faults)
         quick = await here.terminal.ask(lambda tx: asked(tx, HOME, "quick"))
         for session_id in (quick, slow):
             assert (await here.terminal.until_over(session_id))["state"] == "completed"

@@ -11,9 +11,16 @@ from talaria.contracts.stores.handoffs import REQUEST_LIFE, HandoffState, Handof
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId
-from talaria.handoff.handoff import HandoffRefused, HandoffRequest, RefusalCode
-from talaria.handoff.prompts import HERE_NOW
-from talaria.handoff.service import POLL_SECONDS, cancel_handoff, request_handoff, wait_for_handoff
+from talaria.handoff.service import (
+    HERE_NOW,
+    POLL_SECONDS,
+    HandoffRefused,
+    HandoffRequest,
+    RefusalCode,
+    cancel_handoff,
+    request_handoff,
+    wait_for_handoff,
+)
 from talaria.sessions.chat_directory import address_label
 
 _NOW = "--now"
@@ -169,7 +176,7 @@ async def _request(context: CommandContext, request: HandoffRequest, *, is_busy:
                 label, sethome = platform_label(request.platform), platforms.typed_command(request.platform, "sethome")
                 text = f"{label} has no home chat yet. Send `{sethome}` in the chat you want to use."
             case RefusalCode.TURN_RUNNING:
-                text = "A turn is running. Wait until it ends, stop it with `/stop`, or use `--now` to move it along."
+                text = "A turn is running. Wait for it, stop it with `/stop`, or use `--now` to move it too."
             case _:
                 raise
         raise HandoffRefused(error.code, text) from error

@@ -1,4 +1,4 @@
-"""Identity of the person who wrote a text: it decides which rights the text has and which turn it may join."""
+"""Identity of the writer of a text, which decides its rights and which turn it may join."""
 
 KEYLESS_OWNER = "api"  # all callers without a key together; these never get tools that run programs
 
@@ -23,7 +23,7 @@ def chat_sender(platform: str, user_id: str) -> str:
 
 
 def is_in_chat(sender: str) -> bool:
-    """Return whether a text was written in a chat, by whomever."""
+    """Return whether a text was written in a chat, by any sender."""
     return sender not in (OWNER, UNKNOWN) and not sender.startswith(_API)
 
 

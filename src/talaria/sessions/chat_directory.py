@@ -45,7 +45,7 @@ _MAX_LISTED = 10
 _THREAD = re.compile(r"(.+?):(\d[\d.]*|\$\S+)")
 
 
-# Numbers, Matrix room ids and upper-case ids such as Slack's are not chat names.
+# Numbers, Matrix room ids and upper-case ids (Slack's, for example) are not chat names.
 _ID = re.compile(r"[-+]?\d{3,}|!\S+|[A-Z](?=[A-Z0-9]*\d)[A-Z0-9]{7,}")
 
 
@@ -187,4 +187,4 @@ def _suggestion(near: str, known: Collection[str]) -> str:
     if near:
         return f"the closest match is `{near}`."
     listed = ", ".join(f"`{one}`" for one in list(dict.fromkeys(known))[:_MAX_LISTED])
-    return f"there are {listed}." if listed else "none is known yet."
+    return f"available: {listed}." if listed else "none is known yet."

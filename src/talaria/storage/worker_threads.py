@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class BatchPolicy(Struct, frozen=True):
-    """How worker threads run batches of queued jobs and when they run maintenance.
+    """Policy of worker threads: how they run batches of queued jobs, and when maintenance.
 
     A batch has at most ``at_once`` jobs. Maintenance runs after ``quiet`` seconds without a job, and between batches
     once it has been needed for ``patience`` seconds.
@@ -164,7 +164,7 @@ class _Maintenance:
             self._logged_error = ""
         except StoreError as error:
             if self._logged_error != str(error):
-                log.warning("upkeep of the store has to wait: %s", error)
+                log.warning("store maintenance is postponed: %s", error)
             self._logged_error = str(error)
             more = False
         self._has_more = more
@@ -210,4 +210,4 @@ def _close(database: ConnectionDatabase) -> None:
     try:
         database.close()
     except StoreError as error:
-        log.warning("the store did not close cleanly: %s", error)
+        log.warning("the store didn't close cleanly: %s", error)

@@ -50,7 +50,7 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """Where to reach it."""
+        """Return where to reach it."""
         secret = f":{self._password}" if self._password else ""
         return f"postgresql://{_USER}{secret}@127.0.0.1:{self.port}/postgres"
 
@@ -82,7 +82,7 @@ class PostgresServer:
         raise RuntimeError(f"PostgreSQL did not start: {self._log.read_text(errors='replace')[-2000:]}")
 
     def stop(self) -> None:
-        """Stop the server, cut off its clients, and keep its data for the next `start`."""
+        """Stop the server and disconnect its clients; its data stays for the next `start`."""
         self._stop_server(signal.SIGINT)
 
     @property

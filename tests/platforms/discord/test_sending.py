@@ -12,7 +12,7 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Rejected, SlowDown
 from talaria.core.messages import File, Image
 from talaria.platforms.discord.adapter import Discord
-from talaria.platforms.discord.files import read_voice
+from talaria.platforms.discord.sending import read_voice
 from talaria.testing.discord_server import DiscordServer
 from talaria.testing.discord_server.methods import (
     add_reaction,
@@ -177,7 +177,7 @@ async def test_many_at_once_are_sent_once_each(server: DiscordServer, discord: D
                 await discord.send(private(server), Content(text=str(number)), f"k{number}")
                 return
             except SlowDown as slow:  # on a busy machine the pauses add up: a caller waits, and sends again
-                await asyncio.sleep(slow.retry_after.total_seconds())
+                await asyncio.sleep(slow.retry_after.total_seconds())  # real time: the pause that the server asks for
 
     server.limit(create_message, 5, 0.3)
     async with asyncio.TaskGroup() as group:

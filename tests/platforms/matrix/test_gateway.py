@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from tests.app.program_with_model import scripted_program
-from tests.platforms.matrix.matrix_clients import Desk, Person, until
+from tests.platforms.matrix.matrix_clients import Desk, Person
 from tests.system.handoff_fixture import GREETING, answer
 from tests.system.test_gateway_process import running
 from tests.system.test_handoff_networks import handed_over
 
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 
 async def test_who_may_speak_invites_it_and_is_answered(
@@ -48,7 +49,7 @@ async def test_a_conversation_is_handed_over_to_a_thread_on_a_message(
     async with running(program):
         await until(lambda: desk.user_id in alice.members(room))
         alice.say(room, "/sethome")
-        await until(lambda: "my home chat on matrix" in str(alice.events(room)))
+        await until(lambda: "my home chat on Matrix" in str(alice.events(room)))
         place = await handed_over(program, "matrix")
         relation = {"rel_type": "m.thread", "event_id": place.thread_id, "is_falling_back": True}
         await until(lambda: in_thread(alice, room, place.thread_id) == [GREETING])

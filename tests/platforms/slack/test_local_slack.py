@@ -17,13 +17,14 @@ from talaria.gateway.receiver import Receiver
 from talaria.platforms.slack.adapter import Slack
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.local_slack import APP_TOKEN, BOT, CHANNEL, MISSING, TOKEN, LocalSlack, find_local_slack
-from talaria.testing.wait import until
+from talaria.testing.wait import LIMIT, until
+
+if find_local_slack() is None:
+    pytest.skip(MISSING, allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[LocalSlack]:
-    if find_local_slack() is None:
-        pytest.skip(MISSING)
     with LocalSlack() as there:
         yield there
 
@@ -40,7 +41,7 @@ class Ear:
         return ""
 
     async def next(self) -> Incoming:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(LIMIT):
             return await self.heard.get()
 
 

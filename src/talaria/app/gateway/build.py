@@ -31,20 +31,16 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.gateway.admission import find_chat_owner
 from talaria.gateway.chats.chat import Chat, NetworkContext
-from talaria.gateway.chats.completions import CompletionDispatcher
-from talaria.gateway.chats.outage_notices import OutageNotices
-from talaria.gateway.chats.registry import ChatRegistry
+from talaria.gateway.chats.registry import ChatRegistry, CompletionDispatcher
 from talaria.gateway.directory_sync import DirectorySync
-from talaria.gateway.dispatcher import Dispatcher
-from talaria.gateway.forwarding_worker import ForwardingWorker
+from talaria.gateway.dispatcher import Dispatcher, ForwardingWorker
 from talaria.gateway.handoff_target import GatewayHandoffTarget
-from talaria.gateway.memory_flush import MemoryFlusher
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.outbound.preview import PreviewOptions
-from talaria.gateway.receiver import Receiver
-from talaria.gateway.restart import RestartControl, announce_restart
+from talaria.gateway.receiver import OutageNotices, Receiver
+from talaria.gateway.session_reset import MemoryFlusher
 from talaria.gateway.status_server import StatusServer
-from talaria.gateway.supervisor import GatewaySupervisor, NetworkPipeline
+from talaria.gateway.supervisor import GatewaySupervisor, NetworkPipeline, RestartControl, announce_restart
 from talaria.handoff.worker import HandoffWorker
 from talaria.hooks.boot import Boot, read_boot
 from talaria.observability.shutdown_report import (
@@ -77,8 +73,8 @@ def lock_account(folder: Path, name: str, secrets: Sequence[str], store: str, st
     if holder != own_digest:
         fcntl.flock(lock, fcntl.LOCK_UN)
         raise Refused(
-            f"{name}: the gateway of another profile, process {pid.strip()}, uses this account. An account answers"
-            " in one profile at a time: end that one, or give this profile an account of its own."
+            f"{name}: the gateway of another profile (process {pid.strip()}) already uses this account. Stop that"
+            " gateway, or use another account for this profile."
         )
 
 
@@ -126,55 +122,59 @@ log = logging.getLogger(__name__)
 
 
 _SURFACE = (
-    "You are in a chat on {platform}: keep answers short enough to read there, in simple Markdown; there is nobody at"
-    " a terminal."
+    "You are in a chat on {platform}. Keep answers short enough to read there, in simple Markdown. Nobody is at a"
+    " terminal."
 )
 
 
 _NO_NETWORK = (
-    "No chat network is set up: `talaria setup chat` asks for their tokens, `talaria config set` changes"
-    " platforms.NAME.enabled."
+    "No chat network is set up. Run `talaria setup chat` to enter a token, or turn a network on with `talaria config"
+    " set platforms.NAME.enabled true`."
 )
 
 
 async def serve_gateway(
-    application: TalariaApplication, stop: StopSignal, *, beside: bool, report: Callable[[str], None] = lambda _: None
+    application: TalariaApplication,
+    stop: StopSignal,
+    *,
+    as_worker: bool,
+    report: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve every configured network until ``stop``; raises `Refused` if that cannot start.
 
-    ``report`` shows the user at the terminal which networks are served and which have failed. ``beside`` allows other
-    gateway processes on the same store.
+    ``report`` shows the user at the terminal which networks are served and which have failed. ``as_worker`` allows
+    other gateway processes on the same store.
     """
     async with SupervisedTaskGroup() as jobs, AsyncExitStack() as stack:
         patience = application.settings.gateway.drain_seconds
         builder = _Builder(application, jobs, stack, RestartControl(application.store, stop, patience))
         lines = [builder.line(platform) for platform in builder.platforms()]
-        rooms = builder.rooms
+        chats = builder.chats
         gateway = GatewaySupervisor(
             application.store,
             application.identity.version,
             lines,
-            rooms,
-            beside=[*builder.watchers(lines), *_open_schedule_services(application, jobs, stack)],
+            chats,
+            services=[*builder.watchers(lines), *_open_schedule_services(application, jobs, stack)],
             lease=timedelta(seconds=application.settings.gateway.lease_seconds),
             patience=timedelta(seconds=patience),
         )
         gateway.missing = builder.missing
         gateway.models, gateway.mask = application.models.health, application.mask
-        first = await gateway.presence.claim(beside=beside)
+        first = await gateway.presence.claim(as_worker=as_worker)
         application.processes.attend(jobs, stack, always=True)
-        stack.push_async_callback(rooms.close)
+        stack.push_async_callback(chats.close)
         health = StatusServer(gateway, application.store, jobs, application.mask)
         await stack.enter_async_context(health.served(application.settings.gateway.port))
         if application.settings.api.enabled:
             await _serve_api(application, gateway, jobs, stack)
         with _record_shutdown(application, gateway, stop):
-            log.info("the gateway serves %s", ", ".join(line.network.platform.name for line in lines))
+            log.info("the gateway is serving %s", ", ".join(line.network.platform.name for line in lines))
             await application.store.write(lambda tx: announce_restart(tx, application.identity.version))
             stack.callback(
                 jobs.create_task(follow_settings(application, partial(gateway.problems.__setitem__, "settings"))).cancel
             )
-            fire_gateway_start(application, rooms.worker, lines)
+            fire_gateway_start(application, chats.worker, lines)
             if first:
                 stack.callback(jobs.create_task(run_boot(application, builder.folder, lines, jobs)).cancel)
             stack.callback(jobs.create_task(_report_networks(gateway, report)).cancel)
@@ -214,8 +214,8 @@ async def _serve_api(
     except Refused as error:
         if not gateway.lines:
             raise
-        log.warning("the API is not served: %s", error)
-        gateway.problems["api"] = f"The API is not served: {error}"
+        log.warning("the API isn't served: %s", error)
+        gateway.problems["api"] = f"The API isn't served: {error}"
 
 
 def _open_schedule_services(
@@ -247,7 +247,7 @@ def _record_shutdown(application: TalariaApplication, gateway: GatewaySupervisor
                 log.log(logging.INFO if last.why else logging.WARNING, "%s", last.describe(gateway.started))
             stack.enter_context(running_mark(folder, begin))
         except OSError as error:
-            log.warning("that the gateway runs was not written: %s", error)
+            log.warning("couldn't record that the gateway is running: %s", error)
         try:
             yield
             why = stop.why or why
@@ -261,7 +261,7 @@ def _record_shutdown(application: TalariaApplication, gateway: GatewaySupervisor
             try:
                 write_report(folder, ending)
             except OSError as error:
-                log.warning("why the gateway ended was not written: %s", error)
+                log.warning("couldn't record why the gateway stopped: %s", error)
 
 
 class _Builder:
@@ -282,7 +282,7 @@ class _Builder:
         for folder in {Path.cwd(), make_served_folder(application.settings, application.profile)}:
             if notice := FolderTrust(application.profile.folder).notice(folder):
                 log.warning(notice)
-        self.rooms = ChatRegistry(
+        self.chats = ChatRegistry(
             application.store,
             new_worker_id(),
             self._open_chat,
@@ -290,7 +290,7 @@ class _Builder:
             jobs,
             application.settings_admin,
         )
-        self.rooms.limit_to_platforms(self._platforms)
+        self.chats.limit_to_platforms(self._platforms)
         self.folder = make_served_folder(application.settings, application.profile)
 
     def platforms(self) -> Sequence[Platform]:
@@ -305,7 +305,7 @@ class _Builder:
                 self._lock_account(name)
                 opened.append(open_platform(self._build_account(name)))
             except TalariaError as error:
-                log.warning("%s is left out: %s", name, error)
+                log.warning("%s isn't served: %s", name, error)
                 self.missing.append(NetworkStatus(name=name, state="refused", error=str(error)))
         if not opened and not self._application.settings.api.enabled:
             raise Refused(" ".join(one.error for one in self.missing) or _NO_NETWORK)
@@ -330,17 +330,17 @@ class _Builder:
             settings=application.settings_admin,
             files=application.profile.media_folder,
         )
-        stage = PreviewOptions(
+        preview = PreviewOptions(
             store=application.store,
             platform=platform,
             throttle=delivery.throttle,
-            worker=self.rooms.worker,
+            worker=self.chats.worker,
             settings=application.settings_admin,
         )
         self._network_contexts[platform.name] = NetworkContext(
             application=application,
             abilities=platform.abilities,
-            stage=stage,
+            preview=preview,
             settings=application.settings_admin,
             voice=self._media.spoken,
             service=self._service,
@@ -353,7 +353,7 @@ class _Builder:
             platform.name,
             application.settings_admin,
             commands,
-            self.rooms,
+            self.chats,
             end_workspace=application.end_workspace,
             hooks=application.hooks,
         )
@@ -371,21 +371,21 @@ class _Builder:
 
     def watchers(self, lines: Sequence[NetworkPipeline]) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the background services that run in parallel with the networks."""
-        application, rooms = self._application, self.rooms
+        application, chats = self._application, self.chats
         networks, zone = lambda: application.settings.platforms, lambda: application.zone
-        letters = ForwardingWorker(
-            application.store, rooms, {line.network.platform.name: line.dispatcher for line in lines}
+        forwarding = ForwardingWorker(
+            application.store, chats, {line.network.platform.name: line.dispatcher for line in lines}
         )
         handoff_target = GatewayHandoffTarget(
-            application.store, rooms, self._platforms, lambda: application.settings, application.platforms.typed_command
+            application.store, chats, self._platforms, lambda: application.settings, application.platforms.typed_command
         )
         handoffs = HandoffWorker(application.store, handoff_target)
-        flusher = MemoryFlusher(application, rooms.worker, self.folder, networks, zone, self._jobs)
+        flusher = MemoryFlusher(application, chats.worker, self.folder, networks, zone, self._jobs)
         directory = DirectorySync(application.store, [line.network for line in lines])
-        completions = CompletionDispatcher(application.store, rooms, self._platforms)
+        completions = CompletionDispatcher(application.store, chats, self._platforms)
         background = partial(application.supervise_background, self._jobs)
         return [
-            letters.serve,
+            forwarding.serve,
             handoffs.serve,
             handoff_target.show_remote_turns,
             completions.serve,

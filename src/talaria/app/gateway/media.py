@@ -18,9 +18,8 @@ from contextlib import AsyncExitStack
 from msgspec import Struct
 
 from talaria.contracts.platform import Platform
-from talaria.gateway.attachments import AttachmentFetcher, FetchLimits, VoiceNoteTranscriber
+from talaria.gateway.attachments import AttachmentFetcher, FetchLimits, StickerDescriber, VoiceNoteTranscriber
 from talaria.gateway.outbound.voice_replies import VoiceReplies
-from talaria.gateway.stickers import StickerDescriber
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway
     from talaria.app.application import TalariaApplication
@@ -92,7 +91,7 @@ class MediaModels:
 
 def _require_command(command: str, setting: str) -> str:
     if not command.strip():
-        raise Refused(f"No command is given: set {setting}.")
+        raise Refused(f"There is no command. Set {setting}.")
     return command
 
 

@@ -47,7 +47,7 @@ class OpenWorkspace:
 
     @property
     def has_servers(self) -> bool:
-        """Whether an MCP server is running."""
+        """Return whether an MCP server is running."""
         return "servers" in vars(self) and self.servers.is_running
 
     def keep(self) -> None:
@@ -56,7 +56,7 @@ class OpenWorkspace:
 
     @property
     def has_state(self) -> bool:
-        """Whether there is state here that is not in the store."""
+        """Return whether there is state here that is not in the store."""
         return self.has_servers or bool(self.processes.running) or not self.workspace.is_untouched
 
 

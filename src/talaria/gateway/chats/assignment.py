@@ -1,13 +1,19 @@
-"""Assignment of chats to workers: one worker at a time owns a chat and runs its session."""
+"""Assignment of chats to workers: one worker at a time owns a chat; updates are forwarded to it."""
 
 import hashlib
 from collections.abc import Iterable
 
+import msgspec
+from msgspec import Struct
+
+from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Transaction
-from talaria.core.ids import WorkerId
+from talaria.contracts.values import NamedValue
+from talaria.core.ids import SessionId, WorkerId
 from talaria.runtime.workers import is_alive, read_workers
 
-_ASSIGNED = "keeper:"
+CHAT_WORKER = NamedValue("chat_worker", str)  # by session key
+_encode = msgspec.json.Encoder().encode
 
 
 def assign_worker(tx: Transaction, key: str, platform: str, worker: WorkerId) -> WorkerId:
@@ -15,41 +21,80 @@ def assign_worker(tx: Transaction, key: str, platform: str, worker: WorkerId) ->
 
     ``worker`` is the caller, which counts as alive and as serving the network.
     """
-    entry = tx.state.get(_ASSIGNED + key)
-    if entry is not None:
-        assigned = WorkerId(entry.value)
-        if assigned == worker or is_alive(tx, assigned):
-            return assigned
+    assigned = _get_worker(tx, key)
+    if assigned is not None and (assigned == worker or is_alive(tx, assigned)):
+        return assigned
     serving = [one.worker for one in read_workers(tx) if platform in {network.name for network in one.networks}]
     chosen = _pick_worker(key, {worker, *serving})
-    tx.state.put(_ASSIGNED + key, chosen)
+    CHAT_WORKER.write(tx, key, chosen)
     return chosen
 
 
 def claim_chat(tx: Transaction, key: str, worker: WorkerId) -> bool:
     """Assign a chat to a worker; ``False`` if another worker that is alive owns it."""
-    entry = tx.state.get(_ASSIGNED + key)
-    if entry is not None and entry.value != worker:
-        if is_alive(tx, WorkerId(entry.value)):
-            return False
-        entry = None
-    if entry is None:
-        tx.state.put(_ASSIGNED + key, worker)
+    assigned = _get_worker(tx, key)
+    if assigned == worker:
+        return True
+    if assigned is not None and is_alive(tx, assigned):
+        return False
+    CHAT_WORKER.write(tx, key, worker)
     return True
 
 
 def can_claim_chat(tx: Transaction, key: str, worker: WorkerId) -> bool:
     """Return whether `claim_chat` would succeed, without changing anything."""
-    entry = tx.state.get(_ASSIGNED + key)
-    return entry is None or entry.value == worker or not is_alive(tx, WorkerId(entry.value))
+    assigned = _get_worker(tx, key)
+    return assigned is None or assigned == worker or not is_alive(tx, assigned)
 
 
 def is_assigned(tx: Transaction, key: str, worker: WorkerId) -> bool:
     """Return whether a worker owns a chat."""
-    entry = tx.state.get(_ASSIGNED + key)
-    return entry is not None and entry.value == worker
+    return _get_worker(tx, key) == worker
+
+
+def _get_worker(tx: Transaction, key: str) -> WorkerId | None:
+    assigned = CHAT_WORKER.get(tx, key)
+    return WorkerId(assigned) if assigned is not None else None
 
 
 def _pick_worker(key: str, workers: Iterable[WorkerId]) -> WorkerId:
     """Return the same worker for the same key in any order of workers, with keys spread evenly."""
     return max(workers, key=lambda worker: hashlib.blake2b(f"{worker}\0{key}".encode(), digest_size=8).digest())
+
+
+class ForwardedUpdate(Struct, frozen=True):
+    """Update for a chat of another worker; ``item`` is its inbox number, 0 for buttons and reactions."""
+
+    incoming: Incoming
+    session_id: SessionId
+    item: int
+
+
+_decode = msgspec.json.Decoder(ForwardedUpdate).decode
+
+
+def forwarding_topic(worker: WorkerId) -> str:
+    """Return the topic that is notified when an update is forwarded to a worker."""
+    return f"letters:{worker}"
+
+
+def forward_update(tx: Transaction, to: WorkerId, update: ForwardedUpdate) -> None:
+    """Forward an update to the worker that its chat is assigned to."""
+    tx.forwarded_updates.add(to, update.session_id, _encode(update).decode())
+    tx.notify(forwarding_topic(to))
+
+
+def has_forwarded_updates(tx: Transaction) -> bool:
+    """Return whether there are forwarded updates for any worker."""
+    return bool(tx.forwarded_updates.workers())
+
+
+def take_forwarded_updates(tx: Transaction, worker: WorkerId) -> list[ForwardedUpdate]:
+    """Remove the updates forwarded to a worker from the store and return them, oldest first."""
+    return [_decode(body) for body in tx.forwarded_updates.take(worker)]
+
+
+def take_orphaned_updates(tx: Transaction) -> list[ForwardedUpdate]:
+    """Remove the updates forwarded to workers that have died and return them."""
+    orphaned = [worker for worker in tx.forwarded_updates.workers() if not is_alive(tx, worker)]
+    return [update for worker in orphaned for update in take_forwarded_updates(tx, worker)]

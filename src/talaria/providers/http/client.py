@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from talaria.core.errors import MalformedReply, ProviderUnreachable, ReplyTooLong
 from talaria.providers.base.incoming import MAX_BODY, MAX_EVENT
 from talaria.providers.http.connection import Address, Connection, NotHttp, Reply, Route, SilenceWatch, read_url
-from talaria.providers.http.dial import dial, find_route
+from talaria.providers.http.dial import Resolve, dial, find_route
 from talaria.providers.settings import Timeouts
 
 DRAIN_SECONDS = 0.2
@@ -140,13 +140,18 @@ class Answer:
 class HttpPool:
     """Connections to all providers, opened when first needed, and closed by the pool's creator.
 
-    Proxies come from the environment, except for this machine itself. They are looked up once per URL. ``tls`` are
-    the trusted certificates, by default the system's.
+    Proxies come from the environment, except for this machine itself. They are looked up once per server. ``tls`` are
+    the trusted certificates, by default the system's. A pool that is ``direct`` uses no proxies; ``resolve`` replaces
+    the lookup of addresses, so that each address can be checked before it is connected to.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, *, direct: bool = False, resolve: Resolve | None = None
+    ) -> None:
         self._tls = tls
-        self._targets: dict[str, tuple[Route, str]] = {}  # by URL: the route to its server, and its path
+        self._direct = direct
+        self._resolve = resolve
+        self._routes: dict[Address, Route] = {}
         self._connections: set[Connection] = set()
         self._kept: dict[Address, list[tuple[float, Connection]]] = {}
 
@@ -155,14 +160,22 @@ class HttpPool:
         self, url: str, body: bytes, headers: Mapping[str, str], timeouts: Timeouts
     ) -> AsyncGenerator[Answer, None]:
         """Send ``body``; leaving the block closes the connection, unless its response was read to the end."""
-        async with self._exchange("POST", url, body, headers, timeouts) as answer:
+        async with self.request("POST", url, body, headers, timeouts) as answer:
             yield answer
 
     @asynccontextmanager
     async def get(self, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> AsyncGenerator[Answer, None]:
         """Request ``url``."""
-        async with self._exchange("GET", url, None, headers, timeouts) as answer:
+        async with self.request("GET", url, None, headers, timeouts) as answer:
             yield answer
+
+    async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str]]:
+        """Post ``body`` and return status and headers of the response; raises `ValueError` for an invalid request."""
+        to, path = read_url(url)
+        self._route(to).request("POST", path, headers, body)
+        async with self.post(url, body, headers, Timeouts()) as answer:
+            await answer.drain()
+            return answer.status, answer.headers
 
     async def close(self) -> None:
         """Close all connections; a later call opens new ones."""
@@ -173,13 +186,15 @@ class HttpPool:
             await asyncio.wait([connection.lost for connection in self._connections], timeout=CLOSE_SECONDS)
 
     @asynccontextmanager
-    async def _exchange(
+    async def request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeouts: Timeouts
     ) -> AsyncGenerator[Answer, None]:
+        """Send a request and yield the response when its headers are here; redirects are not followed."""
         connect = timeouts.connect.total_seconds()
         first_byte_by = asyncio.get_running_loop().time() + connect + timeouts.first_byte.total_seconds()
         try:
-            route, path = self._find_target(url)
+            to, path = read_url(url)
+            route = self._route(to)
             request = route.request(method, path, headers, body)
             async with asyncio.timeout_at(first_byte_by):
                 reply, connection = await self._ask(route, request, connect)
@@ -192,7 +207,7 @@ class HttpPool:
             yield answer
         finally:
             answer.close()
-            self._release(route.to, connection)
+            self._release(to, connection)
 
     async def _ask(self, route: Route, request: bytes, connect: float) -> tuple[Reply, Connection]:
         """Send a request and wait for the response headers.
@@ -219,7 +234,7 @@ class HttpPool:
     async def _connect(self, route: Route, seconds: float) -> Connection:
         try:
             async with asyncio.timeout(seconds):
-                connection = await dial(route, self._trusted)
+                connection = await dial(route, self._trusted, self._resolve)
         except TimeoutError as error:
             raise TimeoutError(f"no connection within {seconds:g} s") from error
         self._connections.add(connection)
@@ -232,11 +247,10 @@ class HttpPool:
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
-    def _find_target(self, url: str) -> tuple[Route, str]:
-        if url not in self._targets:
-            to, path = read_url(url)
-            self._targets[url] = find_route(to), path
-        return self._targets[url]
+    def _route(self, to: Address) -> Route:
+        if to not in self._routes:
+            self._routes[to] = Route(to) if self._direct else find_route(to)
+        return self._routes[to]
 
     def _take(self, to: Address) -> Connection | None:
         """Return the most recently used connection to a server, if one is still good."""

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Protocol, cast
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -63,6 +64,7 @@ class Route(Struct, frozen=True):
         return {"Host": self.to.name, **_OWN_HEADERS, **login, **proxy_login}
 
 
+@lru_cache(maxsize=256)
 def read_url(url: str) -> tuple[Address, str]:
     """Return the server and the path of a URL, or raise `ValueError`."""
     parts = urlsplit(url)

@@ -6,7 +6,7 @@ The loop's own implementation of the last loses a socket when it is cancelled in
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import Any
@@ -16,6 +16,7 @@ from talaria.providers.http.connection import LOOPBACK, Address, Connection, Rou
 NEXT_ADDRESS_SECONDS = 0.25  # what RFC 8305 recommends
 
 Place = tuple[int, tuple[Any, ...]]  # a family, and an address in it
+Resolve = Callable[[str, int], Awaitable[list[Place]]]  # the addresses of a host and port, in the order to try
 
 
 def find_route(to: Address) -> Route:
@@ -35,11 +36,11 @@ def _find_proxy(to: Address) -> Address | None:
     return read_url(url if "://" in url else f"http://{url}")[0]
 
 
-async def dial(route: Route, tls: Callable[[], ssl.SSLContext]) -> Connection:
-    """Connect, with all handshakes on the way, or raise `OSError`."""
+async def dial(route: Route, tls: Callable[[], ssl.SSLContext], resolve: Resolve | None = None) -> Connection:
+    """Connect, with all handshakes on the way, or raise `OSError`; ``resolve`` looks up the first host."""
     first = route.proxy or route.to
     context = tls() if first.is_secure else None
-    reached = await reach(first.host, first.port)
+    reached = await reach(first.host, first.port, resolve)
     _, connection = await asyncio.get_running_loop().create_connection(
         Connection,
         sock=reached,
@@ -64,9 +65,9 @@ async def _tunnel(connection: Connection, to: Address, proxy: Address) -> None:
         raise ConnectionRefusedError(f"the proxy {proxy.authority} answered {reply.status}")
 
 
-async def reach(host: str, port: int) -> socket.socket:
+async def reach(host: str, port: int, resolve: Resolve | None = None) -> socket.socket:
     """Return a connected socket, or raise `OSError` or, for an invalid name, `UnicodeError`."""
-    race = _Race(await _places(host, port))
+    race = _Race(await (resolve or resolve_host)(host, port))
     try:
         await race.run()
     except BaseException:
@@ -122,7 +123,7 @@ class _Race:
 async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
+        made.setblocking(False)  # noqa: FBT003 (takes no keyword)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         await asyncio.get_running_loop().sock_connect(made, address)
     except BaseException:
@@ -131,7 +132,7 @@ async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
     return made
 
 
-async def _places(host: str, port: int) -> list[Place]:
+async def resolve_host(host: str, port: int) -> list[Place]:
     """Return all addresses of a host, alternating families; a literal address needs no lookup."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, ValueError):

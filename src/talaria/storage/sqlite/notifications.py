@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from talaria.core.errors import StoreError
-from talaria.storage.notifications import Deliver, Notifications
+from talaria.storage.async_store import Deliver, Notifications
 from talaria.storage.sqlite.errors import translate_error
 from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.file_lock import StoreLock
@@ -50,7 +50,7 @@ class PollSchedule:
 
     @property
     def trusts_watch(self) -> bool:
-        """Whether the watch has reported at least one of the last commits found while asleep."""
+        """Return whether the watch has reported at least one of the last commits found while asleep."""
         return self._missed < _MAX_MISSED
 
     def is_asleep(self, now: float) -> bool:
@@ -206,7 +206,7 @@ class CommitListener:
                     watch.listen(self._log)
                     watch.poll_for(None)
             except StoreError as error:
-                log.debug("commits of other processes are not noticed: %s", error)
+                log.debug("can't detect commits of other processes: %s", error)
                 period.wait(_RETRY_SECONDS)
 
 
@@ -233,7 +233,7 @@ class _CommitWatcher:
 
             inotify_watch = InotifyWatch(path)
         except (ImportError, OSError) as error:
-            log.debug("the system does not report writes to the log: %s", error)
+            log.debug("the system doesn't report writes to the log: %s", error)
             return
         schedule = PollSchedule(self._every, time.monotonic())
         with self._period.listening(inotify_watch):

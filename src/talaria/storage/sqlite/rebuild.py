@@ -11,6 +11,8 @@ from msgspec import Struct
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreCorrupt
 from talaria.core.ids import new_session_id
+from talaria.storage.migrations import list_state_moves
+from talaria.storage.sqlite.connection import MIGRATIONS
 from talaria.storage.sqlite.pages import iterate_page_rows
 from talaria.storage.sqlite.salvage import (
     RowScan,
@@ -20,7 +22,7 @@ from talaria.storage.sqlite.salvage import (
     iterate_readable_rows,
 )
 from talaria.storage.tables.archive import TABLE_KEYS
-from talaria.storage.tables.messages import SEQ_BITS, MessageBody
+from talaria.storage.tables.sessions import SEQ_BITS, MessageBody
 from talaria.storage.tables.sql import Row, from_stamp
 
 _NUMBER_COLUMNS = {"sessions": "number", "inbox": "id", "outbox": "id", "completions": "id"}
@@ -54,6 +56,8 @@ def rebuild(damaged: Path, fresh: Path, target: apsw.Connection) -> RebuildRepor
     copy = _Copier(damaged, target, open_damaged(damaged, fresh))
     with target:
         lost_messages = copy.run()
+        for statement in list_state_moves(MIGRATIONS):
+            target.execute(statement)
         counts = target.execute("SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM messages)").fetchall()
     sessions, messages = counts[0]
     return RebuildReport(int(str(sessions)), int(str(messages)), lost_messages, copy.lost_rows)
@@ -66,7 +70,7 @@ def open_damaged(damaged: Path, template: Path) -> apsw.Connection:
         raw.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         raw.execute("SELECT 1 FROM sessions, messages, arrivals LIMIT 0").fetchall()
     except (apsw.Error, UnicodeDecodeError):
-        raw.close(True)
+        raw.close(force=True)
         graft_schema(damaged, template)
         raw = _connect(damaged)
     return raw
@@ -120,7 +124,7 @@ class _Copier:
             # Pages are read from the file only, so its log must be checkpointed first.
             self._source.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         finally:
-            self._source.close(True)
+            self._source.close(force=True)
         self._copy_from_pages("messages", self._match_missed_messages(all_arrivals=all_arrivals))
         self._copy_from_pages("sessions", self._match_missed_sessions())
         lost = self._count(f"SELECT count(*) FROM ({_MESSAGES_MISSED})")

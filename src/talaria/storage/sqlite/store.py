@@ -18,7 +18,7 @@ from talaria.storage.sqlite.file_identity import OriginalFile
 from talaria.storage.sqlite.open import DEFAULTS, SqliteOptions, open_raw, open_sqlite
 
 if TYPE_CHECKING:  # loaded with the first subscription
-    from talaria.storage.notifications import Notifications
+    from talaria.storage.async_store import Notifications
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class _Checkpointer:
             self._moved_pages = _checkpoint(raw) if raw else 0
             self._moving = False
         if raw is not None:
-            raw.close(True)
+            raw.close(force=True)
 
     def _open_raw(self) -> apsw.Connection | None:
         try:
@@ -125,7 +125,7 @@ class _Checkpointer:
                 self._options.original.check()
             return open_raw(self._path, self._options)
         except StoreError as error:
-            log.warning("a checkpoint of the store has to wait: %s", error)
+            log.warning("a checkpoint of the store is postponed: %s", error)
             return None
 
 
@@ -145,5 +145,5 @@ def _checkpoint(raw: apsw.Connection) -> int:
         with suppress(apsw.BusyError):  # another connection is running a checkpoint
             return raw.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)[1]
     except apsw.Error as error:  # committed data is safe in the log
-        log.warning("a checkpoint of the store has to wait: %s", error)
+        log.warning("a checkpoint of the store is postponed: %s", error)
     return 0

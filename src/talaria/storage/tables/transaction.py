@@ -10,7 +10,6 @@ from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
 from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
-from talaria.contracts.stores.key_value import KeyValues
 from talaria.contracts.stores.leases import Leases
 from talaria.contracts.stores.ledger import Ledger
 from talaria.contracts.stores.messages import Messages
@@ -22,25 +21,17 @@ from talaria.contracts.stores.sessions import Sessions
 from talaria.contracts.stores.turns import Turns
 from talaria.contracts.stores.values import NamedValues, SessionValues
 from talaria.core.errors import StoreError
-from talaria.storage.tables.api_keys import ApiKeysTable
+from talaria.storage.tables.access import ApiKeysTable, PairingTable
 from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable
-from talaria.storage.tables.bindings import BindingsTable
-from talaria.storage.tables.completions import CompletionsTable
+from talaria.storage.tables.bindings import BindingsTable, HandoffsTable
 from talaria.storage.tables.events import EventsTable
-from talaria.storage.tables.forwarded_updates import ForwardedUpdatesTable
-from talaria.storage.tables.handoffs import HandoffsTable
-from talaria.storage.tables.inbox import InboxTable
 from talaria.storage.tables.jobs import JobsTable
-from talaria.storage.tables.key_value import KeyValueTable
-from talaria.storage.tables.leases import LeasesTable
 from talaria.storage.tables.ledger import LedgerTable
-from talaria.storage.tables.messages import ArrivalLog, MessagesTable
-from talaria.storage.tables.outbox import OutboxTable
-from talaria.storage.tables.pairing import PairingTable
+from talaria.storage.tables.queues import CompletionsTable, ForwardedUpdatesTable, InboxTable, OutboxTable
 from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
-from talaria.storage.tables.sessions import SessionsTable
+from talaria.storage.tables.sessions import ArrivalLog, MessagesTable, SessionsTable
 from talaria.storage.tables.sql import Sql
-from talaria.storage.tables.turns import TurnsTable
+from talaria.storage.tables.turns import LeasesTable, TurnsTable
 from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 
@@ -56,7 +47,6 @@ class Tables:
         self.turns: Turns = TurnsTable(sql)
         self.outbox: Outbox = OutboxTable(sql)
         self.completions: Completions = CompletionsTable(sql)
-        self.state: KeyValues = KeyValueTable(sql)
         self.session_values: SessionValues = SessionValuesTable(sql)
         self.named_values: NamedValues = NamedValuesTable(sql)
         self.processes: Processes = ProcessesTable(sql)
@@ -81,7 +71,7 @@ class Tables:
     def notify(self, topic: str) -> None:
         """Wake the subscribers of a topic, in every process, after the commit; raises `StoreError` when read-only."""
         if self._notified is None:
-            raise StoreError(f"The topic `{topic}` cannot be notified in a transaction that only reads.")
+            raise StoreError(f"The topic `{topic}` can't be notified in a read-only transaction.")
         self._notified[topic] = None
 
     def take_notified(self) -> list[str]:

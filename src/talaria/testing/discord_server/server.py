@@ -51,7 +51,7 @@ class Limit(Struct):
     used: dict[str, list[float]] = field(default_factory=dict)
 
     def take(self, place: str, now: float) -> tuple[int, float]:
-        """Count a call; return how many are left, less than none for one too many, and after how long all are."""
+        """Count a call; return how many are left, below zero for too many, and when all are again."""
         recent = [one for one in self.used.get(place, []) if now - one < self.seconds]
         left = self.count - len(recent) - 1
         self.used[place] = [*recent, now] if left >= 0 else recent
@@ -84,12 +84,12 @@ class DiscordServer:
 
     @property
     def url(self) -> str:
-        """Where to reach it."""
+        """Return where to reach it."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def api_url(self) -> str:
-        """Where its HTTP interface is."""
+        """Return where its HTTP interface is."""
         return f"{self.url}/api/v10"
 
     async def __aenter__(self) -> Self:
@@ -110,7 +110,7 @@ class DiscordServer:
         return self.world.person(name)
 
     def private(self, person: Person) -> Room:
-        """Return somebody's chat with the bot."""
+        """Return a person's private chat with the bot."""
         for place in self.world.places.values():
             if place.type == DIRECT and person in place.people:
                 return Room(self.world, place)
@@ -123,7 +123,7 @@ class DiscordServer:
         )
 
     def room(self, place_id: str) -> Room:
-        """Return a place by its id, such as a thread that the bot opened."""
+        """Return a channel by its id, for example a thread that the bot opened."""
         return Room(self.world, self.world.places[place_id])
 
     def fail(
@@ -133,11 +133,11 @@ class DiscordServer:
         self._faults.append(Fault(method, status, times, retry_after, scope))
 
     def limit(self, method: Method, count: int, seconds: float) -> None:
-        """Allow a method so many times in so many seconds at each place, and tell of it as Discord does."""
+        """Limit a method to so many calls in so many seconds per channel, and report it as Discord does."""
         self._limits[method] = Limit(count, seconds)
 
     def revoke(self) -> None:
-        """Forget the token: nobody is the bot any more."""
+        """Revoke the bot's token."""
         self.token = self.gateway.token = ""
 
     def drop_connections(self) -> None:
@@ -147,7 +147,7 @@ class DiscordServer:
                 connection.transport.abort()
 
     def recover(self) -> None:
-        """End all that was let go wrong; a token that was forgotten stays so."""
+        """Clear all faults; a revoked token stays revoked."""
         self._faults.clear()
         self.gateway.deaf = False
 

@@ -81,7 +81,7 @@ class Ledger:
         return external_id
 
     def tell(self) -> None:
-        """Wake whoever waits for a change."""
+        """Wake the tasks that wait for a change."""
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
@@ -94,7 +94,7 @@ class Ledger:
 
     @property
     def arrivals(self) -> int:
-        """How many deliveries there have been."""
+        """Return how many deliveries there have been."""
         return len(self._deliveries)
 
     def since(self, place: int) -> list[Incoming]:

@@ -13,6 +13,7 @@ from talaria.testing.loopback_platform.client import Client
 from talaria.testing.loopback_platform.ledger import Ledger
 from talaria.testing.loopback_platform.settings import CHATTY, LoopbackSettings
 from talaria.testing.loopback_platform.wire import LONGEST_LINE, Fault, Record, Say
+from talaria.testing.wait import LIMIT
 
 
 class LoopbackNetwork:
@@ -31,7 +32,7 @@ class LoopbackNetwork:
 
     @property
     def address(self) -> str:
-        """Where to reach it: host and port."""
+        """Return where to reach it: host and port."""
         return f"127.0.0.1:{self._port}"
 
     @property
@@ -46,17 +47,17 @@ class LoopbackNetwork:
 
     @property
     def faults(self) -> list[Fault]:
-        """What is still to go wrong."""
+        """The pending faults."""
         return self._ledger.faults
 
     @property
     def unconfirmed(self) -> int:
-        """How much of what was said has not been received for good."""
+        """The number of updates that were not confirmed."""
         return len(self._ledger.unconfirmed)
 
     @property
     def receivers(self) -> int:
-        """How many connections receive at this moment."""
+        """Return how many connections receive at this moment."""
         return len(self._ledger.receivers)
 
     def platform(self, name: str = "loopback", patience: float = 5.0) -> LoopbackPlatform:
@@ -103,7 +104,7 @@ class LoopbackNetwork:
     def press(
         self, chat: str | Address, message_id: str, value: str = "", *, reaction: str = "", sender: str = "ann"
     ) -> str:
-        """Let a person press a button below a message, or put a mark on it, and return the id of that."""
+        """Let a person press a button below a message, or react to it, and return its id."""
         said = Say(
             address=_chat_address(chat, sender),
             sender=Sender(sender, sender),
@@ -128,13 +129,13 @@ class LoopbackNetwork:
             if writer is not but:
                 writer.transport.abort()
 
-    async def until(self, come_true: Callable[[], bool], seconds: float = 10.0) -> None:
+    async def until(self, come_true: Callable[[], bool], seconds: float = LIMIT) -> None:
         """Wait until something is true of the network, or raise `TimeoutError`."""
         async with asyncio.timeout(seconds):
             while not come_true():
                 await self._ledger.changed.wait()
 
-    async def posted(self, count: int, seconds: float = 10.0) -> list[Record]:
+    async def posted(self, count: int, seconds: float = LIMIT) -> list[Record]:
         """Wait until so many messages were posted, and return them."""
         await self.until(lambda: len(self.posts) >= count, seconds)
         return self.posts

@@ -11,7 +11,7 @@ Loss = Literal["hang", "drop"]
 
 
 class BrokenMethod(Struct):
-    """A method that is broken for so many calls; ``done`` means that it takes effect and only the answer is lost."""
+    """A method that is broken for so many calls; ``done``: it takes effect and only the answer is lost."""
 
     method: str
     times: float
@@ -42,7 +42,7 @@ class Faults:
         self._allowed, self._wait, self._until = after, retry_after, None
 
     def clear(self) -> None:
-        """Mend everything."""
+        """Clear all faults."""
         self._broken.clear()
         self._allowed, self._until = float("inf"), None
 

@@ -42,7 +42,7 @@ class SetWebhook(Parameters, frozen=True, kw_only=True):
 
 
 class DeleteWebhook(Parameters, frozen=True, kw_only=True):
-    """Whether to drop pending updates."""
+    """Parameters: drop pending updates or not."""
 
     drop_pending_updates: bool = False
 
@@ -103,12 +103,12 @@ def delete_webhook(world: World, parameters: DeleteWebhook) -> bool:
 
 
 def get_webhook_info(world: World, _: GetMe) -> Wire:
-    """Return what is known of the webhook."""
+    """Return the state of the webhook."""
     return world.webhook.wire()
 
 
 def set_my_commands(world: World, parameters: SetMyCommands) -> bool:
-    """Keep a menu of commands."""
+    """Store a menu of commands."""
     if len(parameters.commands) > _MOST_COMMANDS:
         raise bad_request("BOT_COMMANDS_TOO_MUCH")
     for one in parameters.commands:
