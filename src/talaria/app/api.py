@@ -30,7 +30,7 @@ from talaria.http.application import HttpApplication, ServerOptions
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.metrics import RequestMetrics
 from talaria.http.request_checks import OriginPolicy, RequestLimiter, is_loopback
-from talaria.http.router import Route, Router
+from talaria.http.routing import Route, Router
 from talaria.http.server import ConnectionLimits, serve_application
 from talaria.settings.folder_trust import FolderTrust
 from talaria.tools.output import FullOutputs

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from talaria.core.errors import Refused
 from talaria.http.application import HttpApplication
 from talaria.http.errors import Problem
-from talaria.http.messages import Reply
+from talaria.http.routing import Reply
 
 _MIN_CONNECTIONS = 16
 _MAX_REFUSED = 16

@@ -32,8 +32,7 @@ from talaria.core.events import ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message, Part, Text, ToolCall, ToolResult
 from talaria.http.errors import Problem, make_unsupported, to_problem
-from talaria.http.messages import Reply, make_event_reply, make_json_reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, make_event_reply, make_json_reply
 
 _TOOLS = "The agent uses its own tools and can't call a client's. Remove `{name}`."
 _INSTRUCTION_ROLES = ("system", "developer")

@@ -11,7 +11,7 @@ import msgspec
 
 from talaria.api.front_door import ErrorEnvelope
 from talaria.http.idempotency import HEADER
-from talaria.http.router import Route
+from talaria.http.routing import Route
 
 _REFERENCE = "#/components/schemas/{name}"
 _PART = re.compile(r"{(\w+)\*?}")

@@ -15,7 +15,7 @@ from talaria.api.turns.turn import ApiTurn
 from talaria.core.errors import TalariaError
 from talaria.core.events import TextAdded, ToolProgressed, TurnEnd, TurnEvent
 from talaria.http.errors import to_problem
-from talaria.http.messages import format_sse
+from talaria.http.routing import format_sse
 
 INTERRUPTED = "The server is shutting down and interrupted the turn. Try again in a moment."
 

@@ -28,8 +28,7 @@ from talaria.contracts.stores.events import StreamEvent
 from talaria.contracts.stores.responses import ApiRun
 from talaria.core.ids import SessionId, new_session_id
 from talaria.http.errors import Problem, make_conflict, make_not_found
-from talaria.http.messages import Reply, format_sse, make_event_reply, make_json_reply
-from talaria.http.router import Route
+from talaria.http.routing import Reply, Route, format_sse, make_event_reply, make_json_reply
 
 _TAG = "runs"
 _STOP_TIMEOUT = 5.0
