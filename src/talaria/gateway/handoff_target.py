@@ -25,7 +25,7 @@ from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.live.control import InboxChanged, StopTurn, send_control_message
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteAnswers, RemoteWatcher
-from talaria.runtime.rebind import find_redirect, list_redirected_turns
+from talaria.runtime.turns import find_redirect, list_redirected_turns
 from talaria.sessions.keys import build_session_key
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings

@@ -20,7 +20,7 @@ from talaria.contracts.platform import Content, PlatformCapabilities
 from talaria.contracts.provider import Effort
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.outbox import OutboxFilter
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.turn_log import ModelStep
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError
@@ -378,16 +378,22 @@ class ReplyQueuer:
         self._settings = settings
         self._voice = voice
 
-    def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, ending: TurnResult) -> AfterCommit | None:
         """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
         if ending.route is not None:
             queue_turn_result(tx, ending, self._decorate(tx, ending, render_turn_end(ending.end)))
         if self._voice is not None and self._settings.current.voice.speak != "off":
-            self._voice.turn_ended(tx, ending)
+            return self._voice.turn_ended(tx, ending)
+        return None
+
+    @property
+    def has_follow_up(self) -> bool:
+        """Return whether replies are spoken."""
+        return self._voice is not None and self._settings.current.voice.speak != "off"
 
     async def follow_up(self) -> bool:
         """Speak pending replies."""
-        if self._voice is not None and self._settings.current.voice.speak != "off":
+        if self._voice is not None and self.has_follow_up:
             await self._voice.follow_up()
         return False
 

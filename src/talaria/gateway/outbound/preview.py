@@ -28,7 +28,7 @@ from talaria.gateway.outbound.message_writer import (
 )
 from talaria.gateway.outbound.preview_text import PreviewText
 from talaria.gateway.outbound.splitting import GrowingText
-from talaria.runtime.rebind import find_redirect
+from talaria.runtime.turns import find_redirect
 from talaria.settings.live import LiveSettings
 from talaria.settings.model import Settings
 
