@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 if TYPE_CHECKING:  # imported on first use, with sockets, TLS and the address check
-    from talaria.providers.http.happy_eyeballs import Resolve
+    from talaria.providers.http.dial import Resolve
     from talaria.tools.web.http_client import Fetcher
 import asyncio
 import codecs
