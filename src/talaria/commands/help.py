@@ -7,13 +7,13 @@ from talaria.core.errors import NotFound
 
 async def run_help(context: CommandContext) -> None:
     """Show all commands by category, or one of them."""
-    if not context.words:
-        context.place.show(_format_overview(context.commands))
+    if not context.arguments:
+        context.surface.show(_format_overview(context.commands))
         return
-    found = find_commands(context.words, context.commands)
+    found = find_commands(context.arguments, context.commands)
     if not found:
-        raise NotFound(f"There is no command `{context.words}`. `/help` lists them.")
-    context.place.show("\n\n".join(map(_describe_command, found)))
+        raise NotFound(f"There is no command `{context.arguments}`. `/help` lists them.")
+    context.surface.show("\n\n".join(map(_describe_command, found)))
 
 
 def _format_overview(commands: tuple[Command, ...]) -> str:

@@ -11,7 +11,7 @@ from talaria.sessions.chat_directory import HomeChat, write_home
 
 async def run_keys(context: CommandContext) -> None:
     """Show the keyboard shortcuts."""
-    context.place.show(require_terminal(context).keys)
+    context.surface.show(require_terminal(context).keys)
 
 
 KEYS = Command(name="keys", category="Program", help="Show the keyboard shortcuts.", where="terminal", run=run_keys)
@@ -34,10 +34,10 @@ QUIT = Command(
 
 async def run_restart(context: CommandContext) -> None:
     """Restart the gateway after running turns have ended; it reports here when it is back."""
-    if context.service is None or context.place.address is None:
+    if context.service is None or context.surface.address is None:
         raise Refused("Only a gateway can be restarted, and only from a chat.")
-    seconds = await context.service.restart(context.active_session.session_id, context.place.address)
-    context.place.show(
+    seconds = await context.service.restart(context.active_session.session_id, context.surface.address)
+    context.surface.show(
         f"Restarting the gateway. Running turns have {seconds:.0f} s to finish; unfinished ones resume afterwards."
     )
 
@@ -54,15 +54,15 @@ RESTART = Command(
 
 async def run_sethome(context: CommandContext) -> None:
     """Store the address of this chat as the home chat of its network."""
-    address = context.place.address
+    address = context.surface.address
     if address is None:
         raise Refused("I can't reach you here: this isn't a chat.")
     # In a group each person may have their own session: deliver to that of the person who set the home chat.
     home_address = address if address.chat_type == "private" else structs.replace(address, user_id=context.author.id)
-    home = HomeChat(home_address, context.words)
+    home = HomeChat(home_address, context.arguments)
     await context.active_session.store.write(lambda tx: write_home(tx, home))
-    label = f", *{escape_markdown(context.words)}*," if context.words else ""
-    context.place.show(
+    label = f", *{escape_markdown(context.arguments)}*," if context.arguments else ""
+    context.surface.show(
         f"This chat{label} is now my home chat on {platform_label(address.platform)}. Reports go here, and so does"
         f" `/handoff {address.platform}` from the terminal."
     )
@@ -85,7 +85,7 @@ _GREETING = "Hi{name}! Just write what you need. `/help` lists the commands, `/n
 async def run_start(context: CommandContext) -> None:
     """Greet the user and explain what to do; starts nothing."""
     name = f", {context.author.name}" if context.author.name else ""
-    context.place.show(_GREETING.format(name=name))
+    context.surface.show(_GREETING.format(name=name))
 
 
 START = Command(

@@ -27,10 +27,10 @@ async def run_resume(context: CommandContext) -> None:
     active_session = context.active_session
     chosen = await _choose_session(context)
     if chosen is None:
-        context.place.show("You stay in this conversation.")
+        context.surface.show("You stay in this conversation.")
         return
     if chosen.id == active_session.session_id:
-        context.place.show("You're already in this conversation.")
+        context.surface.show("You're already in this conversation.")
         return
     if chosen.archived_at:
         await active_session.store.write(lambda tx: tx.sessions.update(chosen.id, SessionChanges(archived=False)))
@@ -39,7 +39,7 @@ async def run_resume(context: CommandContext) -> None:
         lambda tx: (get_display_name(tx, chosen), load_last_exchange(tx, chosen))
     )
     notes = "\n".join(chat.notes)
-    context.place.show("\n\n".join(filter(None, [f"Back in *{escape_markdown(name)}*.", last, notes])))
+    context.surface.show("\n\n".join(filter(None, [f"Back in *{escape_markdown(name)}*.", last, notes])))
 
 
 async def offer_resume_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
@@ -63,25 +63,24 @@ def _format_name(tx: Transaction, session: Session, handle: str) -> str:
 
 async def _choose_session(context: CommandContext) -> Session | None:
     found = await context.active_session.store.read(lambda tx: _find_candidates(tx, context))
-    if context.words and len(found) == 1:
+    if context.arguments and len(found) == 1:
         return found[0]
     now = SystemClock().now()
     names = await context.active_session.store.read(
         lambda tx: [f"{get_display_name(tx, one)} ({describe_session(one, now)})" for one in found]
     )
-    question = (
-        f"“{context.words}” matches several conversations. Which one?" if context.words else "Which conversation?"
-    )
-    place = await context.place.choose(question, names)
-    return None if place is None else found[place]
+    name = context.arguments
+    question = f"“{name}” matches several conversations. Which one?" if name else "Which conversation?"
+    index = await context.surface.choose(question, names)
+    return None if index is None else found[index]
 
 
 def _find_candidates(tx: Transaction, context: CommandContext) -> list[Session]:
-    words = context.words
+    name = context.arguments
     if named := _find_by_id(tx, context):
         return [named]
-    if words:
-        found = find_visible_sessions(tx, context, matching=words, limit=_CHOICE_LIMIT, archived=None)
+    if name:
+        found = find_visible_sessions(tx, context, matching=name, limit=_CHOICE_LIMIT, archived=None)
         if not found:
             raise NotFound(_explain_not_found(tx, context))
         return found
@@ -97,16 +96,16 @@ def _find_by_id(tx: Transaction, context: CommandContext) -> Session | None:
 
     Any session in the terminal; in a chat only the owner's own. Typing the full id means moving the session here.
     """
-    session = tx.sessions.get(SessionId(context.words)) if context.author.owner else None
-    return None if session is None or (session.owner and context.place.address is not None) else session
+    session = tx.sessions.get(SessionId(context.arguments)) if context.author.owner else None
+    return None if session is None or (session.owner and context.surface.address is not None) else session
 
 
 def _explain_not_found(tx: Transaction, context: CommandContext) -> str:
     known = find_visible_sessions(tx, context, limit=_SUGGESTION_LIMIT, archived=None)
     titles = {one.title.casefold(): one.title for one in known if one.title}
-    near = difflib.get_close_matches(context.words.casefold(), titles, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(context.arguments.casefold(), titles, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(f'*{escape_markdown(titles[one])}*' for one in near)}?" if near else ""
-    return f"No conversation is called `{context.words}`. {hint or '`/sessions` lists the latest.'}"
+    return f"No conversation is called `{context.arguments}`. {hint or '`/sessions` lists the latest.'}"
 
 
 RESUME = Command(

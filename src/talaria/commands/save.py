@@ -16,7 +16,7 @@ _OWNER_ONLY = 0o600
 
 async def run_save(context: CommandContext) -> None:
     """Write the whole transcript and show its path; never overwrites a file."""
-    path_text, format_name = _parse_arguments(context.words)
+    path_text, format_name = _parse_arguments(context.arguments)
     session_id = context.active_session.session_id
     transcript = await context.active_session.store.read(lambda tx: load_transcript(tx, session_id))
     if not transcript.messages:
@@ -25,7 +25,7 @@ async def run_save(context: CommandContext) -> None:
     path = context.active_session.chat.workspace.resolve(path_text or ".")
     text = write(transcript, context.application.zone)
     saved_path = await asyncio.to_thread(_write_new_file, path, export_file_name(transcript.session, suffix), text)
-    context.place.show(
+    context.surface.show(
         f"Saved {pluralize(len(transcript.messages), 'message')} to {format_inline_code(str(saved_path))}."
     )
 
@@ -35,12 +35,12 @@ async def offer_save_choices(context: CommandContext) -> Sequence[tuple[str, str
     return [(_JSON, "everything, as JSON")]
 
 
-def _parse_arguments(words: str) -> tuple[str, str]:
+def _parse_arguments(text: str) -> tuple[str, str]:
     """Return the file name and the format; raises `Refused`."""
     try:
-        arguments = shlex.split(words)
+        arguments = shlex.split(text)
     except ValueError as error:
-        raise Refused(f"`{words}`: a closing quotation mark is missing.") from error
+        raise Refused(f"`{text}`: a closing quotation mark is missing.") from error
     files = [word for word in arguments if word != _JSON]
     if len(files) > 1 or (files and files[0].startswith("-")):
         raise Refused("`/save [file] [--json]` takes one file. Put a name with spaces in quotation marks.")

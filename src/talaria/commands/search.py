@@ -21,17 +21,19 @@ _MARKED_TEXT = re.compile(r"\\\[((?:[^\[\]\\]|\\[^\[\]])+)\\\]")
 
 async def run_search(context: CommandContext) -> None:
     """Show matching messages by session, best first."""
-    if not context.words:
+    if not context.arguments:
         raise Refused(
             'What should I search for? `/search night train` finds messages with both words; use "quotes" for a phrase.'
         )
     blocks = await context.active_session.store.read(lambda tx: _search(tx, context))
-    context.place.show("\n\n".join(blocks) or "Nothing found.")
+    context.surface.show("\n\n".join(blocks) or "Nothing found.")
 
 
 def _search(tx: Transaction, context: CommandContext) -> list[str]:
     scope = get_session_scope(tx, context)
-    query = SearchQuery(text=context.words, seen_by=scope.viewer, session_id=scope.only_session_id, limit=_HIT_LIMIT)
+    query = SearchQuery(
+        text=context.arguments, seen_by=scope.viewer, session_id=scope.only_session_id, limit=_HIT_LIMIT
+    )
     return [
         _format_session_hits(tx, context, *group) for group in _group_by_session(tx.search.find(query))[:_SESSION_LIMIT]
     ]
@@ -39,7 +41,7 @@ def _search(tx: Transaction, context: CommandContext) -> list[str]:
 
 def _group_by_session(hits: Sequence[Hit]) -> list[tuple[SessionId, list[Hit]]]:
     """Return the hits of each session, the session with the best hit first."""
-    order = {session_id: place for place, session_id in enumerate(dict.fromkeys(hit.session_id for hit in hits))}
+    order = {session_id: index for index, session_id in enumerate(dict.fromkeys(hit.session_id for hit in hits))}
     ordered = sorted(hits, key=lambda hit: order[hit.session_id])
     return [(session_id, list(group)) for session_id, group in groupby(ordered, key=lambda hit: hit.session_id)]
 

@@ -33,11 +33,11 @@ async def run_history(context: CommandContext) -> None:
     session_id = context.active_session.session_id
     messages = await context.active_session.store.read(lambda tx: tx.messages.last(session_id, count))
     if not messages:
-        context.place.show("Nothing has been said here yet.")
+        context.surface.show("Nothing has been said here yet.")
         return
     earlier = messages[0].seq - 1
     opening = [f"*{earlier} earlier; `/save` writes them all to a file.*"] if earlier else []
-    context.place.show("\n\n".join([*opening, *map(_format_message, messages)]))
+    context.surface.show("\n\n".join([*opening, *map(_format_message, messages)]))
 
 
 def _format_message(stored: StoredMessage) -> str:
@@ -56,7 +56,7 @@ HISTORY = Command(
 
 async def run_new(context: CommandContext) -> None:
     """Start a new session, with an optional title, and show how to return to the previous one."""
-    active_session, title = context.active_session, context.words
+    active_session, title = context.active_session, context.arguments
     previous_id, previous_facts = active_session.session_id, build_command_facts(context, reason="command")
     await active_session.reset_session(leaving=end_background)
     context.application.hooks.fire(SESSION_END, previous_facts)
@@ -70,7 +70,7 @@ async def run_new(context: CommandContext) -> None:
         f"Started a new conversation: *{escape_markdown(title)}*." if title else "Started a new conversation."
     )
     back = await active_session.store.read(lambda tx: _explain_resume(tx, previous_id))
-    context.place.show(f"{announcement} {back}".rstrip())
+    context.surface.show(f"{announcement} {back}".rstrip())
 
 
 def _explain_resume(tx: Transaction, previous_id: SessionId) -> str:
@@ -96,7 +96,7 @@ async def run_sessions(context: CommandContext) -> None:
     """List the sessions, last used first."""
     limit = parse_count(context, default=_DEFAULT_COUNT, maximum=_MAX_SESSIONS)
     lines = await context.active_session.store.read(lambda tx: _format_sessions(tx, context, limit))
-    context.place.show("\n".join([*lines, "", "`/resume <id or title>` resumes one of them."]))
+    context.surface.show("\n".join([*lines, "", "`/resume <id or title>` resumes one of them."]))
 
 
 def _format_sessions(tx: Transaction, context: CommandContext, limit: int) -> list[str]:
@@ -120,14 +120,14 @@ SESSIONS = Command(
 
 async def run_title(context: CommandContext) -> None:
     """Set or show the title of the session."""
-    store, session_id, title = context.active_session.store, context.active_session.session_id, context.words
+    store, session_id, title = context.active_session.store, context.active_session.session_id, context.arguments
     if title:
         await store.write(lambda tx: tx.sessions.update(session_id, SessionChanges(title=title)))
-        context.place.show(f"This conversation's title is now *{title}*.")
+        context.surface.show(f"This conversation's title is now *{title}*.")
         return
     session = await store.read(lambda tx: tx.sessions.get(session_id))
     current_title = session.title if session else ""
-    context.place.show(
+    context.surface.show(
         f"This conversation's title is *{current_title}*." if current_title else "This conversation has no title yet."
     )
 

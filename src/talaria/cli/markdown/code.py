@@ -92,11 +92,11 @@ class Highlighter:
         self._text += line
         if self._open is not None:
             kind, end = self._open
-            place = self._text.find(end, self._at)
-            stop = len(self._text) if place < 0 else place + len(end)
+            position = self._text.find(end, self._at)
+            stop = len(self._text) if position < 0 else position + len(end)
             yield kind, self._text[self._at : stop]
             self._at = stop
-            if place < 0:
+            if position < 0:
                 return
             self._open = None
         yield from self._lex(may_stay_open=_FIND_BEGINNING.search(line) is not None)
@@ -221,10 +221,10 @@ def nearest_color(color: str) -> int:
     """Return the nearest of the terminal's 256 colours for six hexadecimal digits."""
     rgb = tuple(int(color[i : i + 2], 16) for i in (0, 2, 4))
     steps = (0, 95, 135, 175, 215, 255)
-    place = [min(range(6), key=lambda i: abs(steps[i] - value)) for value in rgb]
+    cube = [min(range(6), key=lambda i: abs(steps[i] - value)) for value in rgb]
     grey = min(range(24), key=lambda i: abs(8 + 10 * i - sum(rgb) / 3))
     found = {
-        16 + 36 * place[0] + 6 * place[1] + place[2]: tuple(steps[i] for i in place),
+        16 + 36 * cube[0] + 6 * cube[1] + cube[2]: tuple(steps[i] for i in cube),
         232 + grey: (8 + 10 * grey,) * 3,
     }
     return min(found, key=lambda number: sum((a - b) ** 2 for a, b in zip(found[number], rgb, strict=True)))
