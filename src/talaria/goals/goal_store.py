@@ -259,7 +259,7 @@ def _index(tx: Transaction, session_id: SessionId, state: GoalState | None) -> N
     With it a gateway finds these goals without reading every session.
     """
     if state is not None and (state.status == "active" or state.untold):
-        ACTIVE_GOAL.write(tx, session_id, True)
+        ACTIVE_GOAL.write(tx, session_id, value=True)
     else:
         ACTIVE_GOAL.delete(tx, session_id)
 

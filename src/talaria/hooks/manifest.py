@@ -129,7 +129,7 @@ def _iterate_fields(nodes: list[tuple[_Node, _Node]]) -> Iterator[tuple[str, _Fi
 
 
 def _read_scalar(node: _Node) -> tuple[int, str]:
-    """Return the line and the text of a node; a text of several lines has no line break at its ends."""
+    """Return line and text of a node; text of several lines has no line break at its ends."""
     if node.id != "scalar":
         raise _ManifestError(_line(node), "this must be text.")
     return _line(node), node.value.strip() if node.style in {"|", ">"} else node.value

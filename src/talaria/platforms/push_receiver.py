@@ -175,7 +175,7 @@ class PushReceiver(Generic[T]):
 
 
 class _TimedProtocol(HttpToolsProtocol):
-    """A connection that is closed if headers are too large or late, or the rest of an answered body is late."""
+    """A connection that is closed if headers are too large or late, or an answered body is late."""
 
     def __init__(self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any], seconds: float) -> None:
         super().__init__(config, state, app_state)

@@ -1,8 +1,11 @@
 """Receive posts: authorisation, size and rate limits; acknowledged when stored."""
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from http import HTTPStatus
 
@@ -12,12 +15,48 @@ from talaria.contracts.clock import Clock
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import Refused
 from talaria.platforms.push_receiver import BodyBroken, BodyTooLarge, PushReceiver, PushRequest, PushResponse
-from talaria.platforms.webhook.body_readers import BodyReaders
 from talaria.platforms.webhook.incoming import UnreadableBody, read_event, translate
 from talaria.platforms.webhook.routes import Route, Routes
 from talaria.platforms.webhook.settings import WebhookSettings, is_loopback
 from talaria.platforms.webhook.signatures import BadSignature, has_signature, verify_signature
 from talaria.platforms.webhook.templates import Event
+
+_PROXY_HEADERS = ("origin", "forwarded", "x-forwarded-for", "x-forwarded-host", "via")
+
+log = logging.getLogger(__name__)
+
+
+class BodyReaders:
+    """At most ``most`` bodies at once.
+
+    One more cancels the oldest body of the address with most of them, so that many slow bodies, which need no signature
+    yet, don't keep others from posting.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._addresses: dict[asyncio.Timeout, str] = {}  # oldest first
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    @asynccontextmanager
+    async def reading(self, address: str, seconds: float) -> AsyncIterator[None]:
+        """Receive a body within the block; raises `TimeoutError` in it after that time, or to make room."""
+        if len(self._addresses) >= self._most:
+            self._drop_oldest()
+        async with asyncio.timeout(seconds) as limit:
+            self._addresses[limit] = address
+            try:
+                yield
+            finally:
+                self._addresses.pop(limit, None)
+
+    def _drop_oldest(self) -> None:
+        (busiest, _), *_ = Counter(self._addresses.values()).most_common(1)
+        oldest = next(limit for limit, address in self._addresses.items() if address == busiest)
+        del self._addresses[oldest]
+        oldest.reschedule(asyncio.get_running_loop().time())
 
 
 class RateLimiter:
@@ -37,12 +76,6 @@ class RateLimiter:
             self._used += 1
             return 0
         return int((self._used + 1 - per_minute) * 60 / per_minute) + 1
-
-
-_PROXY_HEADERS = ("origin", "forwarded", "x-forwarded-for", "x-forwarded-host", "via")
-
-
-log = logging.getLogger(__name__)
 
 
 class PostRejected(Exception):

@@ -74,7 +74,7 @@ class _Race:
 async def _connect(family: int, address: tuple[Any, ...]) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
+        made.setblocking(False)  # noqa: FBT003 (takes no keyword)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         await asyncio.get_running_loop().sock_connect(made, address)
     except BaseException:
