@@ -9,9 +9,9 @@ from talaria.cli.markdown.styled_text import StyledLine
 from talaria.cli.markdown.themes import Theme
 from talaria.core.lazy import load_module
 
-_LONGEST_LINE = 300  # a lexer takes about 5 ms for the densest of them
+_LONGEST_LINE = 300  # characters; a lexer takes about 5 ms for the densest lines
 _CONTEXT_CHARACTERS = 2048  # visible to look-behind patterns
-# What some lexers match only as a whole: while its end has not come, the lines so far are coloured as if it had.
+# Tokens that some lexers match only as a whole: until the end arrives, the lines so far are coloured as if it had.
 _PAIRS = {"/*": "*/", "<!--": "-->", '"""': '"""', "'''": "'''", "`": "`", "--[[": "]]", "{-": "-}", "<#": "#>"}
 _FIND_BEGINNING = re.compile("|".join(map(re.escape, _PAIRS)))
 _MAX_IDLE_STEPS = 200
@@ -31,7 +31,7 @@ class Highlighter:
 
     @cached_property
     def _lexer(self) -> Any:
-        # Not before the first line: while its name arrives, a language may look like another.
+        # Resolved with the first line: a partly streamed name may look like another language.
         return _lexer(self._language)
 
     def copy(self) -> "Highlighter":
@@ -51,7 +51,7 @@ class Highlighter:
         style_of = _styles(self._theme)
         line = [(part, style_of(kind)) for kind, part in self._tokens(text + "\n") if part]
         whole = "".join(part for part, _ in line) == text
-        return line if whole else [(text, "")]  # some lexers drop what they do not understand
+        return line if whole else [(text, "")]  # some lexers drop text they don't recognise
 
     def _tokens(self, line: str) -> Iterator[tuple[Any, str]]:
         from pygments.lexer import ExtendedRegexLexer, RegexLexer  # type: ignore[import-untyped]  # noqa: PLC0415 (loaded with the first code block)
