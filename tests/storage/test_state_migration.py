@@ -22,8 +22,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.values import SINGLE, Stored
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, WorkerId, new_id
-from talaria.gateway.chats.assignment import is_assigned
-from talaria.gateway.forwarding import take_forwarded_updates
+from talaria.gateway.chats.assignment import is_assigned, take_forwarded_updates
 from talaria.gateway.outbound.message_writer import POSTED_MESSAGES
 from talaria.gateway.outbound.voice_replies import VOICE_REPLY
 from talaria.gateway.session_reset import FLUSHED
@@ -35,7 +34,8 @@ from talaria.runtime.completions import PENDING_ANSWERS
 from talaria.runtime.delegation.task_store import list_background, read_delegation
 from talaria.runtime.live.control import CONTROL_MESSAGE, LIVE_WATCH
 from talaria.runtime.open_session import WORKSPACE
-from talaria.runtime.rebind import OWN_THREAD, REDIRECTED_REPLY
+from talaria.runtime.rebind import OWN_THREAD
+from talaria.runtime.turns import REDIRECTED_REPLY
 from talaria.schedule.due_runs import list_unfinished_runs
 from talaria.schedule.heartbeat import LAST_HEARTBEAT
 from talaria.schedule.job_store import changes

@@ -26,15 +26,15 @@ from talaria.gateway.admission import (
     authorize,
     make_admission_rules,
 )
-from talaria.gateway.chats.chat import Chat
-from talaria.gateway.chats.registry import ChatRegistry
-from talaria.gateway.forwarding import (
+from talaria.gateway.chats.assignment import (
     ForwardedUpdate,
     forwarding_topic,
     has_forwarded_updates,
     take_forwarded_updates,
     take_orphaned_updates,
 )
+from talaria.gateway.chats.chat import Chat
+from talaria.gateway.chats.registry import ChatRegistry
 from talaria.runtime.outbox import queue_notice
 from talaria.sessions.context import surface_context
 from talaria.settings.live import LiveSettings
@@ -190,12 +190,12 @@ class Dispatcher:
     async def _is_answer(self, chat: Chat, update: Incoming, admitted: Admitted) -> bool:
         """Return whether a message answered an open question; it is removed from the inbox then."""
         by, owner = update.sender.id, admitted.participant.is_owner
-        if update.vouched or not chat.asking.asked.is_set():
+        if update.vouched or not chat.prompts.asked.is_set():
             return False  # a program sends events, not answers
-        if not chat.asking.fits(update.text, by, owner=owner):
+        if not chat.prompts.fits(update.text, by, owner=owner):
             return False
         withdrawn = await self._store.write(lambda tx: _withdraw(tx, admitted))
-        return withdrawn and chat.asking.write(update.text, by, owner=owner)
+        return withdrawn and chat.prompts.write(update.text, by, owner=owner)
 
     async def _answer_prompt(self, update: Incoming, participant: Participant) -> None:
         """Answer a question by a button or a reaction, which have no other use."""
@@ -205,8 +205,8 @@ class Dispatcher:
                 await chat.marked(update.message_id, update.reaction, update.sender.id, owner=participant.is_owner)
         elif chat is None:
             await self._notify(update, participant, _PROMPT_CLOSED)
-        elif not chat.asking.press(update.button, update.sender.id, owner=participant.is_owner):
-            text = _NOT_ALLOWED if chat.asking.is_open(update.button) else _PROMPT_CLOSED
+        elif not chat.prompts.press(update.button, update.sender.id, owner=participant.is_owner):
+            text = _NOT_ALLOWED if chat.prompts.is_open(update.button) else _PROMPT_CLOSED
             await self._notify(update, participant, text)
 
     async def _notify(self, update: Incoming, participant: Participant, text: str) -> None:

@@ -184,16 +184,18 @@ def _needs_follower(tx: Transaction, session_id: SessionId, now: datetime) -> bo
             return False
 
 
-def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> None:
-    """Apply the end of a turn to an active goal, in the transaction of the turn.
+def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> bool:
+    """Apply the end of a turn to an active goal, in the transaction of the turn; return whether there is a goal.
 
     A pending step in the inbox is withdrawn: this turn is judged first.
     """
     stored = read_goal(tx, result.session_id)
-    if stored.state is None or stored.state.status != "active":
-        return
-    withdraw_steps(tx, result.session_id, kick_off=False)
-    _apply(tx, result.session_id, stored, turn_ended(stored.state, result, now), now)
+    if stored.state is None:
+        return False
+    if stored.state.status == "active":
+        withdraw_steps(tx, result.session_id, kick_off=False)
+        _apply(tx, result.session_id, stored, turn_ended(stored.state, result, now), now)
+    return True
 
 
 class Conclusion(Struct, frozen=True):

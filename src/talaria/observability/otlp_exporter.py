@@ -5,17 +5,16 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from typing import ClassVar
+from functools import partial
 
 import msgspec
 from msgspec import Struct
 
-from talaria.contracts.store import Store, Transaction
+from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
 from talaria.contracts.stores.turns import Step, Turn
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.core.errors import ProviderError
-from talaria.core.ids import TurnId
 from talaria.observability.otlp import OtlpSpan, build_spans, encode_spans
 from talaria.observability.trace import read_turn
 
@@ -152,29 +151,16 @@ def _retry_after(headers: Mapping[str, str]) -> timedelta:
     return timedelta(seconds=int(asked)) if asked.isascii() and asked.isdecimal() and len(asked) < 6 else timedelta()
 
 
-class TurnExportFollowUp:
-    """The turn listener that passes each finished turn of a session to an exporter."""
+class TurnExportListener:
+    """The turn listener that passes each finished turn of a session to an exporter; implements `TurnListener`."""
 
-    resumable: ClassVar = False
-
-    def __init__(self, store: Store, session: Session, exporter: TurnExporter) -> None:
-        self._store = store
+    def __init__(self, session: Session, exporter: TurnExporter) -> None:
         self._session = session
         self._exporter = exporter
-        self._ended: TurnId | None = None
 
-    def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
-        """Record which turn it was."""
-        self._ended = result.turn_id
-
-    async def follow_up(self) -> bool:
-        """Queue the turn."""
-        ended, self._ended = self._ended, None
-
-        def last(tx: Transaction) -> list[tuple[Turn, list[Step]]]:
-            turns = tx.turns.find(self._session.id, limit=2)
-            return [(turn, tx.turns.steps(turn.id)) for turn in turns if turn.id == ended]
-
-        for turn, steps in await self._store.read(last):
-            self._exporter.finished(self._session, turn, steps)
-        return False
+    def turn_ended(self, tx: Transaction, result: TurnResult) -> AfterCommit | None:
+        """Queue the turn for export after the commit."""
+        for turn in tx.turns.find(self._session.id, limit=1):
+            if turn.id == result.turn_id:
+                return partial(self._exporter.finished, self._session, turn, tx.turns.steps(turn.id))
+        return None

@@ -74,7 +74,7 @@ async def previewing(
         patience=patience,
         call=call,
         final_wait=final_wait,
-        telling=0.02,
+        tool_lines_interval=0.02,
         typing=0.05,
     )
     preview = Preview(stage, SESSION, TURN, ReplyRoute(HERE, "7"), display or Display())

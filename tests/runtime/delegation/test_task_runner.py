@@ -169,6 +169,7 @@ async def test_there_is_a_limit_to_the_tasks_of_a_call_and_to_those_at_work(tmp_
         assert "At most 5 tasks" in await result(desk)
 
 
+@pytest.mark.slow
 async def test_a_stop_ends_the_children_and_what_they_have_started(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         sleeping = Say(calls=[Ask("terminal", {"command": "echo $$ > pid; exec sleep 600"})])

@@ -14,7 +14,7 @@ from talaria.commands.application import Application
 from talaria.contracts.hooks import SESSION_START, session_facts
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
-from talaria.contracts.turn_listener import TurnResult
+from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.events import TurnEvent
 from talaria.core.ids import SessionId, is_id
@@ -96,11 +96,14 @@ class _TurnRelay:
         finally:
             self._listener = None
 
-    def turn_ended(self, tx: Transaction, result: TurnResult) -> None:
+    def turn_ended(self, tx: Transaction, result: TurnResult) -> AfterCommit:
         """Relay the end of a turn, in its transaction."""
-        self.active_at = datetime.now(UTC)
         if self._listener is not None:
             self._listener.take_note(tx, result)
+        return self._touch
+
+    def _touch(self) -> None:
+        self.active_at = datetime.now(UTC)
 
 
 class PooledSession:

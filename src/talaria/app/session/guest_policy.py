@@ -56,9 +56,9 @@ def build_approval_policy(
     terminal or the API continues it. In a shared session, so does a turn with an unknown sender. Text of another person
     never joins a turn, so the rules of a turn fit every text in it.
     """
-    folders = (tool_context.folder, *tool_context.output_folders)
 
     def confined() -> ApprovalPolicy:
+        folders = (tool_context.folder, *tool_context.output_folders)
         return structs.replace(policy(), confined=Confinement(folders, partial(is_guest_tool, settings())))
 
     if tool_context.guest:
