@@ -51,10 +51,10 @@ async def run_resume(context: CommandContext) -> None:
     active_session = context.active_session
     chosen = await _choose_session(context)
     if chosen is None:
-        context.place.show("You stay in this conversation.")
+        context.surface.show("You stay in this conversation.")
         return
     if chosen.id == active_session.session_id:
-        context.place.show("You're already in this conversation.")
+        context.surface.show("You're already in this conversation.")
         return
     if chosen.archived_at:
         await active_session.store.write(lambda tx: tx.sessions.update(chosen.id, SessionChanges(archived=False)))
@@ -63,7 +63,7 @@ async def run_resume(context: CommandContext) -> None:
         lambda tx: (get_display_name(tx, chosen), load_last_exchange(tx, chosen))
     )
     notes = "\n".join(chat.notes)
-    context.place.show("\n\n".join(filter(None, [f"Back in *{escape_markdown(name)}*.", last, notes])))
+    context.surface.show("\n\n".join(filter(None, [f"Back in *{escape_markdown(name)}*.", last, notes])))
 
 
 async def offer_resume_choices(context: CommandContext) -> Sequence[tuple[str, str]]:
@@ -87,25 +87,24 @@ def _format_name(tx: Transaction, session: Session, handle: str) -> str:
 
 async def _choose_session(context: CommandContext) -> Session | None:
     found = await context.active_session.store.read(lambda tx: _find_candidates(tx, context))
-    if context.words and len(found) == 1:
+    if context.arguments and len(found) == 1:
         return found[0]
     now = SystemClock().now()
     names = await context.active_session.store.read(
         lambda tx: [f"{get_display_name(tx, one)} ({describe_session(one, now)})" for one in found]
     )
-    question = (
-        f"“{context.words}” matches several conversations. Which one?" if context.words else "Which conversation?"
-    )
-    place = await context.place.choose(question, names)
-    return None if place is None else found[place]
+    name = context.arguments
+    question = f"“{name}” matches several conversations. Which one?" if name else "Which conversation?"
+    index = await context.surface.choose(question, names)
+    return None if index is None else found[index]
 
 
 def _find_candidates(tx: Transaction, context: CommandContext) -> list[Session]:
-    words = context.words
+    name = context.arguments
     if named := _find_by_id(tx, context):
         return [named]
-    if words:
-        found = find_visible_sessions(tx, context, matching=words, limit=_CHOICE_LIMIT, archived=None)
+    if name:
+        found = find_visible_sessions(tx, context, matching=name, limit=_CHOICE_LIMIT, archived=None)
         if not found:
             raise NotFound(_explain_not_found(tx, context))
         return found
@@ -121,16 +120,16 @@ def _find_by_id(tx: Transaction, context: CommandContext) -> Session | None:
 
     Any session in the terminal; in a chat only the owner's own. Typing the full id means moving the session here.
     """
-    session = tx.sessions.get(SessionId(context.words)) if context.author.owner else None
-    return None if session is None or (session.owner and context.place.address is not None) else session
+    session = tx.sessions.get(SessionId(context.arguments)) if context.author.owner else None
+    return None if session is None or (session.owner and context.surface.address is not None) else session
 
 
 def _explain_not_found(tx: Transaction, context: CommandContext) -> str:
     known = find_visible_sessions(tx, context, limit=_SUGGESTION_LIMIT, archived=None)
     titles = {one.title.casefold(): one.title for one in known if one.title}
-    near = difflib.get_close_matches(context.words.casefold(), titles, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(context.arguments.casefold(), titles, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(f'*{escape_markdown(titles[one])}*' for one in near)}?" if near else ""
-    return f"No conversation is called `{context.words}`. {hint or '`/sessions` lists the latest.'}"
+    return f"No conversation is called `{context.arguments}`. {hint or '`/sessions` lists the latest.'}"
 
 
 RESUME = Command(
@@ -146,7 +145,7 @@ RESUME = Command(
 
 async def run_save(context: CommandContext) -> None:
     """Write the whole transcript and show its path; never overwrites a file."""
-    path_text, format_name = _parse_arguments(context.words)
+    path_text, format_name = _parse_arguments(context.arguments)
     session_id = context.active_session.session_id
     transcript = await context.active_session.store.read(lambda tx: load_transcript(tx, session_id))
     if not transcript.messages:
@@ -155,7 +154,7 @@ async def run_save(context: CommandContext) -> None:
     path = context.active_session.chat.workspace.resolve(path_text or ".")
     text = write(transcript, context.application.zone)
     saved_path = await asyncio.to_thread(_write_new_file, path, export_file_name(transcript.session, suffix), text)
-    context.place.show(
+    context.surface.show(
         f"Saved {pluralize(len(transcript.messages), 'message')} to {format_inline_code(str(saved_path))}."
     )
 
@@ -165,12 +164,12 @@ async def offer_save_choices(context: CommandContext) -> Sequence[tuple[str, str
     return [(_JSON, "everything, as JSON")]
 
 
-def _parse_arguments(words: str) -> tuple[str, str]:
+def _parse_arguments(text: str) -> tuple[str, str]:
     """Return the file name and the format; raises `Refused`."""
     try:
-        arguments = shlex.split(words)
+        arguments = shlex.split(text)
     except ValueError as error:
-        raise Refused(f"`{words}`: a closing quotation mark is missing.") from error
+        raise Refused(f"`{text}`: a closing quotation mark is missing.") from error
     files = [word for word in arguments if word != _JSON]
     if len(files) > 1 or (files and files[0].startswith("-")):
         raise Refused("`/save [file] [--json]` takes one file. Put a name with spaces in quotation marks.")
@@ -207,17 +206,19 @@ SAVE = Command(
 
 async def run_search(context: CommandContext) -> None:
     """Show matching messages by session, best first."""
-    if not context.words:
+    if not context.arguments:
         raise Refused(
             'What should I search for? `/search night train` finds messages with both words; use "quotes" for a phrase.'
         )
     blocks = await context.active_session.store.read(lambda tx: _search(tx, context))
-    context.place.show("\n\n".join(blocks) or "Nothing found.")
+    context.surface.show("\n\n".join(blocks) or "Nothing found.")
 
 
 def _search(tx: Transaction, context: CommandContext) -> list[str]:
     scope = get_session_scope(tx, context)
-    query = SearchQuery(text=context.words, seen_by=scope.viewer, session_id=scope.only_session_id, limit=_HIT_LIMIT)
+    query = SearchQuery(
+        text=context.arguments, seen_by=scope.viewer, session_id=scope.only_session_id, limit=_HIT_LIMIT
+    )
     return [
         _format_session_hits(tx, context, *group) for group in _group_by_session(tx.search.find(query))[:_SESSION_LIMIT]
     ]
@@ -225,7 +226,7 @@ def _search(tx: Transaction, context: CommandContext) -> list[str]:
 
 def _group_by_session(hits: Sequence[Hit]) -> list[tuple[SessionId, list[Hit]]]:
     """Return the hits of each session, the session with the best hit first."""
-    order = {session_id: place for place, session_id in enumerate(dict.fromkeys(hit.session_id for hit in hits))}
+    order = {session_id: index for index, session_id in enumerate(dict.fromkeys(hit.session_id for hit in hits))}
     ordered = sorted(hits, key=lambda hit: order[hit.session_id])
     return [(session_id, list(group)) for session_id, group in groupby(ordered, key=lambda hit: hit.session_id)]
 
@@ -263,11 +264,11 @@ async def run_history(context: CommandContext) -> None:
     session_id = context.active_session.session_id
     messages = await context.active_session.store.read(lambda tx: tx.messages.last(session_id, count))
     if not messages:
-        context.place.show("Nothing has been said here yet.")
+        context.surface.show("Nothing has been said here yet.")
         return
     earlier = messages[0].seq - 1
     opening = [f"*{earlier} earlier; `/save` writes them all to a file.*"] if earlier else []
-    context.place.show("\n\n".join([*opening, *map(_format_message, messages)]))
+    context.surface.show("\n\n".join([*opening, *map(_format_message, messages)]))
 
 
 def _format_message(stored: StoredMessage) -> str:
@@ -286,7 +287,7 @@ HISTORY = Command(
 
 async def run_new(context: CommandContext) -> None:
     """Start a new session, with an optional title, and show how to return to the previous one."""
-    active_session, title = context.active_session, context.words
+    active_session, title = context.active_session, context.arguments
     previous_id, previous_facts = active_session.session_id, build_command_facts(context, reason="command")
     await active_session.reset_session(leaving=end_background)
     context.application.hooks.fire(SESSION_END, previous_facts)
@@ -300,7 +301,7 @@ async def run_new(context: CommandContext) -> None:
         f"Started a new conversation: *{escape_markdown(title)}*." if title else "Started a new conversation."
     )
     back = await active_session.store.read(lambda tx: _explain_resume(tx, previous_id))
-    context.place.show(f"{announcement} {back}".rstrip())
+    context.surface.show(f"{announcement} {back}".rstrip())
 
 
 def _explain_resume(tx: Transaction, previous_id: SessionId) -> str:
@@ -323,7 +324,7 @@ async def run_sessions(context: CommandContext) -> None:
     """List the sessions, last used first."""
     limit = parse_count(context, default=_DEFAULT_COUNT, maximum=_MAX_SESSIONS)
     lines = await context.active_session.store.read(lambda tx: _format_sessions(tx, context, limit))
-    context.place.show("\n".join([*lines, "", "`/resume <id or title>` resumes one of them."]))
+    context.surface.show("\n".join([*lines, "", "`/resume <id or title>` resumes one of them."]))
 
 
 def _format_sessions(tx: Transaction, context: CommandContext, limit: int) -> list[str]:
@@ -347,14 +348,14 @@ SESSIONS = Command(
 
 async def run_title(context: CommandContext) -> None:
     """Set or show the title of the session."""
-    store, session_id, title = context.active_session.store, context.active_session.session_id, context.words
+    store, session_id, title = context.active_session.store, context.active_session.session_id, context.arguments
     if title:
         await store.write(lambda tx: tx.sessions.update(session_id, SessionChanges(title=title)))
-        context.place.show(f"This conversation's title is now *{title}*.")
+        context.surface.show(f"This conversation's title is now *{title}*.")
         return
     session = await store.read(lambda tx: tx.sessions.get(session_id))
     current_title = session.title if session else ""
-    context.place.show(
+    context.surface.show(
         f"This conversation's title is *{current_title}*." if current_title else "This conversation has no title yet."
     )
 

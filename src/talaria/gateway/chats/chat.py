@@ -258,9 +258,9 @@ class Chat:
         await self._wait_for_command(before)
         _command_sender.set(by)
         context = CommandContext(
-            words="",
+            arguments="",
             active_session=self.active_session,
-            place=self,
+            surface=self,
             application=self._network.application,
             commands=commands,
             author=author,
