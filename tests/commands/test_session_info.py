@@ -181,7 +181,7 @@ async def test_status_tells_where_one_is_and_what_goes_on(tmp_path: Path) -> Non
         shown = await desk.use("/status")
         assert f"- Branch of: *Trip*, `{before}`, from message 2" in shown
         assert "about " in shown
-        assert "- Gateway: alive" in shown
+        assert "- Gateway: running" in shown
         assert "Folder" not in await desk.use("/status", author=STRANGER)
 
 

@@ -8,7 +8,7 @@ from tests.gateway.in_process_gateway import SmallGateway, served
 from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.core.addresses import Address
 from talaria.core.aio import SupervisedTaskGroup
-from talaria.gateway.memory_flush import MemoryFlusher
+from talaria.gateway.session_reset import MemoryFlusher
 from talaria.sessions.keys import build_session_key
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say

@@ -8,7 +8,7 @@ import pytest
 
 from talaria.core.ids import SessionId, WorkerId
 from talaria.storage.sqlite.open import open_sqlite
-from talaria.storage.tables.handoffs import HandoffsTable
+from talaria.storage.tables.bindings import HandoffsTable
 from talaria.storage.tables.sql import Row, Value
 
 

@@ -144,6 +144,7 @@ async def leave_for(screen: Screen, platform: str) -> None:
     """Hand the conversation over, and wait for the end of the program."""
     await say_until(screen, f"/handoff {platform}", lambda: screen.process.exit_code is not None)
     assert screen.process.exit_code == 0
+    assert "Resume this conversation with" not in screen.text
 
 
 def _answered(screen: Screen, holds: Callable[[], bool], refusals: int) -> bool:

@@ -59,7 +59,7 @@ class Limits(Struct, frozen=True):
 
 
 class TurnEnvironment(Struct, frozen=True, kw_only=True):
-    """What every turn of a session gets; made once when the session is opened.
+    """The environment that every turn of a session gets; made once when the session is opened.
 
     ``publish`` takes the events of the turn, ``person`` answers questions, ``workspace`` is where tools run. ``limits``
     returns those of the next turn. ``viewer`` is the person and the audience for whom tools look things up. Secrets are

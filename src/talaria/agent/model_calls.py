@@ -73,7 +73,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
 
 
 class Reaction(Enum):
-    """How to react to an error."""
+    """Reaction to an error."""
 
     RETRY = "retry"
     NEXT = "next"

@@ -11,8 +11,16 @@ from talaria.core.addresses import Address
 from talaria.core.errors import Ambiguous, NotFound, Refused
 from talaria.core.formatting import platform_label
 from talaria.core.ids import SessionId
-from talaria.handoff.handoff import HANDOFFS, HandoffRefused, HandoffRequest, RefusalCode, handoff_topic
-from talaria.handoff.prompts import DELETED, REFUSALS, TIMED_OUT
+from talaria.handoff.handoff import (
+    DELETED,
+    HANDOFFS,
+    REFUSALS,
+    TIMED_OUT,
+    HandoffRefused,
+    HandoffRequest,
+    RefusalCode,
+    handoff_topic,
+)
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.chat_directory import find_target
 

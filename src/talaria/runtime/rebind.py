@@ -53,7 +53,7 @@ def move_pending_messages(tx: Transaction, source_id: SessionId, session_id: Ses
 
 def mark_own_thread(tx: Transaction, key: str) -> None:
     """Record that a thread was created for a session: every message there is for the agent."""
-    OWN_THREAD.write(tx, key, True)
+    OWN_THREAD.write(tx, key, value=True)
 
 
 def is_own_thread(tx: Transaction, address: Address, key: str) -> bool:

@@ -153,12 +153,12 @@ class SessionRunner:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn is running or about to start."""
+        """Return whether a turn is running or about to start."""
         return self._task is not None
 
     @property
     def has_running_work(self) -> bool:
-        """Whether a turn or a follow-up is running."""
+        """Return whether a turn or a follow-up is running."""
         return self.busy or self._follow_up_tasks.busy
 
     def set_effort(self, effort: Effort) -> None:

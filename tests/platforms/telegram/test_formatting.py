@@ -5,9 +5,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from talaria.core.errors import Rejected
-from talaria.platforms.telegram.formatting import MOST_ENTITIES, Entity, Formatted, utf16_length
-from talaria.platforms.telegram.outgoing import TEXT_LIMIT, format_text
-from talaria.platforms.text import sanitize_text
+from talaria.platforms.files import sanitize_text
+from talaria.platforms.telegram.formatting import (
+    MOST_ENTITIES,
+    TEXT_LIMIT,
+    Entity,
+    Formatted,
+    format_text,
+    utf16_length,
+)
 
 PIECES = [
     "word", "två", "😀", "👩‍👩‍👧", "日本",

@@ -14,8 +14,8 @@ from talaria.contracts.platform import Button, Content, Incoming
 from talaria.core.addresses import Address
 from talaria.core.errors import Rejected
 from talaria.platforms.telegram.adapter import Telegram
+from talaria.platforms.telegram.formatting import format_text
 from talaria.platforms.telegram.incoming import as_markdown
-from talaria.platforms.telegram.outgoing import format_text
 from talaria.platforms.telegram.settings import GroupMode
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice

@@ -31,7 +31,7 @@ _MAX_OPENING = 8  # each blocks the event loop for about a millisecond
 
 
 class ApiOrigin(Struct, frozen=True, omit_defaults=True):
-    """How a session of the API began: the API key that owns it, and the instructions of its client."""
+    """Origin of a session of the API: the API key that owns it, and the instructions of its client."""
 
     key: str = ""
     instructions: str = ""
@@ -153,7 +153,7 @@ class PooledSession:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn or its follow-up work runs, or is about to."""
+        """Return whether a turn or its follow-up work runs, or is about to."""
         return self.lock.locked() or self.chat.conversation.has_running_work
 
     async def release_clients(self) -> None:

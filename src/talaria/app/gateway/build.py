@@ -31,20 +31,16 @@ from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.gateway.admission import find_chat_owner
 from talaria.gateway.chats.chat import Chat, NetworkContext
-from talaria.gateway.chats.completions import CompletionDispatcher
-from talaria.gateway.chats.outage_notices import OutageNotices
-from talaria.gateway.chats.registry import ChatRegistry
+from talaria.gateway.chats.registry import ChatRegistry, CompletionDispatcher
 from talaria.gateway.directory_sync import DirectorySync
-from talaria.gateway.dispatcher import Dispatcher
-from talaria.gateway.forwarding_worker import ForwardingWorker
+from talaria.gateway.dispatcher import Dispatcher, ForwardingWorker
 from talaria.gateway.handoff_target import GatewayHandoffTarget
-from talaria.gateway.memory_flush import MemoryFlusher
 from talaria.gateway.outbound.delivery import Delivery
 from talaria.gateway.outbound.preview import PreviewOptions
-from talaria.gateway.receiver import Receiver
-from talaria.gateway.restart import RestartControl, announce_restart
+from talaria.gateway.receiver import OutageNotices, Receiver
+from talaria.gateway.session_reset import MemoryFlusher
 from talaria.gateway.status_server import StatusServer
-from talaria.gateway.supervisor import GatewaySupervisor, NetworkPipeline
+from talaria.gateway.supervisor import GatewaySupervisor, NetworkPipeline, RestartControl, announce_restart
 from talaria.handoff.worker import HandoffWorker
 from talaria.hooks.boot import Boot, read_boot
 from talaria.observability.shutdown_report import (

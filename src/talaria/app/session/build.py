@@ -417,7 +417,11 @@ async def _build_options(
         listeners=session_listeners(application, request, workspace, exports),
         follow_ups=(
             *request.follow_ups,
-            *([build_goal_follower(tool_context, environment, auxiliary)] if request.lasting else []),
+            *(
+                [build_goal_follower(tool_context, environment, auxiliary, request.context.session_key)]
+                if request.lasting
+                else []
+            ),
         ),
         context=request.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
@@ -459,9 +463,12 @@ async def _open_exports(settings: Settings, tool_context: ToolContext, session: 
     if not settings.telemetry.endpoint:
         return []
     from talaria.observability.otlp_exporter import TurnExportListener, run_exporter  # noqa: PLC0415 (loaded when traces are exported)
+    from talaria.providers.http.client import HttpPool  # noqa: PLC0415 (loaded when traces are exported)
 
+    pool = HttpPool()
+    tool_context.closing.push_async_callback(pool.close)
     exporter = await tool_context.closing.enter_async_context(
-        run_exporter(settings.telemetry.endpoint, settings.telemetry.headers)
+        run_exporter(settings.telemetry.endpoint, settings.telemetry.headers, pool.send)
     )
     return [TurnExportListener(session, exporter)]
 

@@ -29,7 +29,7 @@ _TOPIC = "delegations"
 
 
 class BackgroundRole:
-    """Whether this process runs background delegations; if not, none can be started."""
+    """The role of this process for background delegations; without it, none can be started."""
 
     def __init__(self) -> None:
         self.worker: WorkerId = new_worker_id()

@@ -82,7 +82,7 @@ def _is_owners_turn(settings: Settings, *, shared: bool) -> bool:
 def _resolve_person(settings: Settings, sender: str) -> str:
     if sender in (OWNER, UNKNOWN):
         return sender
-    from talaria.access.people import People  # noqa: PLC0415 (loaded for a sender of a chat network)
+    from talaria.access.policy import People  # noqa: PLC0415 (loaded for a sender of a chat network)
 
     platform, _, user_id = sender.partition(":")
     if not user_id:

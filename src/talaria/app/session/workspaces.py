@@ -63,7 +63,7 @@ class OpenWorkspace:
 
     @property
     def has_state(self) -> bool:
-        """Whether there is state here that is not in the store."""
+        """Return whether there is state here that is not in the store."""
         return self.has_running_servers or bool(self.processes.running) or not self.workspace.is_untouched
 
 

@@ -14,8 +14,8 @@ from talaria.core.errors import PlatformError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnBegan, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
 from talaria.gateway.chats.prompts import ChoicePrompts
+from talaria.gateway.outbound.message_writer import TYPING, call_with_timeout
 from talaria.gateway.outbound.preview import Preview, PreviewOptions
-from talaria.gateway.outbound.rate_limit import TYPING, call_with_timeout
 from talaria.runtime.questions import AnswerReceiver, answer
 
 WORKING, NOTHING = "👀", ""
@@ -39,13 +39,11 @@ _OWNER_ABSENT = "only this agent's owner can allow that, and they are not in thi
 
 
 class TurnViewOptions(Struct, frozen=True, kw_only=True):
-    """Options of a turn view: preview, amount of detail, and who is asked."""
+    """Options of a turn view: preview, and who is asked."""
 
     address: Address
     stage: PreviewOptions
     asking: ChoicePrompts
-    display: Callable[[], Display]
-    reactions: Callable[[], bool]
     is_owner: Callable[[str], bool | None]
 
 
@@ -64,11 +62,25 @@ class TurnView:
         self._show_task: asyncio.Task[None] | None = None
         self._has_left = False
 
-    def on_event(self, event: TurnEvent, session_id: SessionId, answers: AnswerReceiver) -> None:
-        """Show an event of a turn, and post the question that it asks."""
-        if isinstance(event, TurnBegan):
-            self._start_turn(event, session_id)
-        elif self._preview is not None:
+    def begin(self, began: TurnBegan, session_id: SessionId, display: Display, *, reactions: bool) -> None:
+        """Start to show a turn, with a reaction on the message that it answers if ``reactions``."""
+        self.end()
+        options, self._has_left = self._options, False
+        self._sender_id = began.route.user_id if began.route else ""
+        self._marked_route = began.route if reactions else None
+        self._set_reaction(WORKING)
+        if began.route is not None and began.route.address.platform == options.address.platform:
+            self._preview = Preview(options.stage, session_id, began.turn_id, began.route, display)
+            self._show_task = self._jobs.create_task(_show_after(self._show_task, self._preview))
+
+    def set_display(self, display: Display) -> None:
+        """Change what is shown of the running turn from now on."""
+        if self._preview is not None:
+            self._preview.set_display(display)
+
+    def on_event(self, event: TurnEvent, answers: AnswerReceiver) -> None:
+        """Show an event of a turn after its beginning, and post the question that it asks."""
+        if self._preview is not None:
             self._preview.event(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self._ask(event, answers)
@@ -86,16 +98,6 @@ class TurnView:
         self._has_left = True
         self.end()
         self._set_reaction(NOTHING)
-
-    def _start_turn(self, began: TurnBegan, session_id: SessionId) -> None:
-        self.end()
-        options, self._has_left = self._options, False
-        self._sender_id = began.route.user_id if began.route else ""
-        self._marked_route = began.route if options.reactions() else None
-        self._set_reaction(WORKING)
-        if began.route is not None and began.route.address.platform == options.address.platform:
-            self._preview = Preview(options.stage, session_id, began.turn_id, began.route, options.display)
-            self._show_task = self._jobs.create_task(_show_after(self._show_task, self._preview))
 
     def _ask(self, event: ApprovalAsked | QuestionAsked, answers: AnswerReceiver) -> None:
         """Ask a question of the turn; approvals are for the owner, if the settings name one.

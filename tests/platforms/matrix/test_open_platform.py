@@ -10,7 +10,7 @@ from tests.platforms.matrix.matrix_clients import Desk, Person
 from talaria.contracts.platform import Platform, PlatformAccount
 from talaria.contracts.store import Store
 from talaria.core.errors import Refused
-from talaria.platforms.matrix.factory import open_platform
+from talaria.platforms.matrix.adapter import open_platform
 
 Open = Callable[..., PlatformAccount]
 

@@ -1,10 +1,11 @@
-"""Paired people, pending pairing codes and failed attempts."""
+"""People who may talk, pairing codes, and API keys."""
 
 from datetime import timedelta
 
+from talaria.contracts.stores.api_keys import StoredApiKey
 from talaria.contracts.stores.pairing import PairedPerson, PairingRules
 from talaria.core.errors import Refused
-from talaria.storage.tables.sql import Row, Sql, from_stamp, to_span
+from talaria.storage.tables.sql import Row, Sql, from_stamp, to_span, to_stamp
 
 _MINUTE = timedelta(minutes=1)
 
@@ -121,3 +122,30 @@ class PairingTable:
 def _to_person(row: Row) -> PairedPerson:
     platform, user_id, name, since = row
     return PairedPerson(platform, user_id, name, from_stamp(since))
+
+
+class ApiKeysTable:
+    """SQL implementation of `ApiKeys`; scopes are stored as words."""
+
+    def __init__(self, sql: Sql) -> None:
+        self._sql = sql
+
+    def add(self, key: StoredApiKey) -> bool:
+        """Add a key; ``False`` if its name is taken."""
+        added = self._sql.count(
+            "INSERT INTO api_keys (name, scopes, digest, created_at) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO NOTHING",
+            (key.name, " ".join(key.scopes), key.digest, to_stamp(key.created_at)),
+        )
+        return added > 0
+
+    def all(self) -> list[StoredApiKey]:
+        """Return the keys, ordered by name."""
+        rows = self._sql.rows("SELECT name, scopes, digest, created_at FROM api_keys")
+        return [
+            StoredApiKey(name=name, scopes=tuple(scopes.split()), digest=digest, created_at=from_stamp(created_at))
+            for name, scopes, digest, created_at in sorted(rows)
+        ]
+
+    def delete(self, name: str) -> bool:
+        """Delete a key; ``False`` if there is none with this name."""
+        return self._sql.count("DELETE FROM api_keys WHERE name = ?", (name,)) > 0

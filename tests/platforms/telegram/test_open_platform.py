@@ -10,8 +10,7 @@ from talaria.contracts.platform import Content, PlatformAccount
 from talaria.contracts.store import Store
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
-from talaria.platforms.telegram.adapter import Telegram
-from talaria.platforms.telegram.factory import open_platform
+from talaria.platforms.telegram.adapter import Telegram, open_platform
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.telegram_server import TelegramServer
 

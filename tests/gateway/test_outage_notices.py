@@ -1,7 +1,7 @@
 """A chat hears once in an outage that the store cannot be used."""
 
 from talaria.core.addresses import Address
-from talaria.gateway.chats.outage_notices import OutageNotices
+from talaria.gateway.receiver import OutageNotices
 
 
 def test_each_chat_is_notified_once_until_the_outage_is_over() -> None:

@@ -8,8 +8,7 @@ import pytest
 from talaria.contracts.platform import PlatformAccount
 from talaria.contracts.store import Store
 from talaria.core.errors import Refused
-from talaria.platforms.discord.adapter import Discord
-from talaria.platforms.discord.factory import open_platform
+from talaria.platforms.discord.adapter import Discord, open_platform
 from talaria.testing.discord_server import DiscordServer
 from talaria.testing.platform_suite import next_incoming
 
