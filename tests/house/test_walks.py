@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "telegram": Budget(files=86, calls=272, writes=5, reads=13),
-    "api": Budget(files=101, calls=313, writes=2, reads=7),
-    "handoff": Budget(files=116, calls=358, writes=5, reads=16),
-    "goal": Budget(files=84, calls=285, writes=10, reads=9),
+    "telegram": Budget(files=80, calls=249, writes=5, reads=12),
+    "api": Budget(files=90, calls=293, writes=2, reads=7),
+    "handoff": Budget(files=109, calls=338, writes=5, reads=14),
+    "goal": Budget(files=75, calls=260, writes=8, reads=7),
 }
 
 
