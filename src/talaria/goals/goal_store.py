@@ -185,7 +185,7 @@ def _needs_follower(tx: Transaction, session_id: SessionId, now: datetime) -> bo
 
 
 def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> bool:
-    """Apply the end of a turn to an active goal, in the transaction of the turn; return whether there is a goal.
+    """Apply the end of a turn to an active goal, in the turn's transaction; return whether one exists.
 
     A pending step in the inbox is withdrawn: this turn is judged first.
     """
