@@ -6,13 +6,59 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from talaria.commands.command import Command, CommandContext
-from talaria.commands.preferences import get_preferences, set_preferences
 from talaria.contracts.models import ModelInfo
 from talaria.contracts.stores.sessions import SessionChanges
-from talaria.core.errors import NotFound
+from talaria.core.errors import NotFound, Refused, TalariaError
 from talaria.core.formatting import pluralize
+from talaria.core.ids import SessionId
+from talaria.sessions.preferences import Preferences, read_preferences, write_preferences
 
 _MILLION = 1_000_000
+DEFAULT_MODEL = "default"
+NO_PERSONALITY = "none"
+EFFORTS = {
+    "none": "no reasoning",
+    "minimal": "as little reasoning as possible",
+    "low": "some reasoning",
+    "medium": "the usual amount of reasoning",
+    "high": "a lot of reasoning; takes time and tokens",
+    "default": "as in the settings",
+}
+VISIBILITY_HELP = {"show": "show the model's reasoning", "hide": "hide it"}
+
+
+async def get_preferences(context: CommandContext) -> Preferences:
+    """Return the preferences of the active session."""
+    session_id = context.active_session.session_id
+    return await context.active_session.store.read(lambda tx: read_preferences(tx, session_id))
+
+
+async def set_preferences(context: CommandContext, **changes: str) -> None:
+    """Store preferences and reopen the session with them.
+
+    If it cannot be reopened, the old preferences are restored and the error is raised. Raises `Refused` during a turn.
+    """
+    if context.active_session.busy:
+        raise Refused("A turn is running. Stop it with `/stop` first, then choose.")
+    active_session, session_id, request = (
+        context.active_session,
+        context.active_session.session_id,
+        context.active_session.request,
+    )
+    before = await get_preferences(context)
+    if "model" in changes:  # overrides the model given at startup
+        active_session.request = structs.replace(request, model="")
+    await _store(context, session_id, structs.replace(before, **changes))
+    try:
+        await active_session.renew()
+    except TalariaError:
+        active_session.request = request
+        await _store(context, session_id, before)
+        raise
+
+
+async def _store(context: CommandContext, session_id: SessionId, chosen: Preferences) -> None:
+    await context.active_session.store.write(lambda tx: write_preferences(tx, session_id, chosen))
 
 
 def describe_model(info: ModelInfo) -> str:
@@ -26,9 +72,6 @@ def _format_price(info: ModelInfo) -> str:
     if not info.input_price and not info.output_price:
         return "nothing"
     return f"${info.input_price / _MILLION:g} in, ${info.output_price / _MILLION:g} out per million tokens"
-
-
-DEFAULT_MODEL = "default"
 
 
 async def run_model(context: CommandContext) -> None:
@@ -80,9 +123,6 @@ MODEL = Command(
     run=run_model,
     offers=offer_model_choices,
 )
-
-
-NO_PERSONALITY = "none"
 
 
 async def run_personality(context: CommandContext) -> None:
@@ -153,19 +193,6 @@ PROVIDER = Command(
     run=run_provider,
     offers=offer_provider_choices,
 )
-
-
-EFFORTS = {
-    "none": "no reasoning",
-    "minimal": "as little reasoning as possible",
-    "low": "some reasoning",
-    "medium": "the usual amount of reasoning",
-    "high": "a lot of reasoning; takes time and tokens",
-    "default": "as in the settings",
-}
-
-
-VISIBILITY_HELP = {"show": "show the model's reasoning", "hide": "hide it"}
 
 
 async def run_reasoning(context: CommandContext) -> None:
