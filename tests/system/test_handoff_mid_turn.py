@@ -1,4 +1,4 @@
-"""A conversation moves in the middle of a turn: what is being said goes on at the new place, and is said once."""
+"""A handoff in the middle of a turn: the reply continues in the new chat, once."""
 
 import asyncio
 import re
