@@ -12,7 +12,7 @@ from talaria.contracts.provider import Provider
 from talaria.core.errors import BadKey, NoCredit, ProviderBusy, ProviderUnreachable
 from talaria.providers.http.client import HttpPool
 from talaria.providers.openai_chat.adapter import OpenAIChat
-from talaria.providers.openai_chat.settings import OpenAIChatSettings
+from talaria.providers.settings import OpenAIChatSettings
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import CutOff, Fail, ModelServer, Say, no_credit
 

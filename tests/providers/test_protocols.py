@@ -11,14 +11,12 @@ from talaria.core.errors import MalformedReply, ProviderOverloaded
 from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from talaria.providers.anthropic import incoming as from_anthropic
 from talaria.providers.anthropic import outgoing as to_anthropic
-from talaria.providers.anthropic.settings import AnthropicSettings
 from talaria.providers.base.http_provider import Underway
 from talaria.providers.openai_chat import incoming as from_chat
 from talaria.providers.openai_chat import outgoing as to_chat
-from talaria.providers.openai_chat.settings import ChatQuirks, OpenAIChatSettings
 from talaria.providers.openai_responses import incoming as from_responses
 from talaria.providers.openai_responses import outgoing as to_responses
-from talaria.providers.openai_responses.settings import OpenAIResponsesSettings
+from talaria.providers.settings import AnthropicSettings, ChatQuirks, OpenAIChatSettings, OpenAIResponsesSettings
 
 ANTHROPIC = AnthropicSettings(name="test", base_url="https://model.test")
 RESPONSES = OpenAIResponsesSettings(name="test", base_url="https://model.test")

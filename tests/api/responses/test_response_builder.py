@@ -9,8 +9,7 @@ from pydantic import TypeAdapter
 from talaria.api.responses.builder import ResponseBuilder
 from talaria.api.responses.stream_events import ResponseEvent, get_event_name
 from talaria.api.responses.wire import Response
-from talaria.api.runs.event_mapping import INTERRUPTED, RunEventMapper, to_run_end
-from talaria.api.runs.events import RunEvent, RunQueued, TurnResumed
+from talaria.api.runs.events import INTERRUPTED, RunEvent, RunEventMapper, RunQueued, TurnResumed, to_run_end
 from talaria.core.events import (
     ModelCalled,
     ReasoningAdded,

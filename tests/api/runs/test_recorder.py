@@ -9,9 +9,9 @@ from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.api.front_door import ApiCaller
 from talaria.api.runs.events import RunCompleted, RunEvent, RunStopped, decode_event, make_stream_name
-from talaria.api.runs.reconcile import reconcile_run
 from talaria.api.runs.recorder import RunRecorder
 from talaria.api.runs.run_store import RunStart, begin_run, end_run
+from talaria.api.runs.runner import reconcile_run
 from talaria.api.runs.turn_links import find_resume_point
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun

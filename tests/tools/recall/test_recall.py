@@ -16,8 +16,7 @@ from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.core.messages import Role
-from talaria.tools.recall.embeddings import Meaning
-from talaria.tools.recall.tool import SessionSearch, SessionSearchArguments
+from talaria.tools.recall.tool import Meaning, SessionSearch, SessionSearchArguments
 
 
 async def talk(store: Store, title: str, *texts: str, owner: str = "", audience: str = "") -> SessionId:
