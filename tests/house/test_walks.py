@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "telegram": Budget(files=106, calls=299, writes=7, reads=13),
+    "telegram": Budget(files=86, calls=272, writes=5, reads=13),
     "api": Budget(files=101, calls=313, writes=2, reads=7),
-    "handoff": Budget(files=127, calls=369, writes=6, reads=16),
-    "goal": Budget(files=98, calls=305, writes=13, reads=9),
+    "handoff": Budget(files=116, calls=358, writes=5, reads=16),
+    "goal": Budget(files=84, calls=285, writes=10, reads=9),
 }
 
 
