@@ -206,7 +206,7 @@ async def _background_task_starts(chats: Gateway) -> object:
 
 async def _fetch_times_out(chats: Gateway) -> object:
     chats.network.disrupt(Fault("fetch", "delay", seconds=1.2))
-    return "did not come within" in await _asked_with(chats, FILE, b"notes")
+    return "arrive within" in await _asked_with(chats, FILE, b"notes")
 
 
 async def _sticker_is_described(chats: Gateway) -> object:

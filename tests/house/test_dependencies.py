@@ -36,3 +36,7 @@ def test_every_dependency_says_why_it_is_here() -> None:
         one for one in wanted if not one.startswith(project["name"]) and not any(f'"{one}"' in line for line in reasons)
     ]
     assert unexplained == []
+
+
+def test_the_base_install_has_at_most_25_packages() -> None:
+    assert len(requirements(ROOT / "requirements" / "base.lock")) <= 25

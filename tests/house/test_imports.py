@@ -34,7 +34,6 @@ HIDDEN_CYCLES = {
     ("talaria.app.session.build", "talaria.app.application"),
     ("talaria.app.session.delegation_proxy", "talaria.app.application"),
     ("talaria.runtime.live.watched_turns", "talaria.runtime.live.feed"),
-    ("talaria.tools.web.client", "talaria.tools.web.http_client"),
 }
 
 

@@ -1,23 +1,23 @@
 """Chat networks and their adapters: built-in ones by name, others by entry points."""
 
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct
 
 from talaria.contracts.platform import KnownPlatforms, Platform, PlatformAccount
+from talaria.contracts.webhooks import WebhookInfo
 from talaria.core.errors import NotFound, Refused
 from talaria.core.lazy import load_module
 from talaria.settings.model import Settings
+from talaria.settings.profiles import Profile
 from talaria.settings.secrets import Secrets
+from talaria.settings.sections.chats import ChatNetworkSettings
 
 if TYPE_CHECKING:  # imported lazily: importing importlib.metadata is slow
     from importlib.metadata import EntryPoints
-from collections.abc import Mapping
 
-from talaria.contracts.webhooks import WebhookInfo
-from talaria.settings.profiles import Profile
-from talaria.settings.sections.chats import ChatNetworkSettings
 
 _ENTRY_POINT_GROUP = "talaria.platforms"
 

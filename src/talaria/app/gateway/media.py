@@ -1,25 +1,21 @@
 """Media services for chats: attachments, speech recognition, speech output and image descriptions."""
 
-from typing import TYPE_CHECKING
-
-from talaria.agent.auxiliary import VisionModel
-from talaria.app.models import ConfiguredProviders
-from talaria.contracts.voice import Speaker, Transcriber
-from talaria.core.errors import Refused, TalariaError
-from talaria.providers.http.client import HttpPool
-from talaria.providers.voice import AudioServer, AudioSpeaker, AudioTranscriber, CommandSpeaker, CommandTranscriber
-from talaria.settings.secrets import KNOWN_SECRETS
-
-if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway
-    from talaria.app.application import TalariaApplication
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from talaria.agent.auxiliary import VisionModel
+from talaria.app.models import ConfiguredProviders
 from talaria.contracts.platform import Platform
+from talaria.contracts.voice import Speaker, Transcriber
+from talaria.core.errors import Refused, TalariaError
 from talaria.gateway.attachments import AttachmentFetcher, FetchLimits, StickerDescriber, VoiceNoteTranscriber
 from talaria.gateway.outbound.voice_replies import VoiceReplies
+from talaria.providers.http.client import HttpPool
+from talaria.providers.voice import AudioServer, AudioSpeaker, AudioTranscriber, CommandSpeaker, CommandTranscriber
+from talaria.settings.secrets import KNOWN_SECRETS
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway
     from talaria.app.application import TalariaApplication

@@ -1,30 +1,26 @@
 """The search_files tool: search file contents or names, with ripgrep where available."""
 
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
-from pathlib import Path
-from threading import Event
-from typing import TYPE_CHECKING
-
-from talaria.tools.files.text_file import is_binary
-from talaria.tools.files.walk import compile_pattern, glob_expression, walk
-from talaria.tools.output import OUTPUT_LIMIT, cut_output
-
-if TYPE_CHECKING:
-    from talaria.tools.files.linear_pattern import LinearPattern
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
 from functools import partial
-from typing import Annotated, Literal
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
-from talaria.tools.files.text_file import failing
-from talaria.tools.files.walk import ALWAYS_IGNORED
+from talaria.tools.files.text_file import failing, is_binary
+from talaria.tools.files.walk import ALWAYS_IGNORED, compile_pattern, glob_expression, walk
+from talaria.tools.output import OUTPUT_LIMIT, cut_output
+
+if TYPE_CHECKING:
+    from talaria.tools.files.linear_pattern import LinearPattern
+
 
 LONGEST_LINE = 300
 LARGEST_FILE = 5 * 1024 * 1024

@@ -1,7 +1,8 @@
 """Walk the files of a project by the rules of its .gitignore files."""
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from talaria.tools.files.linear_pattern import LinearPattern
-import os
-from collections.abc import Iterator
+
 
 ALWAYS_IGNORED = {".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv"}
 _TRANSLATED = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}

@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
 
 from talaria.contracts.tool import Tool
 from talaria.core.errors import NotFound
@@ -11,10 +14,6 @@ from talaria.tools.mcp.settings import McpServer
 
 if TYPE_CHECKING:
     from talaria.tools.mcp.connection import Connection
-from contextlib import suppress
-from typing import NamedTuple
-
-from msgspec import structs
 
 
 class McpServers:

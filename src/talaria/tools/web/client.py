@@ -1,21 +1,20 @@
 """Fetch from the web, within limits of address, size and time, and convert content to text."""
 
+import asyncio
+import codecs
+import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from talaria.core.errors import ToolFailed
 
 if TYPE_CHECKING:  # imported on first use, with sockets, TLS and the address check
     from talaria.providers.http.dial import Resolve
-    from talaria.tools.web.http_client import Fetcher
-import asyncio
-import codecs
-import re
+    from talaria.tools.web.http_client import Download, Fetcher
 
-from talaria.core.errors import ToolFailed
 
 SIZE_LIMIT = 5_000_000  # bytes, decompressed
 TIME_LIMIT = timedelta(seconds=30)
@@ -30,22 +29,6 @@ _MARKS = (
 )
 
 
-class Download(Struct, frozen=True):
-    """A response; ``url`` is the address after redirects, ``charset`` the server's declaration, if any."""
-
-    url: str
-    media_type: str
-    charset: str
-    body: bytes
-
-
-class Limits(Struct, frozen=True):
-    """Limits: size in bytes, decompressed, and time."""
-
-    size: int = SIZE_LIMIT
-    time: timedelta = TIME_LIMIT
-
-
 class WebClient:
     """A client for public servers, without cookies or credentials; owns its connections from first use to `close`."""
 
@@ -57,7 +40,8 @@ class WebClient:
         time_limit: timedelta = TIME_LIMIT,
         resolve: "Resolve | None" = None,
     ) -> None:
-        self._limits = Limits(size_limit, time_limit)
+        self._size_limit = size_limit
+        self._time_limit = time_limit
         self._allowed = allowed
         self._resolve = resolve
         self._fetcher: Fetcher | None = None
@@ -70,7 +54,7 @@ class WebClient:
         host = name if name.isascii() else name.encode("idna").decode()
         return cls(allowed={f"{host}:{parts.port or _PORTS.get(parts.scheme)}"})
 
-    async def get(self, url: str, query: Mapping[str, str] | None = None) -> Download:
+    async def get(self, url: str, query: Mapping[str, str] | None = None) -> "Download":
         """Return the content of a URL, or raise `ToolFailed`."""
         return await self._opened().get(url, query or {})
 
@@ -83,11 +67,11 @@ class WebClient:
         if self._fetcher is None:
             from talaria.tools.web.http_client import Fetcher  # noqa: PLC0415 (loaded with the first request)
 
-            self._fetcher = Fetcher(self._limits, self._allowed, self._resolve)
+            self._fetcher = Fetcher(self._size_limit, self._time_limit, self._allowed, self._resolve)
         return self._fetcher
 
 
-async def readable_text(download: Download) -> str:
+async def readable_text(download: "Download") -> str:
     """Return a page as light Markdown, a PDF as its text, other text unchanged, or raise `ToolFailed`."""
     if download.media_type == "application/pdf" or download.body.startswith(b"%PDF-"):
         from talaria.tools.web.pdf import pdf_text  # noqa: PLC0415 (loaded with the first PDF)
@@ -102,7 +86,7 @@ async def readable_text(download: Download) -> str:
     raise ToolFailed(f"{download.url} is {download.media_type}, which can't be read as text")
 
 
-def decoded(download: Download) -> str:
+def decoded(download: "Download") -> str:
     """Decode by the server's charset, a byte order mark, the page's own declaration, or a guess."""
     for charset in _charsets(download):
         try:
@@ -112,7 +96,7 @@ def decoded(download: Download) -> str:
     return download.body.decode("cp1252", errors="replace")
 
 
-def _charsets(download: Download) -> list[str]:
+def _charsets(download: "Download") -> list[str]:
     marked = [charset for mark, charset in _MARKS if download.body.startswith(mark)]
     named = re.search(_META_CHARSET, download.body[:4_096])
     return [*marked, *filter(None, [download.charset]), *([named[1].decode("ascii")] if named else []), "utf-8"]

@@ -4,8 +4,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from datetime import timedelta
 from http import HTTPStatus
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
+
+from msgspec import Struct
 
 from talaria.core.decompression import decode_content
 from talaria.core.errors import ProviderError, ProviderUnreachable, ReplyTooLong, ToolFailed
@@ -13,7 +16,6 @@ from talaria.providers.http.client import Answer, HttpPool
 from talaria.providers.http.connection import read_url
 from talaria.providers.http.dial import Resolve
 from talaria.providers.settings import Timeouts
-from talaria.tools.web.client import Download, Limits
 from talaria.tools.web.ssrf_guard import Guard
 
 _MOST_REDIRECTS = 5
@@ -27,22 +29,35 @@ _HEADERS = {
 }
 
 
+class Download(Struct, frozen=True):
+    """A response; ``url`` is the address after redirects, ``charset`` the server's declaration, if any."""
+
+    url: str
+    media_type: str
+    charset: str
+    body: bytes
+
+
 class Fetcher:
     """Fetches from public servers and those in ``allowed``; owns its connections from first use to `close`.
 
-    It uses no proxy: a proxy would connect to an address that nobody has checked.
+    Limits are the size in bytes, decompressed, and the time of a request with all its redirects. It uses no proxy: a
+    proxy would connect to an address that nobody has checked.
     """
 
-    def __init__(self, limits: Limits, allowed: AbstractSet[str], resolve: Resolve | None) -> None:
+    def __init__(
+        self, size_limit: int, time_limit: timedelta, allowed: AbstractSet[str], resolve: Resolve | None
+    ) -> None:
         self._guard = Guard(allowed, resolve)
-        self._limits = limits
-        self._timeouts = Timeouts(connect=limits.time, first_byte=limits.time, silence=limits.time)
+        self._size_limit = size_limit
+        self._time_limit = time_limit
+        self._timeouts = Timeouts(connect=time_limit, first_byte=time_limit, silence=time_limit)
         self._pool = HttpPool(direct=True, resolve=self._guard.resolve)
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_REQUESTS_PER_SERVER))
 
     async def get(self, url: str, query: Mapping[str, str]) -> Download:
         """Return the content of a URL, or raise `ToolFailed`."""
-        seconds = self._limits.time.total_seconds()
+        seconds = self._time_limit.total_seconds()
         try:
             async with asyncio.timeout(seconds):
                 return await self._follow(_add_query(url, query))
@@ -84,7 +99,7 @@ class Fetcher:
             return Download(url, media_type, _charset(answer.headers.get("content-type", "")), body)
 
     async def _read(self, url: str, answer: Answer) -> bytes:
-        limit = self._limits.size
+        limit = self._size_limit
         too_large = f"{url} is larger than {limit:,} bytes"
         try:
             raw = await answer.body(limit)
