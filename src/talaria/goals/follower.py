@@ -77,7 +77,7 @@ class GoalFollower:
 
     @property
     def has_follow_up(self) -> bool:
-        """Whether there was a goal when the turn ended, or one is being followed, which may be over."""
+        """Return whether there was a goal when the turn ended, or one is being followed, which may be over."""
         return self._has_goal or self._following > 0
 
     async def follow_up(self) -> bool:
