@@ -26,6 +26,7 @@ OpenDatabase = Callable[[str], Database]
 
 # How long an example takes says how busy the machine is; figures are the business of bench/.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("untimed"), max_examples=20)
 settings.load_profile("untimed")
 
 
@@ -41,9 +42,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the PostgreSQL half of the contract suites in a quick run."""
+    """Leave out what belongs to a longer run: see the markers in ``pyproject.toml``."""
     if config.getoption("quick"):
-        items[:] = [item for item in items if "postgres" not in item.name]
+        items[:] = [item for item in items if not _is_on_postgres(item) and item.get_closest_marker("slow") is None]
+    if not config.getoption("long"):
+        items[:] = [item for item in items if not (_is_on_postgres(item) and item.get_closest_marker("one_engine"))]
+
+
+def _is_on_postgres(item: pytest.Item) -> bool:
+    return "postgres" in item.name
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _remove_python_variables()
     if config.getoption("quick"):
         config.stash[BAN] = ProcessBan()
+        settings.load_profile("quick")
     given = getattr(config, "workerinput", None)
     if given is not None:
         config.stash[DESK_PORT] = given["postgres_desk"]

@@ -221,7 +221,7 @@ async def test_a_summary_of_any_kind_is_taken(summary: str) -> None:
     assert kept.saved[0].text == summary
 
 
-async def test_a_second_summary_carries_on_the_first_and_reads_only_what_came_behind_it() -> None:
+async def test_a_second_summary_carries_on_the_first_and_reads_only_what_came_after_it() -> None:
     kept, scribe = Kept(), Scribe()
     window = ContextWindow(INFO, kept, scribe)
     await shown(window, kept, talk(20))
@@ -326,6 +326,7 @@ def conversations(draw: st.DrawFn) -> list[StoredMessage]:
     return stored(messages)
 
 
+@pytest.mark.slow
 @given(conversations(), st.data())
 async def test_no_call_is_ever_parted_from_its_result(transcript: list[StoredMessage], data: st.DataObject) -> None:
     kept = Kept()

@@ -35,7 +35,7 @@ def _without_answers(request: Received) -> bytes:
     return request.body[: request.body.index(b"]", request.body.rindex(b'"role"'))]
 
 
-async def test_a_branch_goes_on_from_here_and_leaves_the_rest_alone(tmp_path: Path) -> None:
+async def test_a_branch_continues_from_here_and_leaves_the_rest_alone(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("one")
         await desk.use("/title Trip")
@@ -239,6 +239,7 @@ async def test_where_the_branch_cannot_be_opened_everything_stays(tmp_path: Path
         assert len(await desk.application.store.read(lambda tx: tx.sessions.find(SessionFilter()))) == 1
 
 
+@pytest.mark.slow
 async def test_outputs_of_the_shared_past_can_still_be_read(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say(calls=[Ask("terminal", {"command": "seq 20000"})]), Say("counted"))

@@ -51,15 +51,15 @@ async def test_a_button_that_nobody_waits_for_is_no_message(tmp_path: Path) -> N
 async def spoil(gateway: SmallGateway, chat: str) -> None:
     """Let the room of a chat go, and have its conversation wish for a provider that there is none."""
     key = build_session_key(Address("loopback", chat))
-    room = gateway.rooms.find(key)
+    room = gateway.chats.find(key)
     assert room is not None
     session_id = room.active_session.session_id
-    gateway.rooms.let_go(key)
+    gateway.chats.release(key)
     choice = Preferences(model="nobody:nothing")
     await gateway.application.store.write(lambda tx: write_preferences(tx, session_id, choice))
 
 
-async def test_what_is_said_right_behind_a_command_comes_behind_it(tmp_path: Path) -> None:
+async def test_what_is_said_right_after_a_command_comes_after_it(tmp_path: Path) -> None:
     chats = [f"chat-{number}" for number in range(20)]
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
@@ -76,7 +76,7 @@ async def test_what_is_said_right_behind_a_command_comes_behind_it(tmp_path: Pat
     assert all("title is now *Harbour*" in network.shown(chat)[2] for chat in chats)
 
 
-async def test_a_conversation_that_begins_anew_in_a_room_of_another_worker_leaves_nothing_running(
+async def test_a_conversation_that_starts_again_in_a_room_of_another_worker_leaves_nothing_running(
     tmp_path: Path,
 ) -> None:
     hourly = '[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
@@ -88,7 +88,7 @@ async def test_a_conversation_that_begins_anew_in_a_room_of_another_worker_leave
         network.say("ann", "first")
         await network.posted(1)
         key, store = build_session_key(Address("loopback", "ann")), gateway.application.store
-        room = gateway.rooms.find(key)
+        room = gateway.chats.find(key)
         assert room is not None
         left, now = room.active_session.session_id, datetime.now(UTC)
         other = WorkerStatus(

@@ -30,7 +30,7 @@ async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
     async with SupervisedTaskGroup() as jobs:
         farewells = MemoryFlusher(
             application,
-            gateway.rooms.worker,
+            gateway.chats.worker,
             home,
             lambda: application.settings.platforms,
             lambda: application.zone,
@@ -41,7 +41,7 @@ async def looked(gateway: SmallGateway, home: Path, now: datetime) -> int:
 
 async def settled(gateway: SmallGateway) -> None:
     """Wait until Ann's turn has ended: a streamed reply is shown before that."""
-    room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
+    room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
     assert room is not None
     await room.active_session.chat.conversation.settled()
 
@@ -90,7 +90,7 @@ async def test_without_a_policy_nothing_is_asked(tmp_path: Path) -> None:
         assert len(server.received) == 1
 
 
-async def test_a_conversation_that_is_brought_back_goes_on(tmp_path: Path) -> None:
+async def test_a_conversation_that_is_brought_back_continues(tmp_path: Path) -> None:
     async with (
         ModelServer() as server,
         LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
@@ -100,7 +100,7 @@ async def test_a_conversation_that_is_brought_back_goes_on(tmp_path: Path) -> No
         network.say("ann", "My ship is called Nanny.")
         await network.posted(1)
         await settled(gateway)
-        room = gateway.rooms.find(build_session_key(Address("loopback", "ann")))
+        room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
         assert room is not None
         old = room.active_session.session_id
         later = datetime.now(UTC) + timedelta(hours=2)

@@ -47,6 +47,7 @@ async def test_an_idle_day_costs_no_model_call(office: Office, server: ModelServ
     assert await office.posted() == []
 
 
+@pytest.mark.slow
 async def test_what_the_file_asks_for_is_looked_at_in_waking_hours(office: Office, server: ModelServer) -> None:
     (office.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
     server.script(*[Say("[SILENT]")] * 19, Say("The parcel is there."), *[Say("[SILENT]")] * 50)
@@ -113,7 +114,7 @@ def test_headings_comments_and_what_is_done_ask_for_nothing(tmp_path: Path, text
     assert read_heartbeat_file(tmp_path) == asked
 
 
-async def test_heartbeat_goes_on_after_a_clock_that_was_ahead(office: Office, server: ModelServer) -> None:
+async def test_heartbeat_continues_after_a_clock_that_was_ahead(office: Office, server: ModelServer) -> None:
     (office.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
     server.script(*[Say("[SILENT]")] * 10)
     office.clock.advance(timedelta(days=366))

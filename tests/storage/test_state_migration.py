@@ -22,8 +22,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.values import SINGLE, Stored
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, WorkerId, new_id
-from talaria.gateway.chats.assignment import is_assigned
-from talaria.gateway.forwarding import take_forwarded_updates
+from talaria.gateway.chats.assignment import is_assigned, take_forwarded_updates
 from talaria.gateway.outbound.message_writer import POSTED_MESSAGES
 from talaria.gateway.outbound.voice_replies import VOICE_REPLY
 from talaria.gateway.session_reset import FLUSHED

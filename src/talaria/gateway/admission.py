@@ -18,8 +18,7 @@ from talaria.core.ids import SessionId, WorkerId
 from talaria.core.messages import Text
 from talaria.core.senders import chat_sender
 from talaria.gateway.chat_migration import migrate_chat
-from talaria.gateway.chats.assignment import assign_worker
-from talaria.gateway.forwarding import ForwardedUpdate, forward_update
+from talaria.gateway.chats.assignment import ForwardedUpdate, assign_worker, forward_update
 from talaria.gateway.session_reset import ResetPolicy, build_reset_policy, find_due_reset, format_reset_notice
 from talaria.runtime.cross_posts import claim_ownerless_session, copy_mirrored_messages
 from talaria.runtime.delegation.task_store import end_background

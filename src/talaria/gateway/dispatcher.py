@@ -13,6 +13,7 @@ from talaria.commands.dispatch import is_command
 from talaria.contracts.hooks import SESSION_END, SESSION_RESET, SESSION_START, Hooks, NoHooks, session_facts
 from talaria.contracts.platform import Content, Incoming
 from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.core.addresses import Address
 from talaria.core.errors import StoreError, TalariaError
 from talaria.core.ids import SessionId
@@ -26,15 +27,16 @@ from talaria.gateway.admission import (
     authorize,
     make_admission_rules,
 )
-from talaria.gateway.chats.chat import Chat
-from talaria.gateway.chats.registry import ChatRegistry
-from talaria.gateway.forwarding import (
+from talaria.gateway.chats.assignment import (
     ForwardedUpdate,
     forwarding_topic,
     has_forwarded_updates,
     take_forwarded_updates,
     take_orphaned_updates,
 )
+from talaria.gateway.chats.chat import Chat
+from talaria.gateway.chats.prompts import ChoicePrompts
+from talaria.gateway.chats.registry import ChatRegistry
 from talaria.runtime.outbox import queue_notice
 from talaria.sessions.context import surface_context
 from talaria.settings.live import LiveSettings
@@ -190,24 +192,32 @@ class Dispatcher:
     async def _is_answer(self, chat: Chat, update: Incoming, admitted: Admitted) -> bool:
         """Return whether a message answered an open question; it is removed from the inbox then."""
         by, owner = update.sender.id, admitted.participant.is_owner
-        if update.vouched or not chat.asking.asked.is_set():
+        if update.vouched or not chat.prompts.asked.is_set():
             return False  # a program sends events, not answers
-        if not chat.asking.fits(update.text, by, owner=owner):
+        if not chat.prompts.fits(update.text, by, owner=owner):
             return False
         withdrawn = await self._store.write(lambda tx: _withdraw(tx, admitted))
-        return withdrawn and chat.asking.write(update.text, by, owner=owner)
+        return withdrawn and chat.prompts.write(update.text, by, owner=owner)
 
     async def _answer_prompt(self, update: Incoming, participant: Participant) -> None:
         """Answer a question by a button or a reaction, which have no other use."""
         chat = self._chats.find(participant.key)
         if not update.button:
             if chat is not None:
-                await chat.marked(update.message_id, update.reaction, update.sender.id, owner=participant.is_owner)
+                await self._answer_by_reaction(chat.prompts, update, participant)
         elif chat is None:
             await self._notify(update, participant, _PROMPT_CLOSED)
-        elif not chat.asking.press(update.button, update.sender.id, owner=participant.is_owner):
-            text = _NOT_ALLOWED if chat.asking.is_open(update.button) else _PROMPT_CLOSED
+        elif not chat.prompts.press(update.button, update.sender.id, owner=participant.is_owner):
+            text = _NOT_ALLOWED if chat.prompts.is_open(update.button) else _PROMPT_CLOSED
             await self._notify(update, participant, text)
+
+    async def _answer_by_reaction(self, prompts: ChoicePrompts, update: Incoming, participant: Participant) -> None:
+        """Answer an open question by a reaction to its message."""
+        filters = [OutboxFilter(key=key, sent=True) for key in prompts.waiting]
+        found = await self._store.read(lambda tx: [item for one in filters for item in tx.outbox.find(one)])
+        for item in found:
+            if item.reference == update.message_id:
+                prompts.mark(item.key, update.reaction, update.sender.id, owner=participant.is_owner)
 
     async def _notify(self, update: Incoming, participant: Participant, text: str) -> None:
         """Reply to a button that has no effect."""

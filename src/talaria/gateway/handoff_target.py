@@ -20,7 +20,7 @@ from talaria.gateway.chats.assignment import claim_chat
 from talaria.gateway.chats.chat import Chat
 from talaria.gateway.chats.registry import ChatRegistry
 from talaria.gateway.outbound.message_writer import call_with_timeout
-from talaria.handoff.handoff import NO_HOME_CHAT, HandoffDestination
+from talaria.handoff.service import NO_HOME_CHAT, HandoffDestination
 from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.live.control import InboxChanged, StopTurn, send_control_message
 from talaria.runtime.live.feed import FeedEvent, QuestionClosed
@@ -179,11 +179,11 @@ class RemoteTurnView:
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(watch.follow())
                 async with self._chats.using(key, address, self._session_id) as chat:
-                    chat.elsewhere, chat.active_session.remote_questions = self.signal_turn, self._answers
+                    chat.notify_remote_turn, chat.active_session.remote_questions = self.signal_turn, self._answers
                     try:
                         await self._follow(chat)
                     finally:
-                        chat.elsewhere = chat.active_session.remote_questions = None
+                        chat.notify_remote_turn = chat.active_session.remote_questions = None
                 watching.cancel()
         except* TalariaError as errors:
             log.warning("session %s: can't show its turn: %s", self._session_id, errors.exceptions[0])

@@ -54,14 +54,14 @@ class GatewaySupervisor:
         store: Store,
         version: str,
         lines: Sequence[NetworkPipeline],
-        rooms: ChatRegistry,
+        chats: ChatRegistry,
         *,
         services: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
         lease: timedelta,
         patience: timedelta,
     ) -> None:
         self.lines = lines
-        self._chats = rooms
+        self._chats = chats
         self._services = services
         self.missing: Sequence[NetworkStatus] = ()
         self._patience = patience.total_seconds()
@@ -75,7 +75,7 @@ class GatewaySupervisor:
         self.turns_at_stop = 0
         self._interrupted: tuple[SessionId, ...] = ()
         self._lease = lease
-        self.presence = WorkerHeartbeat(store, rooms.worker, self.status, lease, rooms.release_lost)
+        self.presence = WorkerHeartbeat(store, chats.worker, self.status, lease, chats.release_lost)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set."""

@@ -14,7 +14,7 @@ from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.errors import Rejected, StoreError, TalariaError
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message, Text
-from talaria.handoff.handoff import (
+from talaria.handoff.service import (
     ARRIVAL_PROMPT,
     ARRIVED,
     ARRIVED_MID_TURN,

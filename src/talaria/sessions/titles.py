@@ -17,8 +17,8 @@ def opening(tx: Transaction, session: Session) -> str:
     if session.title or not session.message_count:
         return ""
     first = tx.messages.load(session.id, limit=_MESSAGES_READ)
-    said = next((one.message.text for one in first if one.message.role == "user"), "")
-    return " ".join(said[: 4 * _LONGEST_OPENING].split())[:_LONGEST_OPENING]
+    text = next((one.message.text for one in first if one.message.role == "user"), "")
+    return " ".join(text[: 4 * _LONGEST_OPENING].split())[:_LONGEST_OPENING]
 
 
 def find_by_name(tx: Transaction, wanted: SessionFilter) -> list[Session]:

@@ -43,6 +43,7 @@ def crosses(one: Entity, other: Entity) -> bool:
     return one.offset < other.offset < one.offset + one.length < other.offset + other.length
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(MARKDOWN)
 def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str) -> None:
@@ -57,6 +58,7 @@ def test_marks_lie_within_the_text_and_on_the_borders_of_characters(source: str)
         assert covered(formatted.text, entity).strip()
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @example("*word[a](https://a.example/x)*[a](https://a.example/x)")
 @given(MARKDOWN)

@@ -131,7 +131,7 @@ async def test_our_name_is_left_out_where_it_only_says_whom_it_is_for(
     assert (incoming.text, incoming.addressed) == (text, True)
 
 
-async def test_marks_are_told_as_markdown(server: TelegramServer) -> None:
+async def test_marks_are_reported_as_markdown(server: TelegramServer) -> None:
     ann = server.user("Ann")
     group = server.group("Family", ann)
     marks = [Mark(type="mention", offset=0, length=12), Mark(type="bold", offset=16, length=4)]
@@ -141,7 +141,7 @@ async def test_marks_are_told_as_markdown(server: TelegramServer) -> None:
         assert (await next_incoming(arrivals)).text == "😀 **look** [here](https://a.example)"
 
 
-async def test_an_edit_is_told_as_one(server: TelegramServer) -> None:
+async def test_an_edit_is_reported_as_one(server: TelegramServer) -> None:
     ann = server.user("Ann")
     chat = server.private(ann)
     async with arriving(server) as arrivals:
@@ -261,6 +261,7 @@ async def test_an_album_of_which_more_comes_later_is_not_taken_for_known(server:
     assert again.external_id == first.external_id
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.lists(
@@ -280,6 +281,7 @@ def test_what_we_send_is_read_back_as_it_was(source: str) -> None:
     assert as_markdown(formatted.text, marks).replace("_soft_", "*soft*") == source
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.text(max_size=40),

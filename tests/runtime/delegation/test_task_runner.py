@@ -169,6 +169,7 @@ async def test_there_is_a_limit_to_the_tasks_of_a_call_and_to_those_at_work(tmp_
         assert "At most 5 tasks" in await result(desk)
 
 
+@pytest.mark.slow
 async def test_a_stop_ends_the_children_and_what_they_have_started(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         sleeping = Say(calls=[Ask("terminal", {"command": "echo $$ > pid; exec sleep 600"})])
@@ -199,7 +200,7 @@ async def test_a_turn_that_runs_out_of_time_leaves_nothing_at_work(tmp_path: Pat
         await until_stored(desk, is_over)
 
 
-async def test_what_was_cut_off_goes_on_and_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+async def test_what_was_cut_off_continues_and_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     async with ModelServer() as server:
         script: Script = {"go": [hand_on("quick", "slow"), Say("both")], "quick": Say("hare"), "slow": Say("tortoise")}
         async with open_desk(tmp_path, server) as desk:

@@ -19,7 +19,6 @@ from talaria.contracts.models import ModelInfo
 from talaria.contracts.platform import Content, PlatformCapabilities
 from talaria.contracts.provider import Effort
 from talaria.contracts.store import Transaction
-from talaria.contracts.stores.outbox import OutboxFilter
 from talaria.contracts.turn_listener import AfterCommit, TurnResult
 from talaria.contracts.turn_log import ModelStep
 from talaria.core.addresses import Address
@@ -67,7 +66,7 @@ class NetworkContext(Struct, frozen=True, kw_only=True):
 
     application: Application
     abilities: PlatformCapabilities
-    stage: PreviewOptions
+    preview: PreviewOptions
     settings: LiveSettings
     voice: VoiceReplies | None = None
     service: GatewayControl | None = None
@@ -76,11 +75,11 @@ class NetworkContext(Struct, frozen=True, kw_only=True):
     @property
     def options(self) -> ChatNetworkSettings:
         """The network's section of the current settings."""
-        return self.settings.current.platforms.get(self.stage.platform.name, ChatNetworkSettings())
+        return self.settings.current.platforms.get(self.preview.platform.name, ChatNetworkSettings())
 
     def is_owner(self, user_id: str) -> bool | None:
         """Return whether a user of the network owns this agent; ``None`` if the settings name no owner."""
-        return Access(self.settings.current).is_owner(self.stage.platform.name, user_id)
+        return Access(self.settings.current).is_owner(self.preview.platform.name, user_id)
 
 
 class AgentVersion(Struct, frozen=True):
@@ -98,8 +97,8 @@ class AgentVersion(Struct, frozen=True):
 class Chat:
     """Live chat with its open session; a surface for commands and an entry of the agent cache.
 
-    ``at_work`` is true while this process runs a turn here. While another process does, ``elsewhere`` signals new
-    messages to it. ``let_go`` releases this chat from the registry.
+    ``at_work`` is true while this process runs a turn here. While another process does, ``notify_remote_turn`` notifies
+    it of new messages. ``release`` evicts this chat from the registry.
     """
 
     def __init__(
@@ -115,15 +114,15 @@ class Chat:
         self._switch_lock = asyncio.Lock()
         self._last_command: asyncio.Task[None] | None = None
         self.at_work = False
-        self.elsewhere: Callable[[str], Awaitable[None]] | None = None
-        self.let_go: Callable[[], object] = lambda: None
+        self.notify_remote_turn: Callable[[str], Awaitable[None]] | None = None
+        self.release: Callable[[], object] = lambda: None
         self._network = network
         self._jobs = jobs
-        self.asking = ChoicePrompts(self.post, buttons=network.abilities.buttons, closed=self._close_question)
+        self.prompts = ChoicePrompts(self._post, buttons=network.abilities.buttons, closed=self._close_question)
         view_options = TurnViewOptions(
             address=address,
-            stage=network.stage,
-            asking=self.asking,
+            preview=network.preview,
+            prompts=self.prompts,
             is_owner=network.is_owner,
         )
         self.view = TurnView(view_options, jobs)
@@ -220,8 +219,8 @@ class Chat:
         if busy == "interrupt":
             conversation.interrupt(item)
         conversation.wake(steered=busy == "steer")
-        if self.elsewhere is not None:
-            await self.elsewhere(busy)
+        if self.notify_remote_turn is not None:
+            await self.notify_remote_turn(busy)
 
     async def used(self) -> None:
         """Wait until the last command is done or asks a question, so that later messages follow it.
@@ -231,8 +230,8 @@ class Chat:
         await self._wait_for_command(self._last_command)
 
     async def _wait_for_command(self, command: asyncio.Task[None] | None) -> None:
-        if command is not None and not command.done() and not self.asking.waiting:
-            asked = asyncio.ensure_future(self.asking.asked.wait())
+        if command is not None and not command.done() and not self.prompts.waiting:
+            asked = asyncio.ensure_future(self.prompts.asked.wait())
             await asyncio.wait({command, asked}, timeout=_COMMAND_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             asked.cancel()
 
@@ -259,9 +258,9 @@ class Chat:
         await self._wait_for_command(before)
         _command_sender.set(by)
         context = CommandContext(
-            words="",
+            arguments="",
             active_session=self.active_session,
-            place=self,
+            surface=self,
             application=self._network.application,
             commands=commands,
             author=author,
@@ -271,16 +270,16 @@ class Chat:
 
     def show(self, text: str) -> None:
         """Post a Markdown text in this chat."""
-        self._jobs.create_task(self.post(Content(text=text)))
+        self._jobs.create_task(self._post(Content(text=text)))
 
-    async def post(self, content: Content, key: str = "") -> None:
+    async def _post(self, content: Content, key: str = "") -> None:
         """Queue a message for this chat, once per key."""
         session_id, key = self.active_session.session_id, key or new_id()
         store = self.active_session.store
         await retry_write(lambda: store.write(lambda tx: queue_notice(tx, session_id, self.address, content, key)))
 
     def _close_question(self, key: str, content: Content, decision: str) -> None:
-        self._jobs.create_task(show_decision(self._network.stage, self.address, key, content, decision))
+        self._jobs.create_task(show_decision(self._network.preview, self.address, key, content, decision))
 
     def change_display(self, display: Display) -> None:
         """Change what is shown in this chat from now on, and store the choice."""
@@ -294,7 +293,7 @@ class Chat:
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         """Ask the sender of the command to choose, and return the index; ``None`` without an answer."""
-        return await self.asking.choose(_command_sender.get(), question, choices)
+        return await self.prompts.choose(_command_sender.get(), question, choices)
 
     def _on_event(self, event: TurnEvent) -> None:
         self.active_at = datetime.now(UTC)
@@ -320,7 +319,7 @@ class Chat:
     def _leave_turn(self) -> None:
         """Stop showing the running turn and release this chat, because its session has moved."""
         self.view.leave()
-        self.let_go()
+        self.release()
 
     def _notify_outage(self) -> None:
         """Notify this chat, once per outage, that a turn is waiting for the store."""
@@ -329,24 +328,13 @@ class Chat:
 
     async def _send_outage_notice(self) -> None:
         """Send the notice directly, because the outbox cannot be written."""
-        stage = self._network.stage
+        preview = self._network.preview
         try:
             await call_with_timeout(
-                stage.platform.send(self.address, Content(text=STORE_UNREACHABLE), new_id()), stage.call
+                preview.platform.send(self.address, Content(text=STORE_UNREACHABLE), new_id()), preview.call
             )
         except PlatformError as error:
             log.warning("%s: couldn't post that a turn is waiting: %s", self.name, error)
-
-    async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
-        """Answer an open question by a reaction to its message."""
-        keys = self.asking.waiting
-        filters = [OutboxFilter(key=key, sent=True) for key in keys]
-        found = await self.active_session.store.read(
-            lambda tx: [item for one in filters for item in tx.outbox.find(one)]
-        )
-        for item in found:
-            if item.reference == message_id:
-                self.asking.mark(item.key, emoji, by, owner=owner)
 
     def _read_display(self, tx: Transaction) -> Display | None:
         return DISPLAY.get(tx, self.key)

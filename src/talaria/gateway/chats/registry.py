@@ -132,7 +132,7 @@ class ChatRegistry:
         """Close a chat and end the background work of its session; ``False`` if it is not open."""
         return self._cache.end(key)
 
-    def let_go(self, key: str) -> bool:
+    def release(self, key: str) -> bool:
         """Evict a chat; its session keeps its folder and processes."""
         return self._cache.evict(key)
 
@@ -205,14 +205,14 @@ class ChatRegistry:
             lambda tx: [chat.key for chat in chats if not is_assigned(tx, chat.key, self.worker)]
         )
         for key in lost:
-            self.let_go(key)
+            self.release(key)
         return len(lost)
 
     async def _open_chat(
         self, key: str, address: Address, session_id: SessionId, agent_version: AgentVersion | None
     ) -> Chat:
         chat = self._make(key, address)
-        chat.let_go = lambda: self.let_go(key)
+        chat.release = lambda: self.release(key)
         chat.active_session.request = structs.replace(chat.active_session.request, resume=session_id)
         async with self._opening_gate:
             if not self.closed:

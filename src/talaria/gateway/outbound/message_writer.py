@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from talaria.contracts.platform import Content, MessageRef, Platform, Rate, Rates
 from talaria.contracts.store import Store, Transaction
@@ -175,14 +175,14 @@ async def call_with_timeout(call: Awaitable[T], seconds: float) -> T:
 class PostedMessages(Struct, frozen=True, omit_defaults=True):
     """Ids of the messages posted for a reply so far; an empty id may or may not have been posted.
 
-    ``let_go`` counts earlier messages of the reply, which are final. The first ``done`` of ``messages`` have their
+    ``final_count`` counts earlier messages of the reply, which are final. The first ``done`` of ``messages`` have their
     final text. ``live`` is the worker that may still be editing them. ``maybe`` is the number of further messages that
     a worker may have posted under the next keys before it died.
     """
 
     address: Address
     messages: tuple[str, ...] = ()
-    let_go: int = 0
+    final_count: int = field(name="let_go", default=0)
     done: int = 0
     live: WorkerId = WorkerId("")
     maybe: int = 0
@@ -195,7 +195,7 @@ class PostedMessages(Struct, frozen=True, omit_defaults=True):
 
     def key(self, reply: str, place: int) -> str:
         """Return the idempotency key of the message at a position of a reply."""
-        return f"{reply}:{self.let_go + place + 1}"
+        return f"{reply}:{self.final_count + place + 1}"
 
     def for_address(self, address: Address) -> "PostedMessages":
         """Return the posted messages if they are at this address, else an empty record with unused keys.
@@ -204,8 +204,8 @@ class PostedMessages(Struct, frozen=True, omit_defaults=True):
         """
         if address == self.address:
             return self
-        posted = self.let_go + len(self.messages) + self.maybe
-        return structs.replace(PostedMessages(address), let_go=posted)
+        posted = self.final_count + len(self.messages) + self.maybe
+        return structs.replace(PostedMessages(address), final_count=posted)
 
 
 POSTED_MESSAGES = SessionValue("posted_messages", PostedMessages)  # by the reply's key in the outbox

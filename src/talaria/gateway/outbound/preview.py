@@ -44,8 +44,8 @@ class PreviewOptions(Struct, frozen=True, kw_only=True):
     A reply is shown once it has ``min_characters`` characters or its turn has run for ``patience``. ``call`` is the
     limit for one call to the network; a slower call is awaited when the preview ends, for at most ``final_wait``, which
     is less than final texts wait for the preview. ``typing`` is the interval of typing notices. If messages cannot be
-    edited or streaming is off, tool calls are posted at most every ``telling``, and the text is posted when it is
-    final. ``settings`` say how many characters of a reply are shown.
+    edited or streaming is off, tool calls are posted at most every ``tool_lines_interval``, and the text is posted
+    when it is final. ``settings`` say how many characters of a reply are shown.
     """
 
     store: Store
@@ -58,7 +58,7 @@ class PreviewOptions(Struct, frozen=True, kw_only=True):
     final_wait: float = 16.0
     settings: LiveSettings = field(default_factory=lambda: LiveSettings(Settings()))
     typing: float = 4.0
-    telling: float = 5.0
+    tool_lines_interval: float = 5.0
 
 
 class Preview:
@@ -162,9 +162,9 @@ class Preview:
         # A message without an id cannot be edited, so a new one is posted, unless the network is idempotent and returns
         # the old one for its key.
         again = self._platform.abilities.idempotent
-        let_go, maybe = (found.let_go, doubtful) if again else (found.let_go + doubtful, 0)
+        final_count, maybe = (found.final_count, doubtful) if again else (found.final_count + doubtful, 0)
         self._posted = structs.replace(
-            found, messages=known, let_go=let_go, live=self._options.worker, maybe=max(found.maybe, maybe)
+            found, messages=known, final_count=final_count, live=self._options.worker, maybe=max(found.maybe, maybe)
         )
         self._texts = [""] * len(known)
         if not await self._options.store.write(self._record_post):
@@ -212,7 +212,7 @@ class Preview:
             self._broken = True
             log.info("%s: a preview ends: %s", self._platform.name, error)
         now = asyncio.get_running_loop().time()
-        self._not_before = now + (pause if self._edits else self._options.telling)
+        self._not_before = now + (pause if self._edits else self._options.tool_lines_interval)
         self._retry_at = now + _RETRY
 
     async def _post_calls(self) -> None:
@@ -279,7 +279,7 @@ class Preview:
             self._posted = self._posted if is_recorded else before
         if not is_recorded:
             return False
-        content = Content(text=piece, reply_to="" if position or before.let_go else self._route.reply_to)
+        content = Content(text=piece, reply_to="" if position or before.final_count else self._route.reply_to)
         try:
             ref = await self._call(
                 self._platform.send(self._route.address, content, before.key(self._turn_id, position))
@@ -346,8 +346,8 @@ class Preview:
 
     async def _start_new_message(self) -> None:
         """Leave the current messages as they are, so that the following text is posted below them."""
-        let_go = self._posted.let_go + len(self._posted.messages)
-        self._posted = structs.replace(self._posted, messages=(), let_go=let_go)
+        final_count = self._posted.final_count + len(self._posted.messages)
+        self._posted = structs.replace(self._posted, messages=(), final_count=final_count)
         self._texts.clear()
         self._splitter = None
         await self._write_posted()

@@ -259,7 +259,7 @@ class SessionsTable:
                 (parent_id, min(parent_seq, shared), child),
             )
         self._delete_messages(number)
-        for statement in _DEPENDENTS:
+        for statement in DEPENDENTS:
             self._sql.run(statement, (session_id,))
         self._sql.run("DELETE FROM sessions WHERE number = ?", (number,))
         return True
@@ -303,7 +303,7 @@ class SessionsTable:
         self._sql.run("DELETE FROM messages WHERE id BETWEEN ? AND ?", (first, last))
 
 
-_DEPENDENTS = (
+DEPENDENTS = (
     "DELETE FROM session_values WHERE session_id = ?",
     "DELETE FROM bindings WHERE session_id = ?",
     "DELETE FROM handoffs WHERE session_id = ?",
