@@ -187,7 +187,7 @@ def _needs_follower(tx: Transaction, session_id: SessionId, now: datetime) -> bo
 
 
 def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> bool:
-    """Apply the end of a turn to an active goal, within its transaction; return whether there is one.
+    """Apply the end of a turn to an active goal, and return whether there is a goal.
 
     A pending step in the inbox is withdrawn: this turn is judged first.
     """
@@ -201,7 +201,7 @@ def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> bool:
 
 
 class GoalNotice(Struct, frozen=True):
-    """A notice for the user; ``posted`` if it was queued for the chat of the session with the change it reports."""
+    """A notice for the user; it is ``posted`` if it was queued for the chat of the session."""
 
     text: str = ""
     posted: bool = False

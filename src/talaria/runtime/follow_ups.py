@@ -1,13 +1,20 @@
-"""Follow-ups of an open session: their tasks, and other work after a reply."""
+"""Work after a reply: follow-up tasks of an open session, and its title."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from talaria.agent.auxiliary import Auxiliary
+from talaria.agent.context_window import unwrap_messages
+from talaria.contracts.store import Store, Transaction
+from talaria.contracts.stores.sessions import SessionChanges
 from talaria.contracts.turn_listener import TurnFollowUp
 from talaria.core.errors import TalariaError
+from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext, bound
+
+_TITLE_MESSAGES = 4
 
 log = logging.getLogger(__name__)
 
@@ -71,3 +78,20 @@ class FollowUpTasks:
             await job()
         except TalariaError as error:
             log.info("session %s: %s", self._context.session_id, error)
+
+
+async def generate_title(store: Store, session_id: SessionId, auxiliary: Auxiliary) -> bool:
+    """Give a session a title that a model made from its first messages; return whether it has one now."""
+    session = await store.read(lambda tx: tx.sessions.get(session_id))
+    if session is None or session.title:
+        return True
+    first = await store.read(lambda tx: tx.messages.load(session_id, limit=_TITLE_MESSAGES))
+    title = await auxiliary.title(unwrap_messages(first))
+    return bool(title) and await store.write(lambda tx: _set_title(tx, session_id, title))
+
+
+def _set_title(tx: Transaction, session_id: SessionId, title: str) -> bool:
+    session = tx.sessions.get(session_id)
+    if session is not None and not session.title:
+        tx.sessions.update(session_id, SessionChanges(title=title))
+    return True

@@ -25,7 +25,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.core.senders import OWNER, is_same_sender
 from talaria.core.session_context import SessionContext, bound
-from talaria.runtime.follow_ups import FollowUpTasks
+from talaria.runtime.follow_ups import FollowUpTasks, generate_title
 from talaria.runtime.inbox import (
     LEASE,
     FetchAttachments,
@@ -38,7 +38,6 @@ from talaria.runtime.inbox import (
 from talaria.runtime.leases import release_lease, renew_lease, retry_write
 from talaria.runtime.turn_log import STEERING, EndedTurn, TurnRecorder, TurnWork, turn_context
 from talaria.runtime.turns import ClaimedSession, NextWork, TurnStart, begin_next, claim_and_begin, end_turn
-from talaria.sessions.titles import generate_title
 
 T = TypeVar("T")
 
