@@ -25,7 +25,7 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "telegram": Budget(files=106, calls=299, writes=7, reads=13),
-    "api": Budget(files=88, calls=297, writes=2, reads=7),
+    "api": Budget(files=81, calls=276, writes=2, reads=7),
     "handoff": Budget(files=127, calls=369, writes=6, reads=16),
     "goal": Budget(files=98, calls=305, writes=13, reads=9),
 }
