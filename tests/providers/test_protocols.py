@@ -43,7 +43,7 @@ class TestChat:
     def underway(self) -> from_chat.ReplyUnderway:
         return from_chat.ReplyUnderway("test", "m")
 
-    def test_parallel_calls_that_are_all_numbered_0_are_told_apart_by_id(self) -> None:
+    def test_parallel_calls_that_are_all_numbered_0_are_distinguished_by_id(self) -> None:
         first = '{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}}]}'
         second = first.replace('"a"', '"b"')
         _, reply = hear(self.underway(), first, second, '{"choices":[{"finish_reason":"stop"}]}')
@@ -217,7 +217,7 @@ class TestAnthropic:
         assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "image", "text"]
         assert sent[2]["content"][0]["is_error"] is True
 
-    def test_marks_stand_behind_the_prompt_and_at_both_ends(self) -> None:
+    def test_marks_stand_after_the_prompt_and_at_both_ends(self) -> None:
         history = called(said("tool", ToolResult("a", "1")))
         sent = decoded(to_anthropic.encode(request(history, system="Be kind.", tools=(TOOL,)), ANTHROPIC))
         assert "cache_control" in sent["system"][-1]

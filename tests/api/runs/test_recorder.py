@@ -104,7 +104,9 @@ async def _gone_on(store: Store, run: ApiRun, recorder: RunRecorder, *, while_it
 
 @pytest.mark.parametrize("while_it_runs", [True, False])
 @pytest.mark.parametrize("told", [True, False])
-async def test_a_turn_that_was_cut_off_is_told_whole_and_once(store: Store, *, told: bool, while_it_runs: bool) -> None:
+async def test_a_turn_that_was_cut_off_is_reported_whole_and_once(
+    store: Store, *, told: bool, while_it_runs: bool
+) -> None:
     run = await _begun(store)
     await _cut_off(store, run, await _recorder(store, run.session_id), told=told)
     await _gone_on(store, run, await _recorder(store, run.session_id), while_it_runs=while_it_runs)

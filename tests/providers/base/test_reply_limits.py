@@ -20,7 +20,7 @@ from talaria.providers.settings import Timeouts
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 PIECE = 50_000
-IMPATIENT = Timeouts(first_byte=timedelta(seconds=0.3), silence=timedelta(seconds=0.3))
+IMPATIENT = Timeouts(connect=timedelta(seconds=3), first_byte=timedelta(seconds=0.3), silence=timedelta(seconds=0.3))
 
 
 def said(text: str) -> dict[str, bytes]:

@@ -263,16 +263,16 @@ class _CompletionStream:
 
 
 def _claim_session(tx: Transaction, digest: str, caller: ApiCaller) -> str:
-    for session_id, count in HISTORY_DIGEST.with_item(tx, digest):
-        if not HISTORY_DIGEST.delete(tx, session_id, digest):
-            continue
-        try:
-            session = require_session(tx, session_id, caller)
-        except Problem:  # the key had other rights when it was started
-            continue
-        if session.message_count == count:
-            return session_id
-    return ""
+    """Return the latest session with this history, if it is still at its end; any other one isn't found again."""
+    found = [point for point in HISTORY_DIGEST.with_item(tx, digest) if HISTORY_DIGEST.delete(tx, point[0], digest)]
+    if not found:
+        return ""
+    session_id, count = found[-1]
+    try:
+        session = require_session(tx, session_id, caller)
+    except Problem:  # the key had other rights when it was started
+        return ""
+    return session_id if session.message_count == count else ""
 
 
 def _store_fingerprint(
@@ -284,6 +284,4 @@ def _store_fingerprint(
         return
     reply = heard.text if heard is not None else result.end.text
     digest = compute_fingerprint(caller, parsed.instructions, (*parsed.history, parsed.last), reply)
-    for session_id, _ in HISTORY_DIGEST.with_item(tx, digest):  # the latest of sessions with the same history is found
-        HISTORY_DIGEST.delete(tx, session_id, digest)
     HISTORY_DIGEST.write(tx, result.session_id, session.message_count, digest)

@@ -40,7 +40,7 @@ _WORKER_GONE = "The process that ran this conversation is gone. It resumes when 
 class SessionLocation(Struct, frozen=True, kw_only=True):
     """Chat of a session, its running turn, and the process (``owner``) that runs it."""
 
-    place: str = ""
+    chat: str = ""
     turn_id: TurnId | None = None
     owner: WorkerId | None = None
     is_served: bool = False
@@ -48,7 +48,7 @@ class SessionLocation(Struct, frozen=True, kw_only=True):
     @property
     def description(self) -> str:
         """Return the location as sentences."""
-        prefix = f"It is on {self.place}." if self.place else "It is in the terminal."
+        prefix = f"It is on {self.chat}." if self.chat else "It is in the terminal."
         if self.turn_id is None:
             return f"{prefix} Nothing is running."
         if self.owner is None:
@@ -59,17 +59,17 @@ class SessionLocation(Struct, frozen=True, kw_only=True):
 
 def locate_session(tx: Transaction, session: Session) -> SessionLocation:
     """Return the current location of a session."""
-    places = [binding.address for binding in tx.bindings.of_session(session.id)]
+    addresses = [binding.address for binding in tx.bindings.of_session(session.id)]
     running = tx.turns.find(session.id, running=True, limit=1)
     lease = tx.leases.get(session_lease_name(session.id))
     owner = lease.owner if lease is not None and not is_gone(lease.owner) else None
-    place = places[0] if places else None
-    thread = f", thread {place.thread_id}" if place and place.thread_id else ""
+    address = addresses[0] if addresses else None
+    thread = f", thread {address.thread_id}" if address and address.thread_id else ""
     return SessionLocation(
-        place=f"{place.platform}, chat {place.chat_id}{thread}" if place else "",
+        chat=f"{address.platform}, chat {address.chat_id}{thread}" if address else "",
         turn_id=running[0].id if running else None,
         owner=owner,
-        is_served=bool((running and owner) or (places and is_gateway_alive(tx))),
+        is_served=bool((running and owner) or (addresses and is_gateway_alive(tx))),
     )
 
 
@@ -190,12 +190,12 @@ class AttachedSession:
 
     async def _poll_location(self) -> None:
         """Detect changes without events: a dead process, a missed end of a turn, a moved session."""
-        place: str | None = None
+        chat: str | None = None
         while True:
             location = await self._store.read(lambda tx: locate_session(tx, self.session))
-            if place not in (None, location.place) and not self.taken:
+            if chat not in (None, location.chat) and not self.taken:
                 self._report(f"The conversation has moved. {location.description}")
-            place = location.place
+            chat = location.chat
             if location.turn_id is None:
                 self.busy = False
             if self.taken and (location.turn_id is None or location.owner is None):

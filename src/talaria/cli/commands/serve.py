@@ -4,11 +4,11 @@ import argparse
 import asyncio
 import os
 import signal
-from contextlib import AsyncExitStack
 
 import msgspec
 
 from talaria.access.api_keys import read_key_file
+from talaria.cli.server_process import open_server_application
 from talaria.cli.services import Services
 from talaria.core.aio import StopSignal, first_error
 
@@ -42,17 +42,10 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
 
 
 async def _serve(arguments: argparse.Namespace, services: Services) -> None:
-    stop, loop = StopSignal(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-            loop.add_signal_handler(number, stop.request_stop, signal.Signals(number).name)
-    await services.store_maintenance().wait_until_usable(stop, services.terminal.note)
-    if stop.is_set():
-        return
-    async with AsyncExitStack() as stack:
-        application = services.load_application()(stack)
-        for note in application.notes:
-            services.terminal.note(note)
+    stop, signals = StopSignal(), (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    async with open_server_application(services, stop, {one: one.name for one in signals}) as application:
+        if application is None:
+            return
         previous_key = read_key_file(services.profile)
         await application.serve_api(
             stop,
