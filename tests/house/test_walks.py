@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "telegram": Budget(files=86, calls=272, writes=5, reads=13),
+    "telegram": Budget(files=76, calls=243, writes=5, reads=13),
     "api": Budget(files=101, calls=313, writes=2, reads=7),
-    "handoff": Budget(files=116, calls=358, writes=5, reads=16),
-    "goal": Budget(files=84, calls=285, writes=10, reads=9),
+    "handoff": Budget(files=104, calls=328, writes=5, reads=15),
+    "goal": Budget(files=70, calls=260, writes=9, reads=9),
 }
 
 
