@@ -201,7 +201,7 @@ def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> bool:
 
 
 class GoalNotice(Struct, frozen=True):
-    """A notice for the user; ``posted`` if it was queued for the chat of the session with the change it reports."""
+    """A notice for the user; ``posted`` if it was queued for the chat together with its change."""
 
     text: str = ""
     posted: bool = False

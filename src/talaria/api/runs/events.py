@@ -1,4 +1,4 @@
-"""Run events: a typed union, as stored in the stream of the run and as sent, and their mapping from turn events."""
+"""Run events: a typed union, stored in the run's stream and sent as is, mapped from turn events."""
 
 from collections.abc import Iterable
 from typing import assert_never
