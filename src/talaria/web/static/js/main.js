@@ -1,0 +1,78 @@
+/**
+ * The start of the app: sign in if the address has a code, then draw.
+ * @module
+ */
+import { effect, h, render } from "../vendor/preact.js";
+import { describe } from "./api.js";
+import { ChatPage } from "./chat.js";
+import { a, button, div, p, span } from "./elements.js";
+import { BrowsersPage, SignInPage } from "./pages.js";
+import { setTheme, Sidebar } from "./sidebar.js";
+import { drawerOpen, me, path, signIn, start, toast } from "./state.js";
+
+/** @import { Child } from "../vendor/preact.d.ts" */
+
+const TOAST_MILLISECONDS = 8000;
+let problem = "";
+
+/** @type {(props: object) => Child} */
+function App() {
+  if (me.value === undefined) return null;
+  if (me.value === null) return h(SignInPage, { problem });
+  return div(
+    { class: "app" },
+    a({ class: "skip", href: "#main" }, "Skip to the conversation"),
+    h(Sidebar, {}),
+    drawerOpen.value
+      ? button({
+        class: "scrim",
+        type: "button",
+        "aria-label": "Close the list",
+        onClick: () => (drawerOpen.value = false),
+      })
+      : null,
+    path.value === "/browsers" ? h(BrowsersPage, {}) : h(ChatPage, {}),
+    toast.value
+      ? div(
+        { class: "toast", role: "alert" },
+        span(null, toast.value),
+        button({ class: "quiet", type: "button", onClick: () => (toast.value = "") }, "Close"),
+      )
+      : null,
+  );
+}
+
+effect(() => {
+  if (!toast.value) return;
+  const timer = setTimeout(() => (toast.value = ""), TOAST_MILLISECONDS);
+  return () => clearTimeout(timer);
+});
+
+addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    drawerOpen.value = true;
+    document.getElementById("search")?.focus();
+  }
+});
+
+async function boot() {
+  setTheme(localStorage.getItem("theme") ?? "system");
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (code) {
+    // The code is good for one use: it leaves the address at once, so that it is in no history.
+    history.replaceState(null, "", location.pathname);
+    try {
+      await signIn(code);
+    } catch (error) {
+      problem = describe(error);
+      await start();
+    }
+  } else await start();
+}
+
+const root = document.getElementById("app");
+if (root) {
+  render(h(App, {}), root);
+  boot().catch((error) => render(p({ class: "notice error", role: "alert" }, describe(error)), root));
+}
