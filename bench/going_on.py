@@ -26,7 +26,7 @@ _ABILITIES = PlatformCapabilities(text_limit=4096, buttons=True, idempotent=True
 _PATIENCE = 90.0
 _SLOW = (0.2, 3.0)
 _FOUND = re.compile(r"\b(?:answer|process)-\d+\b")
-_REPORTED = "What you started in the background reports"
+_REPORTED = "Your background work reports"
 
 
 @dataclass(frozen=True)

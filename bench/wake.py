@@ -30,7 +30,7 @@ from talaria.tools.workspace import LocalWorkspace
 
 NAME = "wake"
 _ABILITIES = PlatformCapabilities(text_limit=4096, edits=True, idempotent=True)
-_TOLD = "What you started in the background reports"
+_TOLD = "Your background work reports"
 _INSTANT = Instant("It is done.")
 _PERCENT = 100
 _SESSIONS = 100

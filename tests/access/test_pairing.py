@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from msgspec import structs
 
-from talaria.access.pairing import RULES, approve_code, offer_code, render_pairing_text
+from talaria.access.pairing import PAIRING_ADDRESS, RULES, approve_code, offer_code, render_pairing_text
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.pairing import PairedPerson, PairingRules
 from talaria.core.addresses import Address
@@ -85,7 +85,7 @@ def test_whoever_is_let_in_is_told_so_in_their_chat(database: Database) -> None:
         place,
         "You have been let in: from now on I answer you here.",
     )
-    assert database.read(lambda tx: tx.state.with_prefix("pairing:place:")) == []
+    assert database.read(PAIRING_ADDRESS.keys) == []
 
 
 def test_strangers_leave_nothing_behind_when_their_time_is_over(database: Database, clock: SettableClock) -> None:
@@ -94,7 +94,7 @@ def test_strangers_leave_nothing_behind_when_their_time_is_over(database: Databa
             partial(offer_code, person=PairedPerson("telegram", str(number)), place=Address("telegram", "1"))
         )
         clock.advance(RULES.code_life)
-    assert len(database.read(lambda tx: tx.state.with_prefix("pairing:place:"))) == 1
+    assert len(database.read(PAIRING_ADDRESS.keys)) == 1
 
 
 def test_the_code_itself_is_kept_nowhere(database: Database) -> None:

@@ -16,6 +16,7 @@ from talaria.core.errors import ProviderOverloaded, TalariaError
 from talaria.core.events import Noticed, TurnAnswered, TurnEvent, TurnFailed
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text, ToolCall, ToolResult
+from talaria.sessions.summaries import read_summary
 from talaria.testing.model_server import Ask, Say, context_too_long
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -307,7 +308,7 @@ async def test_a_summariser_that_declines_leaves_the_old_view_in_force(tmp_path:
             await shop.say(f"fact {number}: " + "x" * 3_000)
         shop.server.script(context_too_long(), declined)
         assert isinstance(await shop.say("what now?"), TurnFailed)
-        assert await shop.store.read(lambda tx: tx.state.get(f"summary:{shop.session_id}")) is None
+        assert await shop.store.read(lambda tx: read_summary(tx, shop.session_id)) is None
 
 
 @st.composite

@@ -25,6 +25,7 @@ from talaria.core.events import (
 )
 from talaria.core.messages import ToolCall, ToolResult
 from talaria.runtime.questions import Questions
+from talaria.sessions.summaries import read_summary
 from talaria.testing.model_server import Ask, Fail, Say, Silence, context_too_long
 from talaria.tools.clarify import Clarify
 from talaria.tools.output import FullOutputs
@@ -126,7 +127,7 @@ async def test_a_summary_in_the_making_is_given_up(shop: Workshop) -> None:
     shop.server.script(context_too_long(), Silence(after=0))
     await stop_at_call(shop, 14)
     await shop.server.gone()
-    assert await shop.store.read(lambda tx: tx.state.get(f"summary:{shop.session_id}")) is None
+    assert await shop.store.read(lambda tx: read_summary(tx, shop.session_id)) is None
 
 
 @pytest.mark.parametrize("effect", Effect)

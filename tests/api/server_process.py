@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -138,11 +138,3 @@ async def heard_events(response: httpx.Response) -> AsyncIterator[Heard]:
                 number, fields.get("event", ""), httpx.Response(200, text=data).json() if data[:1] == "{" else data
             )
             fields = {}
-
-
-async def eventually(look: Callable[[], Awaitable[Any]]) -> Any:
-    """Return what a look finds as soon as it finds something."""
-    async with asyncio.timeout(PATIENCE):
-        while not (found := await look()):  # noqa: ASYNC110 (nothing tells of a change)
-            await asyncio.sleep(0.02)
-        return found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.api.server_process import PATIENCE, Server, client, eventually, follow
+from tests.api.server_process import PATIENCE, Server, client, follow
 from tests.app.program import Program
 from tests.system.gateway_workers import worker, workplace
 from tests.system.handoff_fixture import OWNED
@@ -16,6 +16,7 @@ from tests.system.handoff_fixture import OWNED
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 
 def _free_port() -> int:
@@ -48,7 +49,7 @@ async def _gateway(program: Program, network: LoopbackNetwork, port: int) -> Asy
             except httpx.TransportError:
                 return False
 
-        await eventually(lives)
+        await until(lives)
         http.headers["authorization"] = f"Bearer {server.key}"
         await network.until(lambda: network.receivers == 1, seconds=PATIENCE)
         yield http
@@ -129,7 +130,7 @@ async def test_a_conversation_moves_in_the_middle_of_a_turn(
             again = await http.post("/v1/responses", json={"input": "Here too."}, headers=named)
             return again.is_success  # else the gateway has not given it up yet
 
-        await eventually(goes_on_here)
+        await until(goes_on_here)
     said = [one["content"] for one in model.received[-1].json["messages"] if one["role"] == "user"]
     assert said == ["Go.", "And now?", "Here too."]
 

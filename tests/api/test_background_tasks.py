@@ -4,15 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.server_process import Server, client, eventually, follow
+from tests.api.server_process import Server, client, follow
 from tests.app.program_with_model import scripted_program, talk
 from tests.runtime.delegation.delegating_model import Company, hand_on
 
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 _NOTE = "Nothing can be told later here"
 _GOES_ON = "is running in the background"
-_DONE = "This is not from the person. What you started in the background reports:"
+_DONE = "This message is automatic, not from the person. Your background work reports:"
 _CHAT = {"messages": [{"role": "user", "content": "go"}]}
 _RESPONSE = {"input": "go"}
 
@@ -42,7 +43,7 @@ async def test_request_and_response_wait_for_tasks_and_say_so(
         async def answered() -> bool:
             return company.asked == ["go", "task", "go"]
 
-        await eventually(answered)
+        await until(answered)
     last = str(model.received[-1].json["messages"][-1])
     assert _NOTE in last
     assert "tortoise" in last

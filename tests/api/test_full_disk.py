@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 import httpx
 import msgspec
 import pytest
-from tests.api.server_process import Server, eventually
+from tests.api.server_process import Server
 
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 SESSION = "x-talaria-session-id"
@@ -46,7 +47,7 @@ async def test_nothing_is_begun_that_cannot_be_kept(server: Server, http: httpx.
                 assert int(answer.headers["retry-after"]) > 0
         assert (await http.get(f"/v1/sessions/{session}")).json()["message_count"] == 2
         assert (await http.get("/health")).status_code == 200
-    await eventually(lambda: _is_answered(http, session))
+    await until(lambda: _is_answered(http, session))
 
 
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
@@ -77,6 +78,6 @@ async def test_a_turn_that_cannot_be_kept_is_told_as_an_error(
         else:
             assert msgspec.json.decode(told[-1])["type"] == "response.failed"
     model.answering(lambda received: Say(f"You said {received.question}.", chunks=1))
-    await eventually(lambda: _is_answered(http))
+    await until(lambda: _is_answered(http))
     log = (server.program.home / "profiles" / "default" / "logs" / "talaria.log").read_text()
     assert "Traceback" not in log, log

@@ -4,12 +4,13 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.server_process import Server, client, eventually, follow
+from tests.api.server_process import Server, client, follow
 from tests.app.program_with_model import talk
 
 from talaria.contracts.background_processes import BackgroundProcess, list_processes
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 _CANNOT = "this conversation can't be woken here"
 _SHORT = {"command": "sleep 0.5; echo finished", "background": True, "notify_on_complete": True}
@@ -52,7 +53,7 @@ async def test_request_and_response_register_no_watcher_and_say_so(
         async def answered() -> bool:
             return len(model.received) == 2
 
-        await eventually(answered)
+        await until(answered)
     assert _CANNOT in str(model.received[1].json["messages"])
     (process,) = _processes(server)
     assert (process.notify, process.patterns) == (False, ())
@@ -141,5 +142,5 @@ async def test_a_run_whose_session_is_deleted_is_gone(server: Server) -> None:
         async def deleted() -> bool:
             return (await http.delete(f"/v1/sessions/{run['session_id']}")).status_code == httpx.codes.OK
 
-        await eventually(deleted)
+        await until(deleted)
         assert (await http.get(f"/v1/runs/{run['id']}")).status_code == 404

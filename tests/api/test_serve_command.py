@@ -13,11 +13,12 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.server_process import PATIENCE, Server, client, eventually, serving
+from tests.api.server_process import PATIENCE, Server, client, serving
 from tests.app.program import TALARIA, Program
 from tests.app.program_with_model import scripted_program, talk
 
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
@@ -88,7 +89,7 @@ async def test_the_first_start_creates_a_key_and_later_ones_do_not(tmp_path: Pat
             async def refused() -> bool:
                 return (await http.get("/v1/models")).status_code == httpx.codes.UNAUTHORIZED
 
-            await eventually(refused)
+            await until(refused)
             assert (await http.post("/v1/runs", json={"input": "hi"})).status_code == 401
             http.headers.pop("authorization")
             assert (await http.get("/v1/sessions")).status_code == 401
@@ -241,7 +242,7 @@ async def test_chats_are_served_where_the_api_cannot_be(tmp_path: Path, model: M
                 status = await talk(program, "gateway", "status", "--json")
                 return status.out if "The API is not served" in status.out else ""
 
-            assert f":{port} (" in await eventually(told)
+            assert f":{port} (" in await until(told)
         finally:
             process.terminate()
             async with asyncio.timeout(PATIENCE):
@@ -272,7 +273,7 @@ async def test_the_gateway_serves_it_as_well_where_the_settings_say_so(tmp_path:
 
         if shutil.which("curl") is None:
             pytest.skip("There is no curl here.")
-        answer = json.loads(await eventually(asked))
+        answer = json.loads(await until(asked))
         assert answer["choices"][0]["message"]["content"] == "ok"
     finally:
         process.terminate()

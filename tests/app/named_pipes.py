@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
+from talaria.testing.wait import until
+
 
 async def open_gate(gate: Path) -> None:
     """Let the process go on, as soon as it has made its gate."""
-    async with asyncio.timeout(30):
-        while not await asyncio.to_thread(gate.is_fifo):  # noqa: ASYNC110 (it is there when it is)
-            await asyncio.sleep(0.01)
+    await until(lambda: asyncio.to_thread(gate.is_fifo))
     await asyncio.to_thread(_open, gate)
 
 

@@ -21,6 +21,7 @@ from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.settings.secrets import read_secrets
 from talaria.testing.model_server import ModelServer
+from talaria.testing.wait import until
 
 SECONDS = 60.0
 _NO_CHATS = "[platforms.loopback]\nenabled = false\n"
@@ -57,9 +58,7 @@ class Process:
 
     async def until(self, come_true: Callable[[], bool]) -> None:
         """Wait until something is true of the process."""
-        async with asyncio.timeout(SECONDS):
-            while not come_true():  # noqa: ASYNC110 (files tell nobody that they change)
-                await asyncio.sleep(0.02)
+        await until(come_true)
 
     async def signature(self, chat: OpenSession) -> str:
         """Return what the agent of an open conversation would be made of at the next message."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from tests.app.serving_process import SECONDS, Process, process
 from talaria.contracts.platform import Attachment
 from talaria.core.addresses import Address
 from talaria.core.aio import StopSignal
-from talaria.testing.loopback_platform import LoopbackNetwork
+from talaria.testing.loopback_platform import Fault, LoopbackNetwork
 from talaria.testing.model_server import Ask, Received, Say
+from talaria.testing.telegram_server import picture
 
 BASE = """
 [model]
@@ -51,12 +53,22 @@ class Gateway:
             return Say("Title")
         if "LOOK" in text and last["role"] != "tool":
             return Say(calls=[Ask("list_files", {})])
+        if "THINK" in text:  # long enough for a preview of the reasoning before the reply
+            return Say("re: THINK", reasoning="pondering " * 20, pause=0.15)
         if "HOLD" in text:
             self.held.set()
             await self.released.wait()
         return Say("long " * 500 if "LONG" in text else f"re: {text}")
 
-    async def replies(self, text: str, *, place: str | Address = "bob", sender: str = "bob", wanted: str = "") -> str:
+    async def replies(
+        self,
+        text: str,
+        *,
+        place: str | Address = "bob",
+        sender: str = "bob",
+        wanted: str = "",
+        at: datetime | None = None,
+    ) -> str:
         """Let somebody write, wait for a reply that matches ``wanted``, if that is given, and return what was shown."""
         chat, thread = (place, "") if isinstance(place, str) else (place.chat_id, place.thread_id)
         known = len(self.network.shown(chat, thread))
@@ -64,7 +76,7 @@ class Gateway:
         def shown() -> str:
             return "\n".join(self.network.shown(chat, thread)[known:])
 
-        self.network.say(place, text, sender=sender)
+        self.network.say(place, text, sender=sender, at=at)
         if wanted:
             await self.network.until(lambda: re.search(wanted, shown()) is not None, SECONDS)
         else:  # what arrives later is answered, so this was decided upon
@@ -174,8 +186,37 @@ async def _asked_with(chats: Gateway, file: Attachment, data: bytes) -> str:
     return " ".join(one.question for one in chats.here.server.received)
 
 
+async def _reasoning(chats: Gateway) -> object:
+    await chats.replies("THINK", wanted="re: THINK$")
+    return any("pondering" in record.text for record in chats.network.records)
+
+
+async def _starts_new_session(chats: Gateway) -> object:
+    """Return whether a message three hours after the first one of a chat starts a new session."""
+    person = "eve" if chats.network.shown("bob") else "bob"
+    await chats.replies("hello", place=person, sender=person, wanted=REPLY)
+    later = datetime.now(UTC) + timedelta(hours=3)
+    shown = await chats.replies("later", place=person, sender=person, wanted="re: later", at=later)
+    return "this is a new conversation" in shown
+
+
+async def _background_task_starts(chats: Gateway) -> object:
+    return "bg-" in await chats.replies("/background HOLD", wanted="bg-|isn't possible")
+
+
+async def _fetch_times_out(chats: Gateway) -> object:
+    chats.network.disrupt(Fault("fetch", "delay", seconds=1.2))
+    return "did not come within" in await _asked_with(chats, FILE, b"notes")
+
+
+async def _sticker_is_described(chats: Gateway) -> object:
+    animal = "dog" if chats.network.shown("bob") else "cat"
+    sticker = Attachment("s", "sticker", "s.webp", "image/webp", unique_id=animal, hint=animal)
+    return f"[sticker {animal}: re:" in await _asked_with(chats, sticker, picture())
+
+
 async def _largest_file(chats: Gateway) -> object:
-    return "is the most" in await _asked_with(chats, FILE, b"x" * 2000)
+    return "; the limit is" in await _asked_with(chats, FILE, b"x" * 2000)
 
 
 def _hears(wanted: str) -> Callable[[Gateway], Awaitable[object]]:
@@ -204,14 +245,34 @@ HEARS = '[voice]\ntranscribe = "command"\ncommand = "echo first #"\n'
 TALKS = '[voice]\nspeak = "always"\nspeaker = "mine:speaks"\n'
 SPEAKS = '[voice]\nspeaker = "command"\nspeak_command = "echo OggS >{file}"\n'
 SPOILT = SPEAKS.replace("OggS", "noise") + 'speak = "always"\n'
+SLOW = HEARS.replace("echo first", "sleep 1.2; echo first")
+NOW = datetime.now(UTC)
+
+
+def _hour_after(hours: int) -> str:
+    return str((NOW + timedelta(hours=hours)).hour)
+
+
 EFFECTS: dict[str, tuple[str, str, Callable[[Gateway], Awaitable[object]]]] = {
     "platforms.loopback.prompts": ('{ bob = "be brief" }', "", _prompts),
     "platforms.loopback.reactions": ("true", "", _reactions),
     "platforms.loopback.progress": ('"off"', "", _progress),
     "platforms.loopback.streaming": ("false", "", _progress),
+    "platforms.loopback.reasoning": ("true", "", _reasoning),
+    "platforms.loopback.reset": ('"idle"', "reset_idle_minutes = 60\n", _starts_new_session),
+    "platforms.loopback.reset_idle_minutes": ("60", 'reset = "idle"\n', _starts_new_session),
+    "platforms.loopback.reset_hour": (
+        _hour_after(2),
+        f'reset = "daily"\nreset_hour = {_hour_after(12)}\n[cli]\ntime_zone = "UTC"\n',
+        _starts_new_session,
+    ),
+    "delegation.background": ("1", "", _background_task_starts),
     "platforms.loopback.group_sessions_per_user": ("false", "", _shares(CLUB)),
     "platforms.loopback.thread_sessions_per_user": ("true", "", _shares(THREAD)),
     "media.file_megabytes": ("0.001", "", _largest_file),
+    "media.fetch_seconds": ("1.0", "", _fetch_times_out),
+    "media.describe_stickers": ("false", "[models.scripted]\nimages = true\n", _sticker_is_described),
+    "voice.seconds": ("1.0", SLOW, _hears("longer than 1 s")),
     "voice.transcribe": ('"command"', HEARS.replace('transcribe = "command"\n', ""), _hears("first")),
     "voice.command": ('"echo second #"', HEARS, _hears("second")),
     "voice.speak": ('"always"', SPEAKS, _speaks),

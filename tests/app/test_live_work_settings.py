@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tests.app.program import Program
 from tests.app.serving_process import Process, process, said
 from tests.cli.stored_sessions import converse
@@ -15,12 +16,14 @@ from tests.cli.stored_sessions import said as a_message
 
 from talaria.app.jobs import open_heartbeat, open_scheduler
 from talaria.contracts.jobs import JobRequest, JobRequester
+from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.errors import TalariaError
 from talaria.core.events import TurnOutOfBudget
 from talaria.runtime.open_session import OpenSession
 from talaria.schedule.job import JobSpec, read_job
 from talaria.schedule.job_store import HEARTBEAT
+from talaria.schedule.recurrence import Once, write_schedule
 from talaria.testing.model_server import Ask, Received, Say
 
 PRICED = "[models.scripted]\ninput_price = 1000.0\n"
@@ -92,6 +95,22 @@ async def _job_with_prompt(here: Process, chat: OpenSession) -> object:
     return (await desk.history("Look", JobRequester()))[0].state
 
 
+async def _overdue_job(here: Process, chat: OpenSession) -> object:
+    """Return what becomes of a run that was due two hours ago."""
+    desk, ticker = here.application.schedules, open_scheduler(here.application, here.jobs)
+    name = f"Tea {len(await desk.find('', JobRequester()))}"
+    view = await desk.add(JobRequest(when="in 1h", script="true", name=name, deliver=("nowhere",)), JobRequester())
+    due = datetime.now(UTC) - timedelta(hours=2)
+
+    def date_back(tx: Transaction) -> None:
+        job = next(job for job in tx.jobs.find() if job.id == view.id)
+        tx.jobs.put(structs.replace(job, next_at=due, schedule=write_schedule(Once(due))))
+
+    await here.application.store.write(date_back)
+    await ticker.run_pending_turns()
+    return (await desk.history(name, JobRequester()))[0].state
+
+
 EFFECTS: dict[str, tuple[str, str, Callable[[Process, OpenSession], Awaitable[object]]]] = {
     "approval.allowed": ('["make"]', '[approval]\nmode = "allow-list"\n', _allowed),
     "agent.max_turn_seconds": ("1", "", _turn_seconds),
@@ -100,6 +119,7 @@ EFFECTS: dict[str, tuple[str, str, Callable[[Process, OpenSession], Awaitable[ob
     "delegation.at_once": ("1", "", _children_at_once),
     "delegation.max_seconds": ("1", "", _seconds_of_children),
     "delegation.max_dollars": ("0.000001", PRICED, _delegated),
+    "schedule.catch_up_hours": ("1.0", "", _overdue_job),
     "schedule.job_dollars": ("0.000001", PRICED + '[model]\nprovider = "mine"\nname = "scripted"\n', _job_with_prompt),
 }
 

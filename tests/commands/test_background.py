@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from tests.commands.command_fixture import Desk, open_desk
-from tests.runtime.delegation.delegating_model import Company, hand_on, until, woken
+from tests.runtime.delegation.delegating_model import Company, hand_on, until_stored, woken
 
 from talaria.core.events import TurnAnswered
 from talaria.testing.model_server import Ask, ModelServer, Received, Say, refused
@@ -68,7 +68,7 @@ async def test_what_the_agent_began_ends_with_its_conversation(tmp_path: Path) -
         await server.arrived(3)
         await desk.use("/new")
         await server.gone()
-        await until(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
+        await until_stored(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
         assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
 
 
@@ -99,7 +99,7 @@ async def test_nobody_is_asked_for_permission(tmp_path: Path) -> None:
         server.script(Say(calls=[Ask("terminal", {"command": "rm -rf /etc/nothing"})]), Say("I may not."))
         await desk.use("/background Clean up")
         assert "I may not." in await woken(desk)
-        assert "nobody was there to allow it" in server.received[1].body.decode()
+        assert "nobody was there to approve it" in server.received[1].body.decode()
 
 
 async def test_what_is_stopped_is_not_told_and_leaves_nothing_at_work(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ async def test_what_is_stopped_is_not_told_and_leaves_nothing_at_work(tmp_path: 
         assert (f"stop {handle}", "count") in await desk.offers("background", "st")
         assert "Stopped" in await desk.use(f"/background stop {handle}")
         await server.gone()
-        await until(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
+        await until_stored(desk, lambda tx: not tx.state.with_prefix("background:") and not tx.turns.find(running=True))
         assert "No background tasks" in await desk.use("/background")
-        assert (await desk.transcript())[-1][1].endswith(f"{handle} was stopped by them and will not be told of.")
-        assert f"Nothing goes on here as `{handle}`" in await desk.use(f"/background stop {handle}")
+        assert (await desk.transcript())[-1][1].endswith(f"{handle}, so it won't be reported.")
+        assert f"There is no background task `{handle}`" in await desk.use(f"/background stop {handle}")
 
 
 async def test_there_is_a_limit_to_what_goes_on(tmp_path: Path) -> None:

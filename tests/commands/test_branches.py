@@ -4,7 +4,6 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import pytest
 from tests.commands.command_fixture import Desk, open_desk
 
@@ -16,7 +15,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Image, Message, Text
 from talaria.goals.goal_store import read_goal
 from talaria.sessions.prompt_prefix import PREFIX_BREAK
-from talaria.sessions.summaries import StoredSummary
+from talaria.sessions.summaries import SUMMARY, StoredSummary
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
 PIXEL = Image(
@@ -155,9 +154,9 @@ async def test_a_summary_that_reaches_beyond_the_cut_is_left_behind(tmp_path: Pa
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         for text in ("one", "two", "three"):
             await desk.say(text)
-        kept = msgspec.json.encode(StoredSummary(Summary(4, "They counted."), shown=True)).decode()
+        kept = StoredSummary(Summary(4, "They counted."), shown=True)
         here = desk.active_session.session_id
-        await desk.application.store.write(lambda tx: tx.state.put(f"summary:{here}", kept))
+        await desk.application.store.write(lambda tx: SUMMARY.write(tx, here, kept))
         await desk.use("/undo")
         await desk.say("four")
         assert "They counted." in server.received[-1].body.decode()

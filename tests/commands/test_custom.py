@@ -12,6 +12,7 @@ from talaria.commands.command import Author, Command
 from talaria.commands.custom import load_custom_commands
 from talaria.commands.registry import REGISTRY, resolve_command
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import until
 
 
 @pytest.fixture
@@ -133,9 +134,7 @@ async def test_a_line_that_is_given_up_leaves_nothing_behind(desk: Desk, folder:
     pid = desk.active_session.chat.workspace.folder / "pid"
     async with asyncio.TaskGroup() as group:
         running = group.create_task(desk.use("/own"))
-        async with asyncio.timeout(10):
-            while not (pid.exists() and pid.read_text().strip()):  # noqa: ASYNC110 (another process writes it)
-                await asyncio.sleep(0.005)
+        await until(lambda: pid.exists() and pid.read_text().strip())
         running.cancel()
     assert is_dead(pid)
 
@@ -145,8 +144,7 @@ async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder)
     take_up(desk, folder)
     async with asyncio.TaskGroup() as group, asyncio.timeout(10):
         running = group.create_task(desk.use("/own"))
-        while not (desk.active_session.chat.workspace.folder / "here").exists():  # noqa: ASYNC110 (another process makes it)
-            await asyncio.sleep(0.005)
+        await until((desk.active_session.chat.workspace.folder / "here").exists)
         assert await desk.use("/stop") == ""
         assert (await running).endswith("```\nbegun\n```\n\nEnded by SIGKILL.")
     assert await desk.use("/stop") == "Nothing is running."
@@ -161,9 +159,7 @@ async def test_a_line_runs_beside_a_turn_and_a_prompt_behind_it(
     server.script(Say(calls=[Ask("clarify", {"question": "Where?"})]))
     await desk.use("/queue go")
     questions = desk.active_session.chat.questions
-    async with asyncio.timeout(10):
-        while not questions.waiting:  # noqa: ASYNC110 (questions have no bell of their own)
-            await asyncio.sleep(0.005)
+    await until(lambda: questions.waiting)
     assert await desk.use("/own") == "```\nhi\n```"
     await desk.use("/ask")
     questions.answer(questions.waiting[0], "here")

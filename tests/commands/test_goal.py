@@ -1,7 +1,7 @@
 """`/goal` and `/subgoal` as a person uses them, in a terminal and in a chat."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from talaria.commands.command import Author
 from talaria.core.addresses import Address
 from talaria.core.events import ApprovalAsked, Noticed
 from talaria.testing.model_server import Answer, Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 CHAT = Address("telegram", "7")
 DONE = Say('{"verdict": "done", "reason": "It is shown."}')
@@ -63,12 +64,6 @@ async def noticed(desk: Desk, part: str) -> str:
 
     await until(happened)
     return found[-1]
-
-
-async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not happened():  # noqa: ASYNC110 (events have no bell of their own)
-            await asyncio.sleep(0.005)
 
 
 async def test_a_goal_is_worked_at_until_it_is_reached(desk: Desk, models: Models) -> None:

@@ -186,7 +186,7 @@ async def test_whoever_gives_up_waiting_takes_the_request_back(tmp_path: Path) -
         assert await other.read(lambda tx: tx.handoffs.list_pending_handoffs()) == []
         here = desk.active_session.session_id
         assert await desk.application.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
-        assert "being handed over already" in await desk.use("/handoff telegram")
+        assert "already being handed off" in await desk.use("/handoff telegram")
 
 
 @pytest.mark.parametrize("claimed", [False, True])
@@ -220,7 +220,7 @@ async def test_message_sent_meanwhile_waits_for_the_chat(tmp_path: Path) -> None
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
             await desk.place.told("Handing off")
-            with pytest.raises(Busy, match=r"handed over to Telegram\. I'll answer there"):
+            with pytest.raises(Busy, match=r"handed off to Telegram\. I'll answer there"):
                 await desk.say("and the oars?")
             session_id = await _claimed(other)
 

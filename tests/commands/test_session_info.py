@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.commands.command_fixture import open_desk
-from tests.runtime.delegation.delegating_model import Company, hand_on, until
+from tests.runtime.delegation.delegating_model import Company, hand_on, until_stored
 
 from talaria.commands.command import Author
 from talaria.contracts.platform import Content
@@ -229,7 +229,7 @@ async def test_usage_counts_what_was_handed_on_and_names_it(tmp_path: Path) -> N
         Company(server, {**script, "deep": Say("so deep", usage=Tokens(input=5_000_000, output=1))})
         await desk.say("go")
         await desk.use("/background aside")
-        await until(desk, lambda tx: not list_background(tx))
+        await until_stored(desk, lambda tx: not list_background(tx))
         here = await desk.application.store.read(lambda tx: tx.sessions.get(desk.active_session.session_id))
         assert here is not None
         own, shown = here.usage, await desk.use("/usage")

@@ -1,7 +1,6 @@
 """What is said to a running turn, and what it may do: `/queue`, `/steer`, `/approve`, `/deny`."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from tests.commands.command_fixture import Desk, open_desk
 from talaria.commands.command import Author
 from talaria.core.events import ApprovalAsked
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import until
 
 DANGEROUS = Ask("terminal", {"command": "rm -rf *"})
 
@@ -92,7 +92,7 @@ async def test_a_question_of_the_agent_is_not_approved(desk: Desk, server: Model
     server.script(Say(calls=[Ask("clarify", {"question": "Red or blue?"})]), Say("Blue."))
     await desk.use("/queue paint it")
     questions = desk.active_session.chat.questions
-    await _until(lambda: bool(questions.waiting))
+    await until(lambda: bool(questions.waiting))
     assert await desk.use("/approve") == "Nothing is waiting for approval."
     questions.answer(questions.waiting[0], "blue")
     await desk.active_session.chat.conversation.settled()
@@ -107,10 +107,4 @@ async def test_only_the_owner_allows_and_only_known_scopes(desk: Desk, server: M
 
 
 async def _asked(desk: Desk) -> None:
-    await _until(lambda: bool(desk.active_session.chat.questions.approvals))
-
-
-async def _until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110 (questions have no bell of their own)
-            await asyncio.sleep(0.005)
+    await until(lambda: bool(desk.active_session.chat.questions.approvals))

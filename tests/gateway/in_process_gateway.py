@@ -74,14 +74,14 @@ async def served(
         delivery = Delivery(application.store, platform)
         worker = new_worker_id()
         stage = PreviewOptions(store=application.store, platform=platform, throttle=delivery.throttle, worker=worker)
+        media = open_media(application, {platform.name: platform}, stack)
         door = NetworkContext(
             application=application,
             abilities=platform.abilities,
-            wake_delivery=delivery.wake,
             stage=stage,
             settings=application.settings_admin,
+            voice=media.spoken,
         )
-        media = open_media(application, {platform.name: platform}, lambda _: delivery.wake(), stack)
         maker = _Maker(door, home, jobs, follower, media)
         rooms = ChatRegistry(application.store, worker, maker, maker.agent_spec, jobs, application.settings_admin)
         stack.push_async_callback(rooms.close)
@@ -125,7 +125,7 @@ class _Maker:
         self._jobs = jobs
         self._unpack = media.attachment_fetcher.unpack
         self.spec_checks: list[SessionId] = []
-        self._more = (media.spoken,) if follower is None else (media.spoken, follower)
+        self._more = () if follower is None else (follower,)
 
     async def agent_spec(self, address: Address, session_id: SessionId) -> AgentSpec:
         self.spec_checks.append(session_id)

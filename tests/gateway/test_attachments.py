@@ -60,7 +60,7 @@ async def test_a_fetch_that_never_ends_holds_up_no_other_chat(tmp_path: Path, se
             assert network.shown("ann") == []
             await network.until(lambda: len(network.shown("ann")) == 2)
     first, second = network.shown("ann")
-    assert first == "re: look\n\n(The file notes.txt came along, and could not be fetched: it did not come within 1 s.)"
+    assert first == "re: look\n\n(The file notes.txt could not be downloaded: it didn't arrive within 1 s.)"
     assert second == "re: and then?"
 
 
@@ -74,8 +74,8 @@ async def test_what_is_too_large_is_said_and_not_kept(tmp_path: Path, server: Mo
             network.say_with_file("bob", announced, b"x", sender="bob")
             await network.posted(2)
             kept = [file for file in gateway.application.profile.media_folder.rglob("*") if file.is_file()]
-    assert network.shown("ann")[0].endswith("could not be fetched: it has 0.2 MB, and 0.1 MB is the most.)")
-    assert network.shown("bob")[0].endswith("could not be fetched: it has 1000.0 MB, and 0.1 MB is the most.)")
+    assert network.shown("ann")[0].endswith("could not be downloaded: it has 0.2 MB; the limit is 0.1 MB.)")
+    assert network.shown("bob")[0].endswith("could not be downloaded: it has 1000.0 MB; the limit is 0.1 MB.)")
     assert kept == []
 
 
@@ -102,7 +102,7 @@ async def test_a_stop_ends_the_fetching_and_the_turn_with_it(tmp_path: Path, ser
             network.say("ann", "and now?")
             await network.until(lambda: network.shown("ann") == ["Stopped.", "ok"])
     (call,) = server.received
-    assert "was not fetched: a person stopped that" in call.body.decode()
+    assert "was not downloaded, because the turn was stopped" in call.body.decode()
 
 
 async def test_a_file_that_comes_to_steer_waits_for_its_own_turn(tmp_path: Path, server: ModelServer) -> None:
@@ -143,11 +143,11 @@ async def test_more_files_than_anybody_looks_at_are_only_counted(tmp_path: Path,
             role="user", parts=(), at=NOON, route=ReplyRoute(Address("loopback", "ann")), attachments=files
         )
         async with AsyncExitStack() as stack:
-            desk = open_media(gateway.application, {"loopback": network.platform()}, lambda _: None, stack)
+            desk = open_media(gateway.application, {"loopback": network.platform()}, stack)
             message = await desk.attachment_fetcher.unpack(PendingAttachments(SessionId("s"), 1, said))
     *fetched, note = message.parts
     assert [part.name for part in fetched if isinstance(part, File)] == [f"{number}.txt" for number in range(20)]
-    assert note == Text("(There were 3 more files, which were not fetched.)")
+    assert note == Text("(3 more files were not downloaded.)")
 
 
 class Careless(LoopbackPlatform):
@@ -164,7 +164,7 @@ class Careless(LoopbackPlatform):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("outside", "it was not put where files belong"),
+        ("outside", "it was saved in the wrong folder"),
         ("secret", "/file did not answer.)"),
         ("bug", "something went wrong here"),
     ],
@@ -180,7 +180,7 @@ async def test_an_adapter_that_errs_costs_one_file(tmp_path: Path, server: Model
         platform.close()
     assert words == Text("look")
     assert isinstance(note, Text)
-    assert note.text.startswith(f"(The file {name} came along, and could not be fetched: ")
+    assert note.text.startswith(f"(The file {name} could not be downloaded: ")
     assert why in note.text
     assert "sesame" not in note.text
 

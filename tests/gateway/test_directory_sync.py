@@ -1,6 +1,5 @@
 """Chats are in the directory before anybody has spoken there, where their network tells of them."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.loopback_platform.adapter import LoopbackPlatform
 from talaria.testing.loopback_platform.settings import LoopbackSettings
+from talaria.testing.wait import until
 
 
 class Listing(LoopbackPlatform):
@@ -54,9 +54,7 @@ async def nothing(incoming: Incoming) -> str:
 
 async def told(directory: DirectorySync, network: Receiver, now: datetime) -> None:
     """Ask as soon as the network is connected, which it is a moment after the far side sees it."""
-    async with asyncio.timeout(10):
-        while not await directory.refresh(network, now):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: directory.refresh(network, now))
 
 
 async def test_what_a_network_tells_is_a_target_by_its_name(tmp_path: Path) -> None:

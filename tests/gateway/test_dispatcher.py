@@ -35,7 +35,7 @@ async def test_a_conversation_that_cannot_be_opened_keeps_no_other_chat_waiting(
             assert network.receivers == 1
             await network.posted(3)
     first, told = network.shown("ann")
-    assert (first, told.partition(":")[0]) == ("re: first", "What you wrote waits")
+    assert (first, told.partition(":")[0]) == ("re: first", "I can't answer your message yet")
 
 
 async def test_a_button_that_nobody_waits_for_is_no_message(tmp_path: Path) -> None:

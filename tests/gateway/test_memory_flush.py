@@ -19,7 +19,7 @@ FACT = "Ann's ship is called Nanny."
 
 
 def answer(received: Received) -> Say:
-    if "this conversation is over" in received.question:
+    if "This conversation is over" in received.question:
         last = received.json["messages"][-1]
         return Say("ok") if last["role"] == "tool" else Say(calls=[Ask("memory", {"action": "add", "text": FACT})])
     return Say(f"re: {received.question}")

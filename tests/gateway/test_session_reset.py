@@ -91,10 +91,12 @@ def test_a_daily_hour_comes_about_once_in_a_day(now: datetime, hour: int, zone: 
 
 def test_the_person_is_told_why_and_how_to_go_back() -> None:
     assert format_reset_notice("idle", IDLE) == (
-        "Nothing was said here for 2 hours, so this is a new conversation. `/resume` goes back to the one before."
+        "There was no message here for 2 hours, so this is a new conversation. `/resume` returns to the previous one."
     )
     assert format_reset_notice("idle", ResetPolicy(timedelta(minutes=90))).startswith(
-        "Nothing was said here for 90 minutes,"
+        "There was no message here for 90 minutes,"
     )
-    assert format_reset_notice("idle", ResetPolicy(timedelta(days=1))).startswith("Nothing was said here for 1 day,")
-    assert format_reset_notice("daily", DAILY).startswith("A new day has begun (at 4:00), so")
+    assert format_reset_notice("idle", ResetPolicy(timedelta(days=1))).startswith(
+        "There was no message here for 1 day,"
+    )
+    assert format_reset_notice("daily", DAILY).startswith("Conversations here start over every day at 4:00, so")

@@ -27,6 +27,7 @@ from talaria.settings.model import Settings
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 
 class Place:
@@ -96,22 +97,24 @@ async def get(address: str, path: str) -> tuple[int, str]:
     return status, body
 
 
-async def until(address: str, path: str, suits: Callable[[int, str], bool]) -> str:
-    """Return the first answer that suits."""
-    async with asyncio.timeout(15):
-        while not suits(*(answer := await get(address, path))):  # noqa: ASYNC110 - another process is asked
-            await asyncio.sleep(0.02)
-    return answer[1]
+async def get_when(address: str, path: str, suits: Callable[[int, str], bool]) -> str:
+    """Return the body of the first answer that suits."""
+
+    async def look() -> tuple[str, ...]:
+        status, body = await get(address, path)
+        return (body,) if suits(status, body) else ()
+
+    return (await until(look))[0]
 
 
 async def test_health_readiness_and_figures_are_served(place: Place) -> None:
     async with place.running():
         address = (await place.status())["address"]
         assert (await get(address, "/health"))[0] == 200
-        ready = await until(address, "/ready", lambda status, _: status == 200)
+        ready = await get_when(address, "/ready", lambda status, _: status == 200)
         assert json.loads(ready) == {"ready": True, "reasons": []}
         place.network.say("ann", "hello")
-        figures = await until(
+        figures = await get_when(
             address, "/metrics", lambda _, body: 'talaria_delivered_total{network="loopback"} 1\n' in body
         )
     for line in ('network_up{network="loopback"} 1', 'received_total{network="loopback"} 1', "rooms_open 1"):
@@ -132,7 +135,7 @@ async def test_a_gateway_without_a_connection_is_alive_but_not_ready(place: Plac
     async with place.running():
         address = (await place.status())["address"]
         assert (await get(address, "/health"))[0] == 200
-        body = await until(address, "/ready", lambda status, body: status == 503 and "waiting" in body)
+        body = await get_when(address, "/ready", lambda status, body: status == 503 and "waiting" in body)
         assert json.loads(body)["ready"] is False
         assert json.loads(body)["reasons"][0].startswith("loopback: waiting.")
         assert 'talaria_network_up{network="loopback"} 0\n' in (await get(address, "/metrics"))[1]
@@ -175,13 +178,13 @@ async def test_a_port_that_is_taken_is_told_and_another_is_used(place: Place) ->
             assert (await get(status["address"], "/health"))[0] == 200
             assert not status["address"].endswith(f":{port}")
             told = await asyncio.to_thread(place.program.run, "gateway", "status")
-            assert f"The port {port} of `gateway.port` cannot be had" in told.out
+            assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
             assert f"{status['address']}/health" in told.out
             place.settings(place.network.address, f"port = {port}\nrooms = 7")
             async with asyncio.timeout(30):
                 while "gateway.rooms" not in told.out:
                     told = await asyncio.to_thread(place.program.run, "gateway", "status")
-            assert f"The port {port} of `gateway.port` cannot be had" in told.out
+            assert f"Port {port} (setting `gateway.port`) isn't available" in told.out
 
 
 async def test_a_port_of_ones_own_is_used(place: Place) -> None:
@@ -216,13 +219,13 @@ async def test_a_store_that_does_not_answer_is_a_reason_not_to_be_ready(tmp_path
         jobs.create_task(store.read(hold_up))
         await asyncio.to_thread(entered.wait, 10)
         status, body = await get(gateway.address, "/ready")
-        assert (status, json.loads(body)["reasons"]) == (503, ["The store does not answer within 1 s."])
+        assert (status, json.loads(body)["reasons"]) == (503, ["The store didn't answer within 1 s."])
         assert (await get(gateway.address, "/health"))[0] == 200
         figures = (await get(gateway.address, "/metrics"))[1]
         let_go.set()
         assert "talaria_store_up 0\n" in figures
         assert "talaria_outbox_waiting" not in figures
-        await until(gateway.address, "/ready", lambda status, _: status == 200)
+        await get_when(gateway.address, "/ready", lambda status, _: status == 200)
     await store.close()
 
 

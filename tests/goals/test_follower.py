@@ -1,7 +1,7 @@
 """The loop: turn, verdict, turn, until the goal is reached, a limit is, or a person steps in."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ from talaria.goals.texts import Evidence
 from talaria.runtime.budget import StoredBudget
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Fail, Say, Tokens
+from talaria.testing.wait import until
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ async def test_a_persons_message_goes_first_and_its_turn_is_judged_instead(shop:
         await pursuit.set("Win the game")
         await court.asked()
         await pursuit.say("How is it going?", "1")
-        await _until(lambda: len(court.worked) == 2)
+        await until(lambda: len(court.worked) == 2)
         slow.set()
         async with asyncio.timeout(10):
             assert await pursuit.talk.settled() == TurnAnswered("an answer for you")
@@ -157,7 +158,7 @@ async def test_stopping_a_turn_pauses_the_goal(shop: Workshop, court: Court) -> 
     court.says(Say("one two three four five six", pause=0.1))
     async with pursue(shop) as pursuit:
         await pursuit.set("Win")
-        await _until(lambda: bool(shop.heard(TextAdded)))
+        await until(lambda: bool(shop.heard(TextAdded)))
         assert pursuit.talk.stop()
         assert "you stopped the turn" in await pursuit.told("Goal paused")
         assert (await pursuit.state()).status == "paused"
@@ -277,7 +278,7 @@ async def test_a_turn_that_another_program_took_in_between_is_judged_here(shop: 
         await here.set("Win the game")
         await court.asked()
         await there.say("How is it going?", "1")
-        await _until(lambda: len(court.worked) == 2)
+        await until(lambda: len(court.worked) == 2)
         slow.set()
         await here.told("Goal reached")
     assert "an answer over there" in court.judged[-1].question
@@ -294,12 +295,6 @@ async def test_pause_while_the_judge_thinks_holds(shop: Workshop, court: Court) 
         assert not await _followed(pursuit)
         state = await pursuit.state()
     assert (state.status, state.turns_used, len(court.worked)) == ("paused", 0, 1)
-
-
-async def _until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not happened():  # noqa: ASYNC110 (neither the server nor the events have a bell for everything)
-            await asyncio.sleep(0.005)
 
 
 async def _followed(pursuit: Pursuit) -> bool:

@@ -62,7 +62,7 @@ async def test_a_goal_begins_with_its_words_in_the_inbox(
 
 async def test_a_blank_goal_is_refused_and_the_old_one_stays(goal: GoalManager) -> None:
     await goal.set("first")
-    with pytest.raises(Refused, match="needs words"):
+    with pytest.raises(Refused, match="Say what the goal is"):
         await goal.set("  ")
     state = await goal.load()
     assert state is not None
@@ -145,7 +145,7 @@ async def test_criteria_are_numbered_as_they_are_shown(goal: GoalManager) -> Non
     assert (await goal.remove_subgoal(2)).subgoals == ("a", "c")
     with pytest.raises(NotFound, match="no criterion 3"):
         await goal.remove_subgoal(3)
-    with pytest.raises(Refused, match="needs words"):
+    with pytest.raises(Refused, match="Say what the criterion is"):
         await goal.add_subgoal("  ")
 
 

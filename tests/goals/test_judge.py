@@ -78,12 +78,12 @@ async def test_a_verdict_has_a_reason(shop: Workshop, answer: str, verdict: str)
 @pytest.mark.parametrize(
     ("answer", "part"),
     [
-        (Say("I would rather not say."), "could not be read"),
-        (Say(""), "could not be read"),
-        (Fail(400), "could not be asked"),
-        (Fail(401), "could not be asked"),
-        (Fail(500), "could not be asked"),
-        (Garbage(), "could not be asked"),
+        (Say("I would rather not say."), "couldn't be read"),
+        (Say(""), "couldn't be read"),
+        (Fail(400), "isn't available"),
+        (Fail(401), "isn't available"),
+        (Fail(500), "isn't available"),
+        (Garbage(), "isn't available"),
         (Silence(after=0), "took longer than 1 s"),
     ],
 )
@@ -113,7 +113,7 @@ async def test_a_bug_in_what_asks_the_model_is_one_more_failure(shop: Workshop) 
 
     opinion = await Judge(shop.session_id, shop.store, broken).opinion(goal(), "I won.")
     assert opinion.verdict == "continue"
-    assert opinion.reason == "The last turn could not be judged: the judge failed."
+    assert opinion.reason == "The last turn couldn't be judged: the judge failed."
 
 
 async def test_the_judge_sees_everything_that_counts_and_not_the_whole_of_a_long_reply(shop: Workshop) -> None:
@@ -181,5 +181,5 @@ async def test_what_the_judge_costs_is_counted_and_under_the_caps(shop: Workshop
     assert await shop.store.read(lambda tx: tx.ledger.spent("all")) == 4_500
     await judge.opinion(goal(), "x")
     opinion = await judge.opinion(goal(), "x")
-    assert (opinion.verdict, "no money" in opinion.reason) == ("stop", True)
+    assert (opinion.verdict, "budget" in opinion.reason) == ("stop", True)
     assert len(shop.server.received) == 2

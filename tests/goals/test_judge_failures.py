@@ -47,7 +47,7 @@ async def test_goal_pauses_after_three_unreadable_verdicts_in_a_row(shop: Worksh
     state = await manager.load()
     assert state is not None
     assert (state.status, state.turns_used) == ("paused", 3)
-    assert state.paused_reason == "the last 3 answers of the judge could not be read"
+    assert state.paused_reason == "the judge's last 3 answers couldn't be read"
     resumed = await manager.resume()
     assert (resumed.unreadable, resumed.judge_failures) == (0, 0)
 
@@ -78,18 +78,18 @@ async def test_nobody_is_told_that_a_turn_failed_the_goal_when_it_was_not_judged
     court.rules(answer, *[answer] * 9 if isinstance(answer, Fail) else ())
     async with pursue(shop) as pursuit:
         await pursuit.set("Win")
-        told = await pursuit.told("could not be judged")
+        told = await pursuit.told("couldn't be judged")
         state = await pursuit.state()
         assert state.parked is not None
         court.verdicts.clear()
         court.rules(DONE)
         await pursuit.told("Goal reached")
         history = await pursuit.manager.history()
-    assert told.startswith("Goal (1 of 20 turns): The last turn could not be judged: the judge")
+    assert told.startswith("Goal (1 of 20 turns): The last turn couldn't be judged: the judge")
     assert told.endswith("Continuing in 2 s.")
     users = [text for role, text in await shop.told() if role == "user"]
     assert len(users) == 2
-    assert "It is not known whether it is reached. The last turn could not be judged" in users[1]
+    assert "Whether it is reached is unknown. The last turn couldn't be judged" in users[1]
     for text in (told, users[1]):
         assert "not reached" not in text
         assert "Overloaded" not in text

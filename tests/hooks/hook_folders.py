@@ -1,6 +1,5 @@
 """Hooks in folders, as somebody would write them."""
 
-import asyncio
 import json
 import time
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from talaria.hooks.discovery import Hook, UnusableHook, find_hooks
 from talaria.hooks.handlers import HookEvent, make_handler
 from talaria.hooks.hook_queue import MAX_WAITING, HookQueue, HookReport
+from talaria.testing.wait import until
 
 ALL = "events: ['*']\n"
 NOTES = """\
@@ -67,7 +67,9 @@ def notes(folder: Path) -> list[tuple[str, dict[str, object]]]:
 
 async def noted(folder: Path, event: str, *, times: int = 1) -> list[dict[str, object]]:
     """Wait until a hook has noted an event so often, and return the facts."""
-    async with asyncio.timeout(20):
-        while len(found := [facts for name, facts in notes(folder) if name == event]) < times:  # noqa: ASYNC110 - a file
-            await asyncio.sleep(0.02)
-    return found
+
+    def found() -> list[dict[str, object]]:
+        return [facts for name, facts in notes(folder) if name == event]
+
+    await until(lambda: len(found()) >= times)
+    return found()

@@ -12,6 +12,7 @@ from tests.system.test_gateway_process import running, shown
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 SLOW = """\
 import time
@@ -115,9 +116,7 @@ async def test_what_boot_md_asks_for_is_done_once_for_each_start(
     server.answering(lambda received: Say("Good morning." if "BOOT" in received.question else "ok"))
     async with running(program):
         network.say("ann", "/sethome")
-        async with asyncio.timeout(15):
-            while not network.shown("ann"):  # noqa: ASYNC110 - people look, nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: network.shown("ann"))
     (home,) = network.shown("ann")
     assert home.startswith(HOME)
     (profile / "BOOT.md").write_text("BOOT: say good morning.\n")

@@ -342,7 +342,7 @@ async def test_a_failed_release_is_logged_and_ends_nothing_else(caplog: pytest.L
         application.cache.evict("broken")
         await settled()
         assert (await application.get("a")).name == "a"
-    assert "not released cleanly" in caplog.text
+    assert "couldn't release an agent cleanly" in caplog.text
 
 
 async def test_a_thousand_turns_at_once_settle_at_the_cap() -> None:

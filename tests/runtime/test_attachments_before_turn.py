@@ -71,7 +71,7 @@ async def test_a_turn_begins_with_what_was_fetched_and_in_order(store: Store, se
 async def test_where_nothing_can_be_fetched_from_the_file_is_named(store: Store, session_id: SessionId) -> None:
     await bring(store, session_id, "look")
     await run_pending_turns(store, session_id, agree)
-    note = Text("(The file notes.txt came along, and cannot be fetched here.)")
+    note = Text("(The file notes.txt can't be downloaded here.)")
     assert await parts(store, session_id) == [(Text("look"), note)]
 
 

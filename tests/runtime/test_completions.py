@@ -30,6 +30,7 @@ from talaria.runtime.turns import TurnHooks, run_pending_turns
 from talaria.sessions.transcript_export import PROGRAM
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.wait import until
 
 ROOM = Address("loopback", "7", "group", "t1")
 ASKED = read_origin(SessionContext(platform="loopback", chat_id="7", thread_id="t1", message_id="m5", user_id="ann"))
@@ -182,7 +183,5 @@ async def test_an_open_terminal_at_which_nobody_types_is_woken(tmp_path: Path) -
         here, store = desk.active_session.session_id, desk.application.store
         desk.active_session.start_background_task(deliver_completions(desk.active_session))
         await store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
-        async with asyncio.timeout(30):
-            while len(await desk.transcript()) < 2:  # noqa: ASYNC110 (a transcript is not notified)
-                await asyncio.sleep(0.02)
+        await until(lambda: store.read(lambda tx: len(tx.messages.load(here)) >= 2))
         assert (await desk.transcript())[-1] == ("assistant", "heard: it ended")

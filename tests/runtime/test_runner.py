@@ -16,6 +16,7 @@ from talaria.core.events import TextAdded, ToolCalled, TurnAnswered, TurnStopped
 from talaria.core.messages import Message, Text
 from talaria.runtime.runner import RunnerOptions, SessionRunner
 from talaria.testing.model_server import Ask, Say, Tokens
+from talaria.testing.wait import until
 
 
 @pytest.fixture
@@ -102,9 +103,7 @@ async def _open(shop: Workshop, *tools: Tool, titled: bool = False) -> AsyncIter
 
 
 async def _heard(shop: Workshop, kind: type[object]) -> None:
-    async with asyncio.timeout(5):
-        while not shop.heard(kind):  # noqa: ASYNC110 (the events have no bell of their own)
-            await asyncio.sleep(0.005)
+    await until(lambda: shop.heard(kind))
 
 
 def _said(text: str) -> Message:

@@ -19,6 +19,7 @@ from talaria.core.messages import Message, Text
 from talaria.runtime.inbox import add_to_inbox
 from talaria.runtime.turns import TurnHooks, run_pending_turns
 from talaria.testing.clock import NOON, SettableClock
+from talaria.testing.wait import until
 
 LEASE = timedelta(seconds=15)
 SHORT = timedelta(milliseconds=30)
@@ -257,6 +258,7 @@ async def _expiry(store: Store) -> object:
 
 
 async def _until_later(store: Store, before: object) -> None:
-    async with asyncio.timeout(20):
-        while await _expiry(store) == before:  # noqa: ASYNC110 - a store sets no events
-            await asyncio.sleep(0)
+    async def is_later() -> bool:
+        return await _expiry(store) != before
+
+    await until(is_later)

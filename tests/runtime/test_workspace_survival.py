@@ -17,6 +17,7 @@ from talaria.runtime.active_session import ActiveSession
 from talaria.runtime.agent_cache import AgentCache
 from talaria.testing.clock import NOON
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import until
 
 
 class OpenSeat:
@@ -62,9 +63,7 @@ def is_alive(process: BackgroundProcess) -> bool:
 
 async def ended(process: BackgroundProcess) -> bool:
     """Wait until the whole tree is gone; the system takes a moment to bury what was killed."""
-    async with asyncio.timeout(10):
-        while is_alive(process):  # noqa: ASYNC110 (the system tells us of our own process only)
-            await asyncio.sleep(0.005)
+    await until(lambda: not is_alive(process))
     return True
 
 
@@ -81,9 +80,7 @@ async def test_folder_variables_and_processes_survive_eviction_and_are_found_aga
         first = await cache.get("k:7", "same", build)
         before = first.active_session.chat
         cache.evict("k:7")
-        async with asyncio.timeout(10):
-            while desk.active_session.is_open:  # noqa: ASYNC110 (releasing has no bell)
-                await asyncio.sleep(0.005)
+        await until(lambda: not desk.active_session.is_open)
         assert is_alive(process)
         await cache.get("k:7", "same", build)
         assert desk.active_session.session_id == session_id

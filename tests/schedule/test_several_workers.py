@@ -20,6 +20,7 @@ from talaria.schedule.scheduler import Scheduler
 from talaria.sessions.chat_directory import HomeChat, write_home
 from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 
 @pytest.fixture
@@ -123,8 +124,6 @@ async def test_the_ticker_sleeps_until_something_is_due_or_changed(
     server.script(Say("It rains."))
     job = await second.application.schedules.add(JobRequest(when="every 1h", prompt="Weather?", name="Weather"), OWNER)
     await second.application.schedules.run(job.id, OWNER)
-    async with asyncio.timeout(30):
-        while not await first.posted():  # noqa: ASYNC110 - an outbox rings no bell
-            await asyncio.sleep(0.02)
+    await until(first.posted)
     serving.cancel()
     assert await first.posted() == [(HOME.chat_id, "It rains.")]

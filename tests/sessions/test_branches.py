@@ -3,7 +3,6 @@
 from datetime import timedelta
 from functools import partial
 
-import msgspec
 import pytest
 from tests.contracts.sample_messages import said, texts
 
@@ -16,7 +15,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.sessions.branches import create_branch, is_empty_branch, list_ancestors, list_exchanges, session_account
 from talaria.sessions.prompt_prefix import PREFIX_BREAK
-from talaria.sessions.summaries import StoredSummary, read_summary
+from talaria.sessions.summaries import SUMMARY, StoredSummary, read_summary
 from talaria.sessions.titles import free_title
 from talaria.testing.clock import NOON
 
@@ -29,8 +28,8 @@ def conversation(tx: Transaction, *messages: Message) -> Session:
     return session
 
 
-def _entries(tx: Transaction, keys: list[str]) -> list[str]:
-    return [entry.value for key in keys if (entry := tx.state.get(key))]
+def _values(tx: Transaction, session_id: SessionId, names: tuple[str, ...]) -> list[str]:
+    return [row.value for name in names if (row := tx.session_values.get(session_id, name, ""))]
 
 
 def words(database: Database, session_id: SessionId) -> list[tuple[int, str]]:
@@ -49,17 +48,17 @@ def test_a_branch_shares_the_past_and_nothing_later(database: Database) -> None:
 
 def test_what_belongs_to_a_conversation_goes_along(database: Database) -> None:
     origin = database.write(conversation)
-    kept = ("prefix", "workspace", "grants", "preferences", "todo")
+    kept = ("prompt_prefix", "workspace", "grants", "preferences", "todo")
 
     def prepare(tx: Transaction) -> None:
         for subject in kept:
-            tx.state.put(f"{subject}:{origin.id}", f"the {subject}")
+            tx.session_values.put(origin.id, subject, "", f"the {subject}")
 
     database.write(prepare)
     made = database.write(lambda tx: create_branch(tx, origin.id, 2, ""))
     for session_id in (origin.id, made.id):
-        entries = database.read(partial(_entries, keys=[f"{subject}:{session_id}" for subject in kept]))
-        assert entries == [f"the {subject}" for subject in kept]
+        values = database.read(partial(_values, session_id=session_id, names=kept))
+        assert values == [f"the {subject}" for subject in kept]
 
 
 @pytest.mark.parametrize(("upto", "carried"), [(1, False), (2, True), (3, True)])
@@ -68,8 +67,7 @@ def test_a_summary_goes_along_unless_it_tells_of_what_is_not_shared(
 ) -> None:
     origin = database.write(conversation)
     summary = StoredSummary(Summary(2, "They spoke of numbers."), shown=True)
-    text = msgspec.json.encode(summary).decode()
-    database.write(lambda tx: tx.state.put(f"summary:{origin.id}", text))
+    database.write(lambda tx: SUMMARY.write(tx, origin.id, summary))
     made = database.write(lambda tx: create_branch(tx, origin.id, upto, ""))
     assert database.read(lambda tx: read_summary(tx, made.id)) == (summary if carried else None)
     breaks = database.read(lambda tx: tx.events.after(f"session:{made.id}", 0))

@@ -22,6 +22,7 @@ from talaria.core.ids import SessionId
 from talaria.providers.base.transcript import NO_ANSWER
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 BOSS, GUEST = "boss", "gus"
 GROUP = Address("loopback", "club", "group")
@@ -90,9 +91,7 @@ class Group:
 
     async def eventually(self, come_true: Callable[[Transaction], bool]) -> None:
         """Wait until something is true of the store."""
-        async with asyncio.timeout(SECONDS):
-            while not await self.store.read(come_true):  # noqa: ASYNC110 (not every change is notified)
-                await asyncio.sleep(0.01)
+        await until(lambda: self.store.read(come_true))
 
     def _is_answered(self, word: str) -> bool:
         return any("answered" in one.text and word in one.text for one in self.network.posts)

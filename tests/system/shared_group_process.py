@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from tests.api.server_process import Server, client, eventually
+from tests.api.server_process import Server, client
 from tests.app.program import Program
 from tests.platforms.webhook.webhook_peers import free_port
 from tests.system.gateway_workers import worker, workplace
@@ -20,6 +20,7 @@ from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer
+from talaria.testing.wait import until
 
 KEYS: dict[str, KeyScope] = {"chat": "chat", "friend": "chat", "agent": "agent", "read": "read", "admin": "admin"}
 
@@ -50,7 +51,7 @@ class ClubProcess(Group):
                 except httpx.TransportError:
                     return False
 
-            await eventually(answers)
+            await until(answers)
             yield http
 
 

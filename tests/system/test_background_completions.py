@@ -22,10 +22,11 @@ from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.wait import until
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'
 SOON = 40.0
-TOLD = "What you started in the background reports"
+TOLD = "Your background work reports"
 
 
 def answer(received: Received) -> Say:
@@ -111,9 +112,7 @@ async def test_what_ends_while_no_gateway_runs_is_told_at_the_next_start(
     (process,) = await processes(program)
     assert is_running(process.pid)
     await open_gate(Path(process.folder, "gate"))
-    async with asyncio.timeout(SOON):
-        while is_running(process.pid):  # noqa: ASYNC110 (another process does not set our events)
-            await asyncio.sleep(0.02)
+    await until(lambda: not is_running(process.pid))
     for _ in range(2):
         async with worker(program):
             await network.until(lambda: bool(heard(network, "ann")), SOON)
@@ -164,9 +163,7 @@ async def test_two_that_end_at_once_while_it_is_busy_are_one_turn(
         await server.arrived(before + 1)
         for process, gate in zip(await processes(program), ("one", "two"), strict=True):
             await open_gate(Path(process.folder, gate))
-        async with asyncio.timeout(SOON):
-            while any(process.is_alive for process in await processes(program)):  # noqa: ASYNC110 (the same)
-                await asyncio.sleep(0.02)
+        await until_none_is_alive(program)
         held.set()
         await network.until(lambda: bool(heard(network, "ann")), SOON)
     assert sorted(heard(network, "ann")[0].removeprefix("heard: ").split(", ")) == ["said one", "said two"]
@@ -227,12 +224,16 @@ async def test_a_stop_leaves_what_runs_in_the_background_and_a_new_conversation_
         assert is_running(process.pid)
     async with worker(program):
         network.say("ann", "/new", sender="ann")
-        async with asyncio.timeout(SOON):
-            while is_running(process.pid):  # noqa: ASYNC110 (another process does not set our events)
-                await asyncio.sleep(0.02)
-            while (await processes(program))[0].is_alive:  # noqa: ASYNC110 (the same)
-                await asyncio.sleep(0.02)
+        await until(lambda: not is_running(process.pid))
+        await until_none_is_alive(program)
     assert heard(network, "ann") == []
+
+
+async def until_none_is_alive(program: Program) -> None:
+    async def are_over() -> bool:
+        return not any(process.is_alive for process in await processes(program))
+
+    await until(are_over)
 
 
 def _one_was_told(network: LoopbackNetwork, chats: list[str]) -> bool:

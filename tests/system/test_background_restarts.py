@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,11 @@ from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
+from talaria.testing.wait import until
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'
 SOON = 60.0
-DONE = "This is not from the person. What you started in the background reports:"
+DONE = "This message is automatic, not from the person. Your background work reports:"
 
 
 @pytest.fixture
@@ -30,13 +31,6 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
     return workplace(tmp_path, server, network, access=OWNED)
-
-
-async def seen(holds: Callable[[], bool]) -> None:
-    """Wait until the model has been asked for something."""
-    async with asyncio.timeout(SOON):
-        while not holds():  # noqa: ASYNC110 - of this nobody tells
-            await asyncio.sleep(0.02)
 
 
 async def test_every_conversation_is_told_once_of_its_process_and_of_its_task(tmp_path: Path) -> None:
@@ -51,11 +45,11 @@ async def test_a_call_that_a_kill_cut_off_goes_on_with_the_children_that_it_had(
     company = Company(server, script, gates=("slow",))
     async with worker(program) as first:
         network.say("chat", "go", sender="ann")
-        await seen(lambda: {"quick", "slow"} <= set(company.asked))
+        await until(lambda: {"quick", "slow"} <= set(company.asked))
         first.send_signal(signal.SIGKILL)
         await first.wait()
     async with worker(program):
-        await seen(lambda: company.asked.count("slow") == 2)
+        await until(lambda: company.asked.count("slow") == 2)
         company.gates["slow"].set()
         await network.until(lambda: network.shown("chat") == ["both"], SOON)
     assert any("tortoise" in one.body.decode() for one in server.received if one.question == "go")
@@ -75,7 +69,7 @@ async def test_what_a_conversation_hands_on_to_the_background_is_told_there_afte
         network.say("chat", "go", sender="ann")
         network.say("other", "hello", sender="ann")
         await network.until(lambda: network.shown("chat") == ["it goes on"], SOON)
-        await seen(lambda: "slow" in company.asked)
+        await until(lambda: "slow" in company.asked)
         first.send_signal(signal.SIGKILL)
         await first.wait()
     company.gates["slow"].set()
@@ -97,7 +91,7 @@ async def test_many_children_that_wait_for_a_slow_model_hold_up_nobody(
     company = Company(server, script, gates=tuple(goals))
     async with worker(program):
         network.say("chat", "go", sender="ann")
-        await seen(lambda: company.at_work >= len(goals))
+        await until(lambda: company.at_work >= len(goals))
         for number in range(5):
             network.say(f"other {number}", "hello", sender="ann")
         await network.until(lambda: all(network.shown(f"other {number}") == ["ok"] for number in range(5)), SOON)
@@ -121,11 +115,11 @@ async def test_another_worker_goes_on_with_what_one_left_behind(
         async with worker(program) as first:
             network.say("chat", "go", sender="ann")
             await network.until(lambda: network.shown("chat") == ["it goes on"], SOON)
-            await seen(lambda: "slow" in company.asked)
+            await until(lambda: "slow" in company.asked)
             async with worker(program):
                 await network.until(lambda: network.receivers == 2, SOON)
                 first.send_signal(signal.SIGSTOP)
-                await seen(lambda: company.asked.count("slow") == 2)
+                await until(lambda: company.asked.count("slow") == 2)
                 company.gates["slow"].set()
                 await network.until(lambda: network.shown("chat") == ["it goes on", "told"], SOON)
                 first.send_signal(signal.SIGCONT)
@@ -169,7 +163,7 @@ async def test_a_stop_in_a_chat_ends_the_children(
     company = Company(server, {"go": hand_on("slow")}, gates=("slow",))
     async with worker(program):
         network.say("chat", "go", sender="ann")
-        await seen(lambda: "slow" in company.asked)
+        await until(lambda: "slow" in company.asked)
         network.say("chat", "/stop", sender="ann")
         async with asyncio.timeout(SOON):
             await server.gone()

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.api.server_process import Heard, eventually, follow
+from tests.api.server_process import Heard, follow
 from tests.system.shared_group import GUEST, SECONDS
 from tests.system.shared_group_process import ClubProcess, club_process
+
+from talaria.testing.wait import until
 
 SESSION = "x-talaria-session-id"
 WAYS = (("", "message"), ("/steer ", "steered"), ("/queue ", "queued"))
@@ -51,7 +53,7 @@ async def ended(http: httpx.AsyncClient, run: dict[str, Any]) -> None:
         status: str = (await http.get(f"/v1/runs/{run['id']}")).json()["status"]
         return status in ("completed", "failed", "stopped")
 
-    await eventually(is_over)
+    await until(is_over)
 
 
 async def held(here: ClubProcess) -> None:

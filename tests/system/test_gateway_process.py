@@ -12,6 +12,7 @@ from tests.app.program_with_model import scripted_program
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import until
 
 
 @pytest.fixture
@@ -48,9 +49,7 @@ async def running(program: Program, *words: str) -> AsyncIterator[asyncio.subpro
 async def shown(network: LoopbackNetwork, chat: str, *texts: str, seconds: float = 15) -> None:
     """Wait until people see these texts in a chat, in this order and nothing else."""
     try:
-        async with asyncio.timeout(seconds):
-            while network.shown(chat) != list(texts):  # noqa: ASYNC110 - people look, nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: network.shown(chat) == list(texts))
     except TimeoutError:
         assert network.shown(chat) == list(texts)
 
@@ -94,20 +93,14 @@ async def test_strangers_get_a_code_and_are_answered_once_they_are_let_in(
 ) -> None:
     async with running(program):
         network.say("eve", "let me in", sender="eve")
-        async with asyncio.timeout(10):
-            while not network.shown("eve"):  # noqa: ASYNC110 - people look, nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: network.shown("eve"))
         code = network.shown("eve")[0].split("`")[1]
         approved = await asyncio.to_thread(program.run, "pairing", "approve", "loopback", code)
         assert approved.code == 0
-        async with asyncio.timeout(10):
-            while len(network.shown("eve")) < 2:  # noqa: ASYNC110 - people look, nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: len(network.shown("eve")) >= 2)
         assert network.shown("eve")[1] == "You have been let in: from now on I answer you here."
         network.say("eve", "and now?", sender="eve")
-        async with asyncio.timeout(10):
-            while len(network.shown("eve")) < 3:  # noqa: ASYNC110 - people look, nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: len(network.shown("eve")) >= 3)
         assert network.shown("eve")[2] == "ok"
     assert [call.question for call in server.received if "title" not in call.body.decode()] == ["and now?"]
 
@@ -140,16 +133,12 @@ async def test_an_approval_is_asked_for_with_buttons_and_only_the_asker_may_pres
     server.script(Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})]), Say("It is done."))
     async with running(program):
         network.say("ann", "clean up")
-        async with asyncio.timeout(10):
-            while not network.posts:  # noqa: ASYNC110 - people look, nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: network.posts)
         asked = network.posts[0]
         assert asked.buttons[0].label == "Yes, this once"
         network.press("ann", asked.message_id, asked.buttons[0].value, sender="bob")
         network.press("ann", asked.message_id, asked.buttons[0].value, sender="ann")
-        async with asyncio.timeout(10):
-            while "It is done." not in network.shown("ann"):  # noqa: ASYNC110 - people look
-                await asyncio.sleep(0.02)
+        await until(lambda: "It is done." in network.shown("ann"))
 
 
 async def test_status_tells_of_a_running_gateway_and_a_second_one_is_refused(

@@ -21,6 +21,7 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.inbox import Arrival
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 from talaria.core.ids import SessionId, new_turn_id
+from talaria.runtime.leases import STORE_UNREACHABLE
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
@@ -52,6 +53,11 @@ async def test_three_workers_answer_every_message_once_and_in_order(
     assert damage.posted_twice <= storm.may_repeat
 
 
+def replies(network: LoopbackNetwork) -> list[str]:
+    """The posted replies. On an overloaded machine the notice of a slow store may come before them."""
+    return [post.text for post in network.posts if post.text != STORE_UNREACHABLE]
+
+
 async def test_workers_that_hear_the_same_begin_one_conversation_for_a_place(
     tmp_path: Path, postgres_place: Place
 ) -> None:
@@ -68,10 +74,10 @@ async def test_workers_that_hear_the_same_begin_one_conversation_for_a_place(
         await network.until(lambda: network.receivers == len(workers))
         for chat in chats:
             network.say(chat, f"{chat} m0", sender=chat)
-        await network.posted(len(chats), seconds=30)
+        await network.until(lambda: len(replies(network)) >= len(chats), seconds=90)
         sessions = await workers[0].application.store.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))
     assert len(sessions) == len(chats)
-    assert sorted(post.text for post in network.posts) == sorted(f"re: {chat} m0" for chat in chats)
+    assert sorted(replies(network)) == sorted(f"re: {chat} m0" for chat in chats)
 
 
 async def test_a_turn_is_taken_over_from_a_worker_that_is_held_up(tmp_path: Path, postgres: PostgresServer) -> None:
@@ -93,7 +99,7 @@ async def test_a_turn_is_taken_over_from_a_worker_that_is_held_up(tmp_path: Path
                 first.terminate()
                 async with asyncio.timeout(20):
                     await first.wait()
-        assert network.shown("ann") == ["All done."]
+        assert [text for text in network.shown("ann") if text != STORE_UNREACHABLE] == ["All done."]
 
 
 async def test_a_worker_that_looks_for_work_holds_up_no_other_lane(postgres_place: Place) -> None:

@@ -30,7 +30,7 @@ THREADS = PlatformCapabilities(text_limit=4096, threads=True, edits=True, typing
 OWNED = 'owners = ["loopback:ann"]'
 TALE = " ".join(f"word{number}" for number in range(60))
 BOTH = pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
-HERE = "This conversation goes on here now, in the middle of a turn."
+HERE = "This conversation continues here now, in the middle of a turn."
 
 
 def answer(received: Received) -> Say:
@@ -159,9 +159,9 @@ async def test_where_nothing_is_running_a_notice_is_all_there_is(
             await say(screen, "/handoff --now loopback")
             async with asyncio.timeout(30):
                 assert await screen.process.wait() == 0
-        await shown(network, engine, "This conversation goes on here now.")
+        await shown(network, engine, "This conversation continues here now.")
         network.say(ask(engine, place), "And now?", sender="ann")
-        await shown(network, engine, "This conversation goes on here now.", "re: And now?")
+        await shown(network, engine, "This conversation continues here now.", "re: And now?")
     assert "hello" in server.received[-1].body.decode()
 
 

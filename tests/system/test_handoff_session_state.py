@@ -24,6 +24,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
 from talaria.testing.screen import Screen
+from talaria.testing.wait import until
 
 ARRIVED = "Here I am."
 SLEEP = "sleep 90"
@@ -152,19 +153,19 @@ async def test_what_runs_in_the_background(program: Program, network: LoopbackNe
     async with moved(program, network, packed) as there:
         assert SLEEP in (await asyncio.to_thread(program.run, "ps")).out
         await there.hears("Now end it.", f"It says Background process .*{SLEEP}")
-        async with asyncio.timeout(30):
-            while SLEEP in (await asyncio.to_thread(program.run, "ps")).out:
-                continue
+
+        async def is_ended() -> bool:
+            return SLEEP not in (await asyncio.to_thread(program.run, "ps")).out
+
+        await until(is_ended)
 
 
 async def judged(program: Program) -> str:
     """Wait until nothing is open about the goal of the conversation, and return how it stands."""
     store = open_sqlite_store(program.home / "profiles" / "default" / "talaria.db")
     try:
-        async with asyncio.timeout(30):
-            while (status := await store.read(goal_status)) == "active":  # noqa: ASYNC110 - a row rings no bell
-                await asyncio.sleep(0.02)
-        return status
+        await until(lambda: store.read(lambda tx: goal_status(tx) != "active"))
+        return await store.read(goal_status)
     finally:
         await store.close()
 

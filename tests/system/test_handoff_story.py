@@ -23,7 +23,7 @@ from talaria.testing.telegram_server import TelegramServer
 def answer(received: Received) -> Say:
     if "title of at most six words" in received.body.decode():
         return Say("The boat")
-    if "they have moved this conversation" in received.question:
+    if "They have moved this conversation" in received.question:
         return Say(f"I am here, behind {len(received.json['messages']) - 2} messages.")
     return Say(f"re: {received.question}")
 
@@ -82,7 +82,7 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
     finally:
         database.close()
     assert (place.platform, place.chat_id, place.thread_id) == ("slack", channel.id, here.thread_ts)
-    assert [text for text in said if not text.startswith("This is not from the person")] == [
+    assert [text for text in said if not text.startswith("This message is automatic, not from the person")] == [
         "Build a boat.",
         "re: Build a boat.",
         "I am here, behind 2 messages.",

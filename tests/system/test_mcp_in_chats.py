@@ -1,6 +1,5 @@
 """MCP servers of a session in a chat: what they hold survives the eviction of the agent, and ends with the session."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from talaria.core.os_processes import is_running
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.wait import until
 
 COUNTER = """
 import itertools, os
@@ -76,7 +76,5 @@ async def test_server_survives_eviction_and_another_model_and_ends_with_the_sess
         assert await counted(network, "ann") == (4, process)
         assert len(gateway.rooms) == 1
         await said(network, "ann", "/new")
-        async with asyncio.timeout(SECONDS):
-            while is_running(process):  # noqa: ASYNC110 - it ends when it does
-                await asyncio.sleep(0.02)
+        await until(lambda: not is_running(process))
         assert (await counted(network, "ann"))[0] == 1

@@ -1,6 +1,5 @@
 """Files that people send to a gateway process: fetched once more after a kill, and answered once all the same."""
 
-import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from talaria.testing.loopback_platform import Fault, LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.audio import OGG
 from talaria.testing.telegram_server import Document, Photo, Sticker, TelegramServer, Voice, picture
+from talaria.testing.wait import until
 
 NOTES = Attachment("f1", "document", "notes.txt", "text/plain")
 
@@ -61,17 +61,11 @@ async def test_stop_gets_through_while_files_are_fetched(
     network.disrupt(Fault("fetch", "hang"))
     async with running(program):
         network.say_with_file("ann", NOTES, b"buy milk")
-        async with asyncio.timeout(15):
-            while network.faults:  # noqa: ASYNC110 - nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: not network.faults)
         network.say("ann", "/stop")
-        async with asyncio.timeout(15):
-            while "Stopped." not in network.shown("ann"):  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.02)
+        await until(lambda: "Stopped." in network.shown("ann"))
         network.say("ann", "and now?")
-        async with asyncio.timeout(15):
-            while network.shown("ann")[-1] != "ok":  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.02)
+        await until(lambda: network.shown("ann")[-1] == "ok")
     assert network.shown("ann").count("ok") == 1
 
 
@@ -184,17 +178,13 @@ async def test_killed_while_it_speaks_it_speaks_when_it_is_back(
     async with running(program) as process:
         network.say("ann", "one")
         await shown(network, "ann", "ok")
-        async with asyncio.timeout(15):
-            while not server.audio.spoken:  # noqa: ASYNC110 - nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: server.audio.spoken)
         process.send_signal(signal.SIGKILL)
         await process.wait()
     server.audio.open.set()
     async with running(program):
         network.say("ann", "two")
-        async with asyncio.timeout(15):
-            while len(_spoken(network)) < 2:  # noqa: ASYNC110 - the same
-                await asyncio.sleep(0.02)
+        await until(lambda: len(_spoken(network)) >= 2)
     assert _spoken(network) == [("voice.ogg",), ("voice.ogg",)]
 
 

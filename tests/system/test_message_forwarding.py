@@ -1,7 +1,6 @@
 """Turns are spread over workers, and whatever is said reaches the one that works, whoever hears it."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from talaria.runtime.workers import WorkerStatus, read_workers
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 ONE_HEARS = PlatformCapabilities(text_limit=4096, buttons=True, exclusive=True)
 CHATS = [f"chat-{number}" for number in range(12)]
@@ -49,13 +49,6 @@ def told(file: Path) -> list[WorkerStatus]:
 def results(received: Received) -> list[str]:
     """Return what tools have answered so far."""
     return [message["content"] for message in received.json["messages"] if message["role"] == "tool"]
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something in the store, which rings no bell for tests."""
-    async with asyncio.timeout(20):
-        while not await asyncio.to_thread(true):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 @pytest.fixture

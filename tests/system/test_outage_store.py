@@ -105,7 +105,7 @@ async def test_a_turn_goes_on_while_its_store_is_held(scene: Scene) -> None:
         await scene.until_status(lambda status: "held by another process" in status["error"])
         scene.network.say("ann", "/status")
         await scene.told(
-            "ann", "A turn is running here. My database is not responding; nothing else can run right now."
+            "ann", "A turn is running here. My database isn't responding, so I can't do anything else right now."
         )
         go.set()
         await scene.told("ann", HELD_UP)

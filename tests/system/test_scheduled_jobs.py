@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tests.system.gateway_workers import worker, workplace
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 PATIENCE = 60.0
 OWNED = 'owners = ["loopback:ann"]'
@@ -52,12 +53,6 @@ async def ended(program: Program, job: str, count: int = 1) -> list[dict[str, st
             runs = await history(program, job)
             if sum(run["state"] != "running" for run in runs) >= count:
                 return runs
-
-
-async def come_true(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not look():  # noqa: ASYNC110 - a file rings no bell
-            await asyncio.sleep(0.02)
 
 
 def answer(received: Received) -> Say:
@@ -143,7 +138,7 @@ async def test_killed_in_the_middle_of_a_script_that_is_not_run_again(
         network.say("ann", "/sethome")
         await told(network, "ann", "home")
         await add(program, "in 1s", "--script", f"echo once >> {mark}; sleep 600", "--name", "Mark")
-        await come_true(mark.exists)
+        await until(mark.exists)
         first.send_signal(signal.SIGKILL)
         await first.wait()
     async with worker(program):

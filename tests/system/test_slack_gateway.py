@@ -131,4 +131,4 @@ async def test_a_handoff_without_a_home_chat_names_the_command_as_it_is_typed_on
             over = await terminal.until_over(session_id)
         finally:
             await store.close()
-    assert over["error"] == "Slack has no home chat (`/talaria sethome` in a chat there makes it one)"
+    assert over["error"] == "Slack has no home chat; send `/talaria sethome` in the chat you want to use"

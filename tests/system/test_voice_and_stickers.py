@@ -1,6 +1,5 @@
 """Voice notes become words and replies are spoken; a sticker is looked at once."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from talaria.sessions.keys import build_session_key
 from talaria.testing.loopback_platform import Fault, LoopbackNetwork
 from talaria.testing.model_server import Fail, ModelServer, Received, Say
 from talaria.testing.telegram_server import picture
+from talaria.testing.wait import until
 
 NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True, file_limit=1_000_000)
 NOTE = Attachment("v1", "voice", "voice.ogg", "audio/ogg")
@@ -51,7 +51,7 @@ async def test_a_voice_note_that_cannot_be_heard_is_answered_all_the_same(tmp_pa
         await network.posted(1)
         words = (await transcript(gateway))[0].parts[0]
     assert isinstance(words, Text)
-    assert words.text.startswith("(What is said in this voice note could not be written down: ")
+    assert words.text.startswith("(This voice note couldn't be transcribed: ")
 
 
 async def test_hearing_that_never_ends_is_given_up(tmp_path: Path, server: ModelServer) -> None:
@@ -110,9 +110,7 @@ async def test_what_was_to_be_spoken_is_spoken_after_a_restart(tmp_path: Path, s
         async with served(tmp_path, network.platform(), server.url, settings=settings):
             network.say("ann", "one")
             await network.posted(1)
-            async with asyncio.timeout(10):
-                while not server.audio.spoken:  # noqa: ASYNC110 - the desk rings no bell
-                    await asyncio.sleep(0.01)
+            await until(lambda: server.audio.spoken)
         server.audio.open.set()
         async with served(tmp_path, network.platform(), server.url, settings=settings):
             network.say("ann", "two")
@@ -174,9 +172,7 @@ def is_look(received: Received) -> bool:
 
 
 async def nothing_waits(gateway: SmallGateway) -> None:
-    async with asyncio.timeout(10):
-        while await gateway.application.store.read(lambda tx: tx.state.with_prefix("speak:")):  # noqa: ASYNC110 - no bell
-            await asyncio.sleep(0.01)
+    await until(lambda: gateway.application.store.read(lambda tx: not tx.state.with_prefix("speak:")))
 
 
 async def transcript(gateway: SmallGateway) -> list[Message]:

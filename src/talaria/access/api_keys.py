@@ -6,16 +6,15 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.api_keys import StoredApiKey
 from talaria.core.errors import NotFound, Refused
 
 KeyScope = Literal["chat", "agent", "read", "admin"]
 SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
 ENVIRONMENT_KEY = "TALARIA_API_KEY"
-_PREFIX = "api-key:"
 _KEY_START = "tal_"
 _BYTES = 32
 _LONGEST_NAME = 64
@@ -32,10 +31,6 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(ApiKey).decode
-
-
 def create_key(tx: Transaction, name: str, scopes: Iterable[KeyScope], token: str) -> ApiKey:
     """Store a key under a name.
 
@@ -46,21 +41,28 @@ def create_key(tx: Transaction, name: str, scopes: Iterable[KeyScope], token: st
     granted = tuple(scope for scope in SCOPES if scope in set(scopes))
     if not granted:
         raise Refused(f"A key is good for something: name some of {', '.join(SCOPES)} with --scope.")
-    if tx.state.get(_PREFIX + name):
-        raise Refused(f"There is a key `{name}` already: take another name, or revoke it first.")
     key = ApiKey(name=name, scopes=granted, digest=digest_of(token), created_at=datetime.now(UTC))
-    tx.state.put(_PREFIX + name, _encode(key).decode())
+    if not tx.api_keys.add(StoredApiKey(**structs.asdict(key))):
+        raise Refused(f"There is a key `{name}` already: take another name, or revoke it first.")
     return key
 
 
 def list_keys(tx: Transaction) -> list[ApiKey]:
     """Return all keys, ordered by name."""
-    return [_decode(entry.value) for entry in tx.state.with_prefix(_PREFIX)]
+    return [
+        ApiKey(
+            name=key.name,
+            scopes=tuple(scope for scope in SCOPES if scope in key.scopes),
+            digest=key.digest,
+            created_at=key.created_at,
+        )
+        for key in tx.api_keys.all()
+    ]
 
 
 def revoke_key(tx: Transaction, name: str) -> None:
     """Delete a key, or raise `NotFound`."""
-    if not tx.state.delete(_PREFIX + name):
+    if not tx.api_keys.delete(name):
         raise NotFound(f"There is no key `{name}`: `talaria api-keys list` shows those there are.")
 
 

@@ -3,12 +3,11 @@
 import hashlib
 import secrets
 
-import msgspec
-
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.pairing import PairedPerson, PairingRules
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.core.ids import new_id
@@ -17,14 +16,11 @@ from talaria.runtime.cross_posts import CrossPost, send_cross_post
 RULES = PairingRules()
 _ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # without 0, O, 1 and I, which look alike
 _LENGTH = 8
-_SALT = "pairing:salt"
-_ADDRESS_PREFIX = "pairing:place:"
 _APPROVED_TEXT = "You have been let in: from now on I answer you here."
 _SCRYPT = {"n": 2**13, "r": 8, "p": 1}  # about 20 ms per hash, to slow down guessing codes from a stolen store
 
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Address).decode
+PAIRING_SALT = NamedValue("pairing_salt", str)
+PAIRING_ADDRESS = NamedValue("pairing_address", Address)
 
 
 def offer_code(
@@ -69,13 +65,13 @@ def render_pairing_text(platform: str, code: str, rules: PairingRules = RULES) -
 def _notify(tx: Transaction, person: PairedPerson) -> None:
     """Notify a sender in their chat, if it is known, that the owner has approved their code."""
     key = _key(person.platform, person.user_id)
-    entry = tx.state.get(key)
-    if entry is None:
+    address = PAIRING_ADDRESS.get(tx, key)
+    if address is None:
         return
-    tx.state.delete(key)
+    PAIRING_ADDRESS.delete(tx, key)
     cross_post = CrossPost(
         key=f"paired:{new_id()}",
-        address=_decode(entry.value),
+        address=address,
         content=Content(text=_APPROVED_TEXT),
         source="the owner",
         at=SystemClock().now(),
@@ -86,15 +82,15 @@ def _notify(tx: Transaction, person: PairedPerson) -> None:
 def _save_address(tx: Transaction, person: PairedPerson, place: Address | None, waiting: list[str]) -> None:
     """Store the chat of a sender while their code is valid, and delete the entries of expired codes."""
     current_keys = {_key(person.platform, one) for one in waiting}
-    for entry in tx.state.with_prefix(_key(person.platform, "")):
-        if entry.key not in current_keys:
-            tx.state.delete(entry.key)
+    for key in PAIRING_ADDRESS.keys(tx, _key(person.platform, "")):
+        if key not in current_keys:
+            PAIRING_ADDRESS.delete(tx, key)
     if place is not None:
-        tx.state.put(_key(person.platform, person.user_id), _encode(place).decode())
+        PAIRING_ADDRESS.write(tx, _key(person.platform, person.user_id), place)
 
 
 def _key(platform: str, user_id: str) -> str:
-    return f"{_ADDRESS_PREFIX}{platform}:{user_id}"
+    return f"{platform}:{user_id}"
 
 
 def _normalize_code(code: str) -> str:
@@ -106,12 +102,12 @@ def _normalize_code(code: str) -> str:
 
 def _salt(tx: Transaction) -> bytes:
     """Return the salt of this store; created at its first use."""
-    entry = tx.state.get(_SALT)
-    if entry is None:
-        tx.state.replace(_SALT, secrets.token_hex(16), version=0)
-        entry = tx.state.get(_SALT)
-    assert entry is not None
-    return bytes.fromhex(entry.value)
+    salt = PAIRING_SALT.get(tx, SINGLE)
+    if salt is None:
+        PAIRING_SALT.replace(tx, SINGLE, secrets.token_hex(16), version=0)
+        salt = PAIRING_SALT.get(tx, SINGLE)
+    assert salt is not None
+    return bytes.fromhex(salt)
 
 
 def _hash_code(code: str, platform: str, salt: bytes) -> str:

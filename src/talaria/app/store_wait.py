@@ -10,6 +10,7 @@ from talaria.app.log_setup import close_log, open_log
 from talaria.app.session.secret_values import iterate_secret_values
 from talaria.app.store import open_writable
 from talaria.contracts.store import Transaction
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
@@ -18,7 +19,7 @@ from talaria.tools.output import masking
 
 _WAIT_SECONDS = 60.0  # seconds; waiting for a full disk has no limit, as in a running server
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 5.0
-_PROBE = "store:probe"
+STORE_PROBE = NamedValue("store_probe", bool)
 
 log = logging.getLogger(__name__)
 
@@ -65,5 +66,5 @@ def _find_problem(settings: Settings, profile: Profile) -> StoreError | None:
 
 
 def _probe(tx: Transaction) -> None:
-    tx.state.put(_PROBE, "")
-    tx.state.delete(_PROBE)
+    STORE_PROBE.write(tx, SINGLE, True)
+    STORE_PROBE.delete(tx, SINGLE)

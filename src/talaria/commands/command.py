@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from talaria.commands.application import Application
+from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
 from talaria.core.messages import Image
@@ -26,6 +27,9 @@ class Display(Struct, frozen=True, omit_defaults=True):
     reasoning: bool = False
     footer: bool = False
     streaming: bool = True
+
+
+DISPLAY = NamedValue("display", Display)  # by chat, or by surface
 
 
 class Author(Struct, frozen=True):

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.store import Transaction
+from talaria.contracts.stores.background_work import ProcessRow
 from talaria.contracts.tool import Call
 from talaria.core.errors import Ambiguous, NotFound, StoreConflict
 from talaria.core.ids import SessionId, WorkerId
@@ -112,7 +113,6 @@ class BackgroundWork(Protocol):
         """End it and all its children, and return its final state."""
 
 
-_PREFIX = "process:"
 _LONGEST_COMMAND = 120
 _SIGNALLED = 128
 _encode = msgspec.json.Encoder().encode
@@ -122,17 +122,17 @@ _decode_summary = msgspec.json.Decoder(ProcessSummary).decode
 
 def add_process(tx: Transaction, process: BackgroundProcess) -> None:
     """Store a new process; raises `StoreConflict` if its id is taken."""
-    if not tx.state.replace(_key(process), _encode_process(process), version=0):
+    if not tx.processes.add(_to_row(process)):
         raise StoreConflict(f"process {process.id} already exists")
 
 
 def change_process(tx: Transaction, process: BackgroundProcess, **changes: Any) -> BackgroundProcess | None:
     """Change some fields and return the result; ``None`` if it no longer exists."""
-    entry = tx.state.get(_key(process))
-    if entry is None:
+    row = tx.processes.get(process.id)
+    if row is None:
         return None
-    changed = structs.replace(_decode(entry.value), **changes)
-    if not tx.state.replace(entry.key, _encode_process(changed), version=entry.version):
+    changed = structs.replace(_decode(row.body), **changes)
+    if not tx.processes.replace(_to_row(changed, row.version)):
         raise StoreConflict(f"process {process.id} was changed by another worker")
     if changes.get("ended_by"):
         tx.notify(PROCESSES)
@@ -151,7 +151,7 @@ def list_process_summaries(tx: Transaction) -> list[ProcessSummary]:
 
     Processes of a deleted session are to be ended.
     """
-    alive = [summary for entry in tx.state.with_prefix(_PREFIX) if (summary := _decode_summary(entry.value)).is_alive]
+    alive = [_decode_summary(row.body) for row in tx.processes.find(alive=True)]
     deleted = {one for one in {summary.session_id for summary in alive} if tx.sessions.get(one) is None}
     return [
         structs.replace(summary, ended_by="conversation") if summary.session_id in deleted else summary
@@ -161,29 +161,24 @@ def list_process_summaries(tx: Transaction) -> list[ProcessSummary]:
 
 def read_process(tx: Transaction, process: BackgroundProcess | ProcessSummary) -> BackgroundProcess | None:
     """Return the current state of a process; ``None`` if it no longer exists."""
-    entry = tx.state.get(_key(process))
-    return _decode(entry.value) if entry else None
+    row = tx.processes.get(process.id)
+    return _decode(row.body) if row else None
 
 
 def forget_process(tx: Transaction, process: BackgroundProcess) -> None:
     """Delete the record of a process."""
-    tx.state.delete(_key(process))
+    tx.processes.delete(process.id)
 
 
 def list_processes(tx: Transaction, session_id: SessionId | None = None) -> list[BackgroundProcess]:
     """Return the processes of a session or of all, oldest first; ended ones stay listed for some days."""
-    entries = tx.state.with_prefix(_PREFIX)
-    found = [
-        _decode(entry.value)
-        for entry in entries
-        if session_id is None or _decode_summary(entry.value).session_id == session_id
-    ]
+    found = [_decode(row.body) for row in tx.processes.find(session_id)]
     return sorted(found, key=lambda process: (process.begun_at, process.id))
 
 
 def find_process(tx: Transaction, part: str) -> BackgroundProcess:
     """Return the process with this id or id prefix."""
-    found = [_decode(entry.value) for entry in tx.state.with_prefix(_PREFIX + part)] if part else []
+    found = [_decode(row.body) for row in tx.processes.with_prefix(part)] if part else []
     exact = [process for process in found if process.id == part] or found
     if len(exact) > 1:
         raise Ambiguous(f"`{part}` matches several processes: {', '.join(process.id for process in exact)}.")
@@ -229,10 +224,11 @@ def format_duration(process: BackgroundProcess, now: datetime | None = None) -> 
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _key(process: BackgroundProcess | ProcessSummary) -> str:
-    # The key doesn't end with the session, so deleting the session leaves it: the process must be ended first.
-    return f"{_PREFIX}{process.id}"
-
-
-def _encode_process(process: BackgroundProcess) -> str:
-    return _encode(process).decode()
+def _to_row(process: BackgroundProcess, version: int = 0) -> ProcessRow:
+    return ProcessRow(
+        id=process.id,
+        session_id=process.session_id,
+        alive=process.is_alive,
+        body=_encode(process).decode(),
+        version=version,
+    )

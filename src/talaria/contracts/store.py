@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from talaria.contracts.stores.api_keys import ApiKeys
 from talaria.contracts.stores.archive import Archive
+from talaria.contracts.stores.background_work import DelegatedTasks, Processes
 from talaria.contracts.stores.bindings import Bindings
 from talaria.contracts.stores.completions import Completions
 from talaria.contracts.stores.events import Events
+from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
 from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
@@ -20,6 +23,7 @@ from talaria.contracts.stores.responses import ApiRuns, Responses
 from talaria.contracts.stores.search import Search
 from talaria.contracts.stores.sessions import Sessions
 from talaria.contracts.stores.turns import Turns
+from talaria.contracts.stores.values import NamedValues, SessionValues
 
 if TYPE_CHECKING:  # short commands do without it
     from contextlib import AbstractAsyncContextManager
@@ -39,6 +43,12 @@ class Transaction(Protocol):
     leases: Leases
     completions: Completions
     state: KeyValues
+    session_values: SessionValues
+    named_values: NamedValues
+    processes: Processes
+    delegated_tasks: DelegatedTasks
+    forwarded_updates: ForwardedUpdates
+    api_keys: ApiKeys
     jobs: Jobs
     pairing: Pairing
     responses: Responses

@@ -81,6 +81,10 @@ class StoreTooNew(StoreError):
     """A newer version of Talaria created this store; it was left untouched."""
 
 
+class UnreadableValue(TalariaError):
+    """A stored value can't be decoded, for example because another version of Talaria wrote it."""
+
+
 class LeaseLost(StoreError):
     """Another worker owns this now; the pending write must not happen."""
 

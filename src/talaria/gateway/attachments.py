@@ -18,8 +18,8 @@ from talaria.gateway.stickers import StickerDescriber
 from talaria.runtime.inbox import PendingAttachments, attachment_label, to_transcript_message, without_files
 
 _NOT_CONFIGURED = (
-    "(What is said in this voice note is not written down: nothing is set up for that. The owner of this agent can do"
-    " so with the setting voice.transcribe.)"
+    "(This voice note has no transcript: transcription isn't set up. The owner of this agent can set it up with the"
+    " setting voice.transcribe.)"
 )
 
 
@@ -56,12 +56,12 @@ class VoiceNoteTranscriber:
             return _describe_failure(self._mask(error.public))
         except TalariaError as error:
             return _describe_failure(self._mask(str(error)))
-        return Text(f"[voice note] {text}" if text else "[voice note without words]")
+        return Text(f"[voice note] {text}" if text else "[voice note without speech]")
 
 
 def _describe_failure(why: str) -> Text:
-    log.warning("a voice note was not written down: %s", why)
-    return Text(f"(What is said in this voice note could not be written down: {why.rstrip('.')}.)")
+    log.warning("couldn't transcribe a voice note: %s", why)
+    return Text(f"(This voice note couldn't be transcribed: {why.rstrip('.')}.)")
 
 
 _MAX_PARALLEL = 4
@@ -110,7 +110,7 @@ class AttachmentFetcher:
         message = pending.message
         platform = self._platforms.get(message.route.address.platform) if message.route else None
         if platform is None:
-            return without_files(message, "came along, and its network is not open here")
+            return without_files(message, "could not be downloaded, because its network isn't connected here")
         gate = asyncio.Semaphore(_MAX_PARALLEL)
         session_folder = self._media / pending.session_id
 
@@ -121,7 +121,7 @@ class AttachmentFetcher:
         fetched, rest = message.attachments[:_MAX_FILES], message.attachments[_MAX_FILES:]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(*numbered)) for numbered in enumerate(fetched, start=1)]
-        notes = [Text(f"(There were {len(rest)} more files, which were not fetched.)")] if rest else []
+        notes = [Text(f"({len(rest)} more files were not downloaded.)")] if rest else []
         return to_transcript_message(message, *(part for task in tasks for part in task.result()), *notes)
 
     async def _fetch_parts(self, platform: Platform, attachment: Attachment, folder: Path) -> tuple[Part, ...]:
@@ -134,15 +134,15 @@ class AttachmentFetcher:
         except StoreError:
             raise
         except PlatformError as error:
-            log.warning("%s: a file was not fetched: %s", platform.name, error)
+            log.warning("%s: couldn't download a file: %s", platform.name, error)
             why = self._mask(str(error)).rstrip(".")
         except OSError as error:
-            log.warning("%s: a file was not kept: %s", platform.name, error)
-            why = f"it could not be kept here ({error.strerror})"
+            log.warning("%s: couldn't save a file: %s", platform.name, error)
+            why = f"it couldn't be saved here ({error.strerror})"
         except Exception:  # a bug in an adapter costs one file, not the turn
-            log.exception("%s: a file was not fetched", platform.name)
+            log.exception("%s: couldn't download a file", platform.name)
             why = "something went wrong here"
-        return (Text(f"({attachment_label(attachment)} came along, and could not be fetched: {why}.)"),)
+        return (Text(f"({attachment_label(attachment)} could not be downloaded: {why}.)"),)
 
     async def _convert(self, platform: Platform, attachment: Attachment, folder: Path) -> tuple[Part, ...]:
         if attachment.kind == "sticker":
@@ -166,7 +166,7 @@ class AttachmentFetcher:
             async with asyncio.timeout(limits.seconds):
                 file = await platform.fetch(attachment, folder)
         except TimeoutError as error:
-            raise Rejected(f"it did not come within {limits.seconds:g} s") from error
+            raise Rejected(f"it didn't arrive within {limits.seconds:g} s") from error
         return await asyncio.to_thread(_check_file, file, folder, limits.size)
 
 
@@ -180,7 +180,7 @@ def _check_file(file: Path, folder: Path, limit: int) -> Path:
     """Return the resolved path; raises `Rejected` if the file is outside its folder or too large."""
     found = file.resolve()
     if not found.is_relative_to(folder.resolve()) or not found.is_file():
-        raise Rejected("it was not put where files belong")
+        raise Rejected("it was saved in the wrong folder")
     size = found.stat().st_size
     if size > limit:
         shutil.rmtree(folder)
@@ -189,7 +189,7 @@ def _check_file(file: Path, folder: Path, limit: int) -> Path:
 
 
 def _describe_size(size: int, limit: int) -> str:
-    return f"it has {size / 1e6:.1f} MB, and {limit / 1e6:.1f} MB is the most"
+    return f"it has {size / 1e6:.1f} MB; the limit is {limit / 1e6:.1f} MB"
 
 
 def _make_part(file: Path, attachment: Attachment) -> Image | File:

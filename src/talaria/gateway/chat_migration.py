@@ -35,7 +35,7 @@ def migrate_chat(tx: Transaction, moved: Incoming) -> int:
                 count += 1
     _move_directory_entry(tx, moved)
     log.warning(
-        "%s: the chat %s (%s) has the id %s now; settings that name it by its id need that one",
+        "%s: the id of chat %s (%s) changed to %s; update settings that use the old id",
         moved.address.platform,
         moved.formerly,
         moved.chat_name,

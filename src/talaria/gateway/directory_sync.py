@@ -47,7 +47,7 @@ class DirectorySync:
             chats = await call_with_timeout(cast("ListingPlatform", network.platform).chats(), _CALL_SECONDS)
             await self._store.write(lambda tx: _store_chats(tx, chats, now))
         except TalariaError as error:
-            log.info("%s: its chats were not listed: %s", status.name, error)
+            log.info("%s: couldn't list its chats: %s", status.name, error)
             return 0
         return len(chats)
 

@@ -36,8 +36,8 @@ from talaria.settings.live import LiveSettings
 _MAX_PARTICIPANTS = 1000
 _STORE_PAUSE = 1.0
 _PROMPT_CLOSED = "That question is no longer open."
-_NOT_ALLOWED = "Only the person who was asked can answer that."
-_STORE_DOWN = "My database is not responding; nothing else can run right now."
+_NOT_ALLOWED = "Only the person I asked can answer that."
+_STORE_DOWN = "My database isn't responding, so I can't do anything else right now."
 
 log = logging.getLogger(__name__)
 
@@ -151,11 +151,11 @@ class Dispatcher:
             self._log_delay(admitted, error)
             await self._report_error(update, admitted, error)
         except Exception:  # a bug affects only this session
-            log.exception("%s: a session could not be opened", self._platform)
+            log.exception("%s: couldn't open a session", self._platform)
 
     def _log_delay(self, admitted: Admitted, error: TalariaError) -> None:
         with bound(SessionContext(session_id=admitted.session_id, platform=self._platform)):
-            log.warning("%s: a message waits: %s", self._platform, error)
+            log.warning("%s: a message is waiting: %s", self._platform, error)
 
     async def _dispatch(self, chat: Chat, update: Incoming, admitted: Admitted) -> None:
         """Run a command, answer an open question, or let the session process the new message in its inbox."""
@@ -220,12 +220,12 @@ class Dispatcher:
     async def _report_error(self, update: Incoming, admitted: Admitted, error: TalariaError) -> None:
         """Notify the sender, once per message, why there is no answer yet."""
         reason = error.for_owner if admitted.participant.is_owner else error.public
-        content = Content(text=f"What you wrote waits: {reason}", reply_to=update.message_id)
+        content = Content(text=f"I can't answer your message yet: {reason}", reply_to=update.message_id)
         session_id, key = admitted.session_id, f"trouble:{admitted.session_id}:{admitted.item}"
         try:
             await self._store.write(lambda tx: queue_notice(tx, session_id, update.address, content, key))
         except StoreError as failure:
-            log.warning("%s: the sender was not notified: %s", self._platform, failure)
+            log.warning("%s: couldn't notify the sender: %s", self._platform, failure)
 
 
 def fire_session_hooks(hooks: Hooks, update: Incoming, admitted: Admitted) -> None:

@@ -34,7 +34,7 @@ class ForwardingWorker:
                 try:
                     await self.look()
                 except StoreError as error:
-                    log.warning("forwarded updates wait: %s", error)
+                    log.warning("forwarded updates will be processed later: %s", error)
 
     async def look(self) -> int:
         """Start processing the stored updates, including those for dead workers, and return their number."""

@@ -67,7 +67,7 @@ class GatewayHandoffTarget:
             created = _create_thread(self._platforms[chat.platform], chat.chat_id, name)
             return await call_with_timeout(created, _THREAD_SECONDS) or ""
         except PlatformError as error:
-            log.info("no thread in chat %s on %s: %s", chat.chat_id, chat.platform, error)
+            log.info("couldn't create a thread in chat %s on %s: %s", chat.chat_id, chat.platform, error)
             return ""
 
     async def resolve(self, platform: str, chat: Address | None, thread_id: str) -> HandoffDestination:
@@ -108,7 +108,7 @@ class GatewayHandoffTarget:
         try:
             turns = await self._store.write(lambda tx: find_remote_turns(tx, self._chats.worker, self._platforms))
         except StoreError as error:
-            log.warning("turns of other processes are not shown: %s", error)
+            log.warning("can't show turns of other processes: %s", error)
             return
         for turn in turns:
             self._show(turn)

@@ -51,7 +51,7 @@ class WorkerHeartbeat:
         if self._error:
             return self._error
         late = self._write_started is not None and time.monotonic() - self._write_started > _LATE_SECONDS
-        return f"The store does not answer within {_LATE_SECONDS:.0f} s." if late else ""
+        return f"The store didn't answer within {_LATE_SECONDS:.0f} s." if late else ""
 
     async def claim(self, *, beside: bool) -> bool:
         """Claim the role of the store's gateway; raises `Refused` if it is taken, unless ``beside`` is set.
@@ -61,8 +61,8 @@ class WorkerHeartbeat:
         self._gateway_lease = await self._store.write(self._acquire)
         if self._gateway_lease is None and not beside:
             raise Refused(
-                "A gateway of this profile is running: `talaria gateway status` shows it, `talaria gateway stop` ends"
-                " it. With --worker this one helps it."
+                "A gateway is already running for this profile. `talaria gateway status` shows it and `talaria gateway"
+                " stop` stops it. To add a worker to it, use --worker."
             )
         return self._gateway_lease is not None
 
@@ -80,7 +80,7 @@ class WorkerHeartbeat:
                         await self._on_lapsed()
                 except StoreError as error:
                     if self._error != str(error):
-                        log.warning("the gateway's state is not written: %s", error)
+                        log.warning("couldn't store the gateway's state: %s", error)
                     self._error = str(error)
                 self._write_started = None
                 await asyncio.sleep(min(_INTERVAL, self._lease.total_seconds() / 3))
@@ -89,7 +89,7 @@ class WorkerHeartbeat:
 
     def _log_recovery(self) -> None:
         if self._error:
-            log.info("the store can be used again")
+            log.info("the store is available again")
         self._error = ""
 
     def _acquire(self, tx: Transaction) -> Lease | None:
@@ -113,7 +113,7 @@ class WorkerHeartbeat:
         try:
             await self._store.write(work)
         except StoreError as error:
-            log.warning("the gateway's end was not written: %s", error)
+            log.warning("couldn't store that the gateway stopped: %s", error)
 
 
 def count_pending(tx: Transaction) -> tuple[int, int]:

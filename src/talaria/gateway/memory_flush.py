@@ -32,9 +32,9 @@ _BATCH_SIZE = 8
 _TURN_SECONDS = 300.0
 SOURCE = "farewell"
 FLUSH_PROMPT = (
-    "This is not from a person: this conversation is over, and the next message begins another one, which knows nothing"
-    " of it. If something of it is worth remembering and is not in your memory yet, save it there now with the memory"
-    " tool. Nobody reads your reply: answer with one word."
+    "This message is automatic, not from a person. This conversation is over; the next message starts a new one that"
+    " knows nothing about it. If anything here is worth remembering and not in your memory yet, save it now with the"
+    " memory tool. Nobody reads your reply: answer with one word."
 )
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class MemoryFlusher:
             try:
                 await self.look(datetime.now(UTC))
             except TalariaError as error:
-                log.warning("conversations that are over were not looked for: %s", error)
+                log.warning("couldn't look for ended conversations: %s", error)
             await asyncio.sleep(_POLL_INTERVAL)
 
     async def look(self, now: datetime) -> int:
@@ -122,4 +122,4 @@ class MemoryFlusher:
                     message, source=SOURCE, external_id=f"{binding.session_id}:{binding.bound_at}"
                 )
         except (TalariaError, TimeoutError) as error:
-            log.warning("session %s: nothing was kept of it in memory: %s", binding.session_id, error)
+            log.warning("session %s: couldn't save memories: %s", binding.session_id, error)

@@ -158,11 +158,11 @@ class Receiver:
                 return await self._admit(incoming)
             except StoreError as error:
                 if self._error != str(error):
-                    log.warning("%s: a message waits for the store: %s", self.platform.name, error)
+                    log.warning("%s: a message is waiting for the store: %s", self.platform.name, error)
                 self._error = str(error)
                 await asyncio.sleep(_STORE_PAUSE)
             except Exception:  # a bug costs one message, and its sender gets a reply
-                log.exception("%s: the message %s was not understood", self.platform.name, incoming.external_id)
+                log.exception("%s: couldn't process message %s", self.platform.name, incoming.external_id)
                 return TalariaError.public
 
     async def _handle_outage(self, incoming: Incoming) -> None:
@@ -172,7 +172,7 @@ class Receiver:
         if not text and incoming.addressed:
             await sleep_while_running(_OUTAGE_NOTICE_SECONDS)
             text = STORE_UNREACHABLE if self._outage.claim(incoming.address) else ""
-        log.warning("%s: the store cannot be used; a message waits", self.platform.name)
+        log.warning("%s: the store is unavailable; a message is waiting", self.platform.name)
         if text:
             await self._reply(incoming, text)
 
@@ -182,7 +182,7 @@ class Receiver:
             async with asyncio.timeout(_REPLY_SECONDS):
                 await self.platform.send(incoming.address, Content(text=text), new_id())
         except (PlatformError, TimeoutError) as error:
-            log.warning("%s: a stranger was not answered: %s", self.platform.name, error)
+            log.warning("%s: couldn't reply to an unknown sender: %s", self.platform.name, error)
 
     def _set_state(self, state: NetworkState, error: str) -> None:
         if state != self._state:

@@ -54,8 +54,8 @@ def announce_restart(tx: Transaction, version: str) -> None:
     tx.state.delete(_KEY)
     requested = _decode(entry.value)
     resumed = len(list_pending_sessions(tx))
-    rest = f" {pluralize(resumed, 'conversation')} that had not ended goes on." if resumed == 1 else ""
-    rest = f" {resumed} conversations that had not ended go on." if resumed > 1 else rest
+    rest = f" {pluralize(resumed, 'interrupted conversation')} resumes." if resumed == 1 else ""
+    rest = f" {resumed} interrupted conversations resume." if resumed > 1 else rest
     queue_notice(
         tx, requested.session_id, requested.address, Content(text=f"The gateway is back, version {version}.{rest}")
     )

@@ -76,10 +76,10 @@ def format_reset_notice(reason: ResetReason, policy: ResetPolicy) -> str:
     """Return the notice that a chat gets about a reset."""
     match reason:
         case "idle":
-            why = f"Nothing was said here for {_format_span(policy.idle or timedelta())}"
+            why = f"There was no message here for {_format_span(policy.idle or timedelta())}"
         case "daily":
-            why = f"A new day has begun (at {policy.hour or 0}:00)"
-    return f"{why}, so this is a new conversation. `/resume` goes back to the one before."
+            why = f"Conversations here start over every day at {policy.hour or 0}:00"
+    return f"{why}, so this is a new conversation. `/resume` returns to the previous one."
 
 
 def mark_flushed(tx: Transaction, binding: Binding, reason: ResetReason) -> None:

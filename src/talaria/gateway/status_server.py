@@ -36,20 +36,21 @@ def render_metrics(gateway: GatewaySupervisor, loop_lag: LoopLag, waiting: Mappi
     failures = [(label(model=one.model), one.failures) for one in gateway.models.states]
     networks = [(line.network.status, line.delivery.status) for line in gateway.lines]
     text = [
-        render_family("talaria_build_info", "gauge", "The version that runs.", [(label(version=status.version), 1)]),
-        render_metric("process_start_time_seconds", "gauge", "When the process began.", status.started.timestamp()),
+        render_family("talaria_build_info", "gauge", "The running version.", [(label(version=status.version), 1)]),
+        render_metric("process_start_time_seconds", "gauge", "Start time of the process.", status.started.timestamp()),
         render_metric("process_resident_memory_bytes", "gauge", "Memory in use.", memory_in_use()),
+        render_metric("talaria_event_loop_lag_seconds", "gauge", "Current delay of the event loop.", loop_lag.last),
         render_metric(
-            "talaria_event_loop_lag_seconds", "gauge", "How late the event loop was just now.", loop_lag.last
+            "talaria_event_loop_lag_max_seconds",
+            "gauge",
+            "Largest delay of the event loop within a minute.",
+            loop_lag.worst,
         ),
-        render_metric(
-            "talaria_event_loop_lag_max_seconds", "gauge", "The same, at worst in the last minute.", loop_lag.worst
-        ),
-        render_metric("talaria_rooms_open", "gauge", "Conversations that are kept open.", status.rooms),
-        render_metric("talaria_turns_running", "gauge", "Turns that run.", status.turns),
+        render_metric("talaria_rooms_open", "gauge", "Open conversations.", status.rooms),
+        render_metric("talaria_turns_running", "gauge", "Running turns.", status.turns),
         render_metric("talaria_store_up", "gauge", "Whether the store answers and can be written to.", int(store_up)),
-        render_family("talaria_model_up", "gauge", "Whether a model answered when it was last asked.", up),
-        render_family("talaria_model_failures_total", "counter", "Calls that a model did not answer.", failures),
+        render_family("talaria_model_up", "gauge", "Whether the model answered its last call.", up),
+        render_family("talaria_model_failures_total", "counter", "Calls that the model didn't answer.", failures),
     ]
     for name, kind, about, values in (
         (
@@ -58,17 +59,17 @@ def render_metrics(gateway: GatewaySupervisor, loop_lag: LoopLag, waiting: Mappi
             "Whether this process is connected.",
             [int(n.state == "connected") for n, _ in networks],
         ),
-        ("received_total", "counter", "Messages that came in.", [n.received for n, _ in networks]),
-        ("delivered_total", "counter", "Replies that went out.", [d.sent for _, d in networks]),
-        ("retried_total", "counter", "Deliveries that were put off.", [d.retried for _, d in networks]),
-        ("failed_total", "counter", "Replies that were given up.", [d.failed for _, d in networks]),
-        ("repeated_total", "counter", "Replies that may have gone out twice.", [d.repeated for _, d in networks]),
+        ("received_total", "counter", "Messages received.", [n.received for n, _ in networks]),
+        ("delivered_total", "counter", "Replies sent.", [d.sent for _, d in networks]),
+        ("retried_total", "counter", "Deliveries postponed.", [d.retried for _, d in networks]),
+        ("failed_total", "counter", "Replies given up.", [d.failed for _, d in networks]),
+        ("repeated_total", "counter", "Replies that may have been sent twice.", [d.repeated for _, d in networks]),
     ):
         labels = (label(network=network.name) for network, _ in networks)
         text.append(render_family(f"talaria_{name}", kind, about, zip(labels, values, strict=True)))
     if waiting is not None:
         left = [(label(network=network.name), waiting.get(network.name, 0)) for network, _ in networks]
-        text.append(render_family("talaria_outbox_waiting", "gauge", "Replies that are still to go out.", left))
+        text.append(render_family("talaria_outbox_waiting", "gauge", "Replies waiting to be sent.", left))
     return "".join(text)
 
 
@@ -165,7 +166,7 @@ class StatusServer:
                 return self._get_metrics()
             case "/status":
                 return self._get_status()
-        return _make_error(HTTPStatus.NOT_FOUND, "There are /health, /ready, /metrics and /status.")
+        return _make_error(HTTPStatus.NOT_FOUND, "Not found. Available: /health, /ready, /metrics and /status.")
 
     async def readiness(self) -> Readiness:
         """Return whether a message that arrives now would be answered.
@@ -174,14 +175,14 @@ class StatusServer:
         """
         reasons = []
         if self._gateway.stopping:
-            reasons.append("The gateway is about to end.")
+            reasons.append("The gateway is shutting down.")
         networks = [line.network.status for line in self._gateway.lines]
         if not any(one.state in {"connected", "elsewhere"} for one in networks):
             reasons += [self._mask(f"{one.name}: {one.state}. {one.error}".rstrip()) for one in networks]
         if trouble := self._gateway.presence.trouble:
             reasons.append(self._mask(trouble))
         elif await self._read_store(lambda tx: [tx.leases.get(GATEWAY)]) is None:
-            reasons.append(f"The store does not answer within {_STORE_SECONDS:.0f} s.")
+            reasons.append(f"The store didn't answer within {_STORE_SECONDS:.0f} s.")
         return Readiness(not reasons, tuple(reasons))
 
     def begin(self, connection: "_Connection") -> bool:
@@ -207,8 +208,8 @@ class StatusServer:
             if not port:
                 raise
             trouble = (
-                f"The port {port} of `gateway.port` cannot be had ({error.strerror or error}); health and metrics are"
-                " on another."
+                f"Port {port} (setting `gateway.port`) isn't available: {error.strerror or error}. Health and metrics"
+                " use another port."
             )
             log.warning("%s", trouble)
             self._gateway.problems["port"] = trouble
@@ -235,7 +236,7 @@ class StatusServer:
             async with asyncio.timeout(_STORE_SECONDS):
                 return await self._store.read(work)
         except (TalariaError, TimeoutError) as error:
-            log.warning("the store did not answer: %s", str(error) or "it takes too long")
+            log.warning("the store didn't answer: %s", str(error) or "it took too long")
             return None
 
     def _uptime(self) -> int:
@@ -257,7 +258,7 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._timer = asyncio.get_running_loop().call_later(_CONNECTION_SECONDS, self.leave)
         if not self._server.begin(self):
-            self._respond(_make_error(HTTPStatus.SERVICE_UNAVAILABLE, "Too many ask at once."))
+            self._respond(_make_error(HTTPStatus.SERVICE_UNAVAILABLE, "Too many requests at once."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
@@ -287,9 +288,9 @@ class _Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         # A web page can reach loopback through a host name of its own, which is then in the Host header.
         if self._host.decode("latin-1").partition(":")[0] not in _ALLOWED_HOSTS:
-            self._respond(_make_error(HTTPStatus.FORBIDDEN, "Ask for 127.0.0.1 or localhost."))
+            self._respond(_make_error(HTTPStatus.FORBIDDEN, "Unknown host. Use 127.0.0.1 or localhost."))
         elif self._parser.get_method() != b"GET":
-            self._respond(_make_error(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is understood."))
+            self._respond(_make_error(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET is supported."))
         else:
             found = self._server.answer(self._url.decode("latin-1").partition("?")[0])
             if isinstance(found, StatusResponse):

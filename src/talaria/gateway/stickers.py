@@ -12,7 +12,7 @@ from talaria.core.errors import TalariaError
 from talaria.core.image_types import image_type
 from talaria.core.messages import Image, Text
 
-_QUESTION = "This is a sticker from a chat. Say in one short sentence what it shows and what somebody means by it."
+_QUESTION = "This is a sticker from a chat. Say in one short sentence what it shows and what the sender means by it."
 _MAX_CHARACTERS = 300
 _SECONDS = 60.0
 
@@ -62,7 +62,7 @@ class StickerDescriber:
             async with asyncio.timeout(self._seconds):
                 description = await describe_image(vision_model, Image(str(file), media_type), _QUESTION)
         except (TalariaError, TimeoutError) as error:
-            log.warning("a sticker was not described: %s", str(error) or "it took too long")
+            log.warning("couldn't describe a sticker: %s", str(error) or "it took too long")
             return ""
         return " ".join(description.split())[:_MAX_CHARACTERS]
 

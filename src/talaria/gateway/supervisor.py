@@ -81,10 +81,10 @@ class GatewaySupervisor:
             self.stopping, self.turns_at_stop = True, len(self._chats.busy)
             for task in receiving:
                 task.cancel()
-            await self._wait_until(self._are_chats_idle, "turns were cut off; they go on at the next start")
+            await self._wait_until(self._are_chats_idle, "turns were interrupted and resume at the next start")
             self._interrupted = self._list_busy()
             await self._chats.close()
-            await self._wait_until(self._is_all_delivered, "replies wait in the outbox; they go out at the next start")
+            await self._wait_until(self._is_all_delivered, "replies stay in the outbox until the next start")
             for task in delivering:
                 task.cancel()
 
@@ -121,7 +121,7 @@ class GatewaySupervisor:
                 while not await done():  # noqa: ASYNC110 - other processes may finish it
                     await asyncio.sleep(_POLL_INTERVAL)
         except (TimeoutError, StoreError) as error:
-            log.warning("the gateway ends before all is done: %s (%s)", consequence, str(error) or "time is up")
+            log.warning("the gateway stops with unfinished work: %s (%s)", consequence, str(error) or "time is up")
 
     async def _are_chats_idle(self) -> bool:
         """Return whether no turns run except those that wait for an answer."""

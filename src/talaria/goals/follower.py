@@ -66,7 +66,7 @@ class GoalFollower:
             try:
                 has_step = await self._take_step()
             except StoreError as error:
-                log.warning("session %s: the goal waits for the store: %s", self._session_id, error)
+                log.warning("session %s: the goal is waiting for the store: %s", self._session_id, error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:

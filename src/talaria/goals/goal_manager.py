@@ -156,7 +156,7 @@ class GoalManager:
             if state.status == "done":
                 raise Refused("The goal is reached. `/goal <text>` sets another.")
             if state.status == "active" and state.parked is None:
-                raise Refused("The goal is being worked at already.")
+                raise Refused("The goal is already active.")
             self._refuse_during_turn(tx)
             withdraw_steps(tx, self._session_id)
             now = self._clock.now()
@@ -181,7 +181,7 @@ class GoalManager:
         """
         criterion = " ".join(text.split())
         if not criterion:
-            raise Refused("A criterion needs words: `/subgoal <text>`.")
+            raise Refused("Say what the criterion is: `/subgoal <text>`.")
 
         def add(state: GoalState) -> GoalState:
             if is_setter is not None and not is_setter(state.setter):
@@ -212,7 +212,7 @@ class GoalManager:
         """
         state = await self.load()
         if state is None or state.status != "active":
-            return GoalDecision(verdict="inactive", reason="There is no goal that is being worked at.")
+            return GoalDecision(verdict="inactive", reason="There is no active goal.")
         opinion, watched = resolve_process(await self._judge.opinion(state, reply))
         turn = state.pending.turn if state.pending else new_turn_id()
 
@@ -229,7 +229,7 @@ class GoalManager:
 
         before, after = await self._change(count)
         if after is None or not is_same(before):
-            return GoalDecision(verdict="inactive", reason="The goal was changed meanwhile.")
+            return GoalDecision(verdict="inactive", reason="The goal changed in the meantime.")
         continues = after.status == "active" and (after.parked is None or bool(opinion.failure))
         wait = (after.parked.until - self._clock.now()).total_seconds() if after.parked else 0.0
         return GoalDecision(

@@ -80,7 +80,7 @@ def write_goal(tx: Transaction, session_id: SessionId, stored: StoredGoal, state
     change: the transaction is rolled back and runs again.
     """
     if not tx.state.replace(_goal_key(session_id), _encode(state).decode(), version=stored.version):
-        raise StoreConflict(f"the goal of session {session_id} was changed meanwhile")
+        raise StoreConflict(f"the goal of session {session_id} changed in the meantime")
     _index(tx, session_id, state)
 
 

@@ -79,7 +79,7 @@ class Judge:
         if not state.contract.verify:
             return None
         if self._verify is None:
-            return Evidence(None, "There is nothing here that can run it.")
+            return Evidence(None, "Commands can't be run here.")
         return await self._verify(state.contract.verify, vouched=state.vouched)
 
     async def _ask_model(self, state: GoalState, reply: str, evidence: Evidence | None) -> Opinion:
@@ -94,25 +94,25 @@ class Judge:
             return _make_unjudged(f"the judge took longer than {self._seconds:.0f} s")
         except OverBudget:
             return Opinion(
-                verdict="stop", reason="there is no money left to judge it by (see `budget` in the settings)"
+                verdict="stop", reason="the budget doesn't allow another judge call (see `budget` in the settings)"
             )
         except TalariaError as error:
             log.info("session %s: the judge failed: %s", self._session_id, error)
-            return _make_unjudged("the judge could not be asked")
+            return _make_unjudged("the judge model isn't available")
         except Exception:
             log.exception("session %s: the judge failed", self._session_id)
             return _make_unjudged("the judge failed")
-        result = read_verdict(answer) or _make_unjudged("the judge's answer could not be read", "unreadable")
+        result = read_verdict(answer) or _make_unjudged("the judge's answer couldn't be read", "unreadable")
         if result.verdict == "stop" and not state.contract.stop_when:
             result = structs.replace(result, verdict="continue")
         return structs.replace(result, usage=usage)
 
 
 def _make_unjudged(why: str, failure: JudgeFailure = "unavailable") -> Opinion:
-    return Opinion(verdict="continue", reason=f"The last turn could not be judged: {why}.", failure=failure)
+    return Opinion(verdict="continue", reason=f"The last turn couldn't be judged: {why}.", failure=failure)
 
 
 def _explain_unproved(command: str, evidence: Evidence) -> str:
-    how = "did not end" if evidence.exit_code is None else f"ended with exit code {evidence.exit_code}"
+    how = "didn't finish" if evidence.exit_code is None else f"ended with exit code {evidence.exit_code}"
     tail = " ".join(evidence.output[-_OUTPUT_TAIL:].split())
     return f"`{command}` {how}" + (f": {tail}" if tail else ".")

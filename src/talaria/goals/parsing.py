@@ -40,7 +40,7 @@ def parse_goal(text: str, default: Allowance) -> GoalRequest:
     contract. Within a line, a bar with a space on either side separates them.
     """
     if len(text) > _MAX_LENGTH:
-        raise Refused(f"A goal has at most {_MAX_LENGTH:,} characters: write the rest into a file, and name that.")
+        raise Refused(f"A goal may have at most {_MAX_LENGTH:,} characters. Put the details in a file and name it.")
     goal: list[str] = []
     found: dict[str, list[str]] = {}
     for line in _BAR.sub("\n", text.strip()).splitlines():
@@ -51,7 +51,7 @@ def parse_goal(text: str, default: Allowance) -> GoalRequest:
             found.setdefault(_LABELS[labelled[1].lower()], []).append(labelled[2].strip())
     goal_text = "\n".join(goal).strip()
     if not goal_text:
-        raise Refused("A goal needs words: `/goal <what is to be reached>`.")
+        raise Refused("Say what the goal is: `/goal <text>`.")
     allowance = default
     for line in found.pop("budget", []):
         allowance = parse_budget(line, allowance)
@@ -71,9 +71,7 @@ def parse_budget(text: str, default: Allowance) -> Allowance:
         amount = _AMOUNT.fullmatch(item.replace(",", ""))
         changes = _parse_amount(*amount.groups()) if amount else None
         if not changes or not all(changes.values()):
-            raise Refused(
-                f"I do not understand the budget `{item}`: write for example `30 turns, 200k tokens, $2, 2h`."
-            )
+            raise Refused(f"I don't understand the budget `{item}`. Write it like `30 turns, 200k tokens, $2, 2h`.")
         allowance = structs.replace(allowance, **changes)
     return allowance
 

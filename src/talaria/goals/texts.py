@@ -63,16 +63,16 @@ def build_judge_question(
 def build_continuation(state: GoalState, reason: str) -> str:
     """Return the message that starts the next step; it claims nothing about an unjudged turn."""
     if state.last is not None and state.last.failure:
-        progress_text = f"It is not known whether it is reached. {reason}".rstrip()
+        progress_text = f"Whether it is reached is unknown. {reason}".rstrip()
     else:
         progress_text = f"It is not reached yet: {reason}" if reason else "It is not reached yet."
-    opening = "Go on with the standing goal of this conversation."
+    opening = "Continue working on this conversation's goal."
     return "\n\n".join((opening, _format_goal(state), progress_text, _NEXT_STEP))
 
 
 def describe_evidence(evidence: Evidence) -> str:
     """Describe how the verify command ended, with the end of its output."""
-    how = "did not end" if evidence.exit_code is None else f"ended with exit code {evidence.exit_code}"
+    how = "didn't finish" if evidence.exit_code is None else f"ended with exit code {evidence.exit_code}"
     output = evidence.output.strip()
     return f"{how}\n<output>\n{_take_tail(output, _OUTPUT_LENGTH)}\n</output>" if output else how
 
@@ -94,7 +94,7 @@ def describe_goal(state: GoalState) -> str:
         ("Budget", ", ".join(filter(None, limits))),
         (
             "Waiting",
-            f"{state.parked.reason} (until {state.parked.until:%H:%M} UTC at the latest)" if state.parked else "",
+            f"{state.parked.reason} (until {state.parked.until:%H:%M} UTC at most)" if state.parked else "",
         ),
         ("Last verdict", f"{state.last.label}: {state.last.reason}" if state.last else ""),
     )

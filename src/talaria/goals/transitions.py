@@ -200,14 +200,14 @@ def _apply_opinion(
 
 
 def _pause(state: GoalState, reason: str) -> GoalState:
-    notice = f"Goal paused ({state.progress}), because {reason}. `/goal resume` goes on."
+    notice = f"Goal paused ({state.progress}), because {reason}. `/goal resume` continues it."
     return structs.replace(state.paused(reason), untold=notice)
 
 
 def _retry_judging(state: GoalState, opinion: Opinion, turn: TurnId, now: datetime) -> GoalState:
     """Wait longer after each unjudged turn in a row; pause after too many unreadable answers."""
     if state.unreadable >= MAX_UNREADABLE:
-        return _pause(state, f"the last {state.unreadable} answers of the judge could not be read")
+        return _pause(state, f"the judge's last {state.unreadable} answers couldn't be read")
     wait = min(_FIRST_JUDGE_WAIT * 2 ** (state.judge_failures - 1), _LONGEST_JUDGE_WAIT)
     parked = Waiting(turn, now + wait, opinion.reason)
     notice = f"Goal ({state.progress}): {opinion.reason} Continuing in {format_duration(wait.total_seconds())}."
@@ -226,7 +226,7 @@ def _count_failure(state: GoalState, turn: TurnId, text: str, now: datetime) -> 
         return Transition(_pause(state, reason), verdict)
     wait = FAILURE_WAITS[failures - 1]
     parked = Waiting(turn, now + wait, f"the last turn failed: {text}")
-    notice = f"Goal: the turn failed; going on in {format_duration(wait.total_seconds())} ({state.progress})."
+    notice = f"Goal: the turn failed; trying again in {format_duration(wait.total_seconds())} ({state.progress})."
     return Transition(structs.replace(state, parked=parked, untold=notice), verdict)
 
 

@@ -71,7 +71,9 @@ def _parse_opinion(value: Mapping[str, Any]) -> Opinion | None:
         return Opinion(verdict=verdict, reason=reason or "The judge gave no reason.")
     pid = round(_parse_number(value.get("wait_pid"), 2**31))
     seconds = _parse_number(value.get("wait_seconds"), LONGEST_WAIT) or (LONGEST_WAIT if pid else _DEFAULT_WAIT)
-    return Opinion(verdict="wait", reason=reason or "Something has to end first.", wait_seconds=seconds, wait_pid=pid)
+    return Opinion(
+        verdict="wait", reason=reason or "Something else has to finish first.", wait_seconds=seconds, wait_pid=pid
+    )
 
 
 def _parse_verdict(value: Mapping[str, Any]) -> Verdict | None:

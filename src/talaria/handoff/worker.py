@@ -102,7 +102,7 @@ class HandoffWorker:
             destination = await self._resolve(handoff)
             turn_id = await self._store.write(lambda tx: self._bind(tx, handoff, destination))
         except HandoffLost:
-            log.info("session %s: its handoff was withdrawn", handoff.session_id)
+            log.info("session %s: its handoff was cancelled", handoff.session_id)
         except StoreError:
             raise
         except TalariaError as error:
@@ -135,7 +135,7 @@ class HandoffWorker:
         """
         session_id = handoff.session_id
         if not tx.handoffs.complete_handoff(session_id):
-            raise HandoffLost("The handoff was withdrawn.")
+            raise HandoffLost("The handoff was cancelled.")
         tx.notify(handoff_topic(session_id))
         bind_session(tx, session_id, destination.key, destination.address)
         if destination.in_own_thread:
@@ -155,7 +155,7 @@ class HandoffWorker:
         return None
 
     async def _fail(self, handoff: PendingHandoff, reason: str, *, forget_thread: bool = False) -> None:
-        log.warning("session %s: it was not handed over to %s: %s", handoff.session_id, handoff.platform, reason)
+        log.warning("session %s: couldn't hand it off to %s: %s", handoff.session_id, handoff.platform, reason)
 
         def fail(tx: Transaction) -> None:
             tx.notify(handoff_topic(handoff.session_id))

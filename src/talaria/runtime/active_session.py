@@ -192,7 +192,7 @@ class ActiveSession:
 
     async def _open_session(self, request: OpenRequest, stack: AsyncExitStack) -> OpenSession:
         if self._closed:
-            raise Refused("This place is closed.")
+            raise Refused("This chat is closed.")
         request = structs.replace(request, context=surface_context(request.context, self.key, self._address))
         chat = await self.opener.open_session(request, stack, self.jobs)
         chat.events.subscribe(self._on_event)
@@ -242,7 +242,7 @@ class ActiveSession:
                 lambda tx: (_is_unfinished(tx, session_id), self._is_abandoned(tx, session_id))
             )
             if abandoned:
-                reason = "the conversation was opened in a terminal again"
+                reason = "the conversation was reopened in a terminal"
                 await self.store.write(lambda tx: tx.handoffs.withdraw_handoff(session_id, reason))
         if reported or unfinished:
             self.resume(chat.conversation)
@@ -313,7 +313,7 @@ async def deliver_completions(active_session: ActiveSession) -> None:
             try:
                 await _deliver_once(active_session)
             except StoreError as error:
-                log.warning("what was reported waits: %s", error)
+                log.warning("completions will be delivered later: %s", error)
 
 
 async def _deliver_once(active_session: ActiveSession) -> None:

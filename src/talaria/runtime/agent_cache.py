@@ -184,7 +184,7 @@ class AgentCache(Generic[T]):
         self.settle()
         if len(self) > self._cap and not self._is_over_cap:
             self._is_over_cap = True
-            log.warning("more agents are kept than the cap of %d: those to go are mid-turn", self._cap)
+            log.warning("over the cap of %d cached agents: the ones to evict are mid-turn", self._cap)
         return entry
 
     @contextmanager
@@ -232,7 +232,7 @@ async def _release_agent(entry: _Entry[T]) -> None:
     try:
         await (entry.agent.close() if entry.ended else entry.agent.release_clients())
     except Exception:  # a failed release must not end other sessions
-        log.exception("an agent was not released cleanly")
+        log.exception("couldn't release an agent cleanly")
 
 
 class AgentSignature(Struct, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ def revoke_standing_grant(tx: Transaction, id_prefix: str) -> list[Grant]:
     grants = list_standing_grants(tx)
     revoked = [grant for grant in grants if grant_id(grant).startswith(id_prefix.lower())]
     if id_prefix and len(revoked) != 1:
-        raise NotFound(f"There is no single approval `{id_prefix}`. `talaria approvals list` shows them.")
+        raise NotFound(f"No single approval matches `{id_prefix}`. `talaria approvals list` lists them.")
     tx.state.put(STANDING_GRANTS_KEY, encode_grants([grant for grant in grants if grant not in revoked]).decode())
     return revoked
 
@@ -101,9 +101,9 @@ class StoredApprover:
                 )
                 return "allow", ""
             case None:
-                return "deny", f"nobody was there to allow it. It was asked because: {ask.reason}."
+                return "deny", f"nobody was there to approve it. It needs approval because it {ask.reason}."
             case "" | "no":
-                return "deny", f"the user refused. It was asked because: {ask.reason}."
+                return "deny", f"the user refused. It needs approval because it {ask.reason}."
             case why:
                 return "deny", f"the user refused: {why}"
 

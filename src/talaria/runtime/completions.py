@@ -23,7 +23,7 @@ from talaria.sessions.transcript_export import PROGRAM
 
 WAKE = "wake"  # topic notified of new reports; also source and kind of their inbox items
 BATCH_WINDOW = 0.03  # seconds that an idle session waits for more reports before it starts a turn
-_REPORT_TEMPLATE = "This is not from the person. What you started in the background reports:\n\n{}"
+_REPORT_TEMPLATE = "This message is automatic, not from the person. Your background work reports:\n\n{}"
 _SEPARATOR = "\n\n---\n\n"
 _MAX_LENGTH = 60_000
 

@@ -184,7 +184,7 @@ def _find_origin(tx: Transaction, call: Call) -> Address:
     addresses = [binding.address for binding in tx.bindings.of_session(call.session_id)]
     here = [one for one in addresses if (one.platform, one.chat_id) == (call.context.platform, call.context.chat_id)]
     if not addresses:
-        raise NotFound("This conversation is in no chat: what you answer is read here.")
+        raise NotFound("This conversation isn't in a chat. Your reply is read right here.")
     return (here or addresses)[0]
 
 

@@ -72,7 +72,7 @@ def attachment_label(attachment: Attachment) -> str:
 
 async def skip_attachments(pending: PendingAttachments) -> Message:
     """Return the message without its files: there is no network to fetch them from."""
-    return without_files(pending.message, "came along, and cannot be fetched here")
+    return without_files(pending.message, "can't be downloaded here")
 
 
 LEASE = timedelta(seconds=15)

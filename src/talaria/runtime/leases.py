@@ -45,7 +45,7 @@ async def renew_lease(store: Store, lease: Lease, duration: timedelta) -> None:
         except LeaseLost:
             raise
         except StoreError as error:
-            log.warning("the lease of %s was not renewed: %s", lease.name, error)
+            log.warning("couldn't renew the lease of %s: %s", lease.name, error)
 
 
 async def release_lease(store: Store, lease: Lease) -> None:
@@ -53,7 +53,7 @@ async def release_lease(store: Store, lease: Lease) -> None:
     try:
         await store.write(lambda tx: tx.leases.release(lease))
     except StoreError as error:
-        log.warning("%s is free when its lease lapses: %s", lease.name, error)
+        log.warning("couldn't release %s; it becomes free when its lease expires: %s", lease.name, error)
 
 
 T = TypeVar("T")

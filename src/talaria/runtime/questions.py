@@ -20,7 +20,7 @@ _APPROVALS = (
 )
 
 
-_OTHER_CHOICE = "Something else: I type it"
+_OTHER_CHOICE = "Something else (type it)"
 
 
 _TERMINAL_TOOL = "terminal"

@@ -26,7 +26,7 @@ def bind_session(tx: Transaction, session_id: SessionId, key: str, address: Addr
 
     Withdraws a handoff that is in progress, and leaves a notice in the chat that the session was bound to before.
     """
-    tx.handoffs.withdraw_handoff(session_id, "the conversation was resumed at another place")
+    tx.handoffs.withdraw_handoff(session_id, "the conversation was resumed in another chat")
     for binding in tx.bindings.of_session(session_id):
         if binding.key != key:
             tx.bindings.unbind(binding.key)
@@ -77,7 +77,7 @@ def find_blocking_handoff(tx: Transaction, session_id: SessionId) -> str:
 def handoff_notice(platform: str) -> str:
     """Return the reply to messages that are sent to a session while it is being handed over."""
     label = platform_label(platform)
-    return f"This conversation is being handed over to {label}. I'll answer there, or here if the handoff fails."
+    return f"This conversation is being handed off to {label}. I'll answer there, or here if the handoff fails."
 
 
 class TurnGate:

@@ -82,7 +82,7 @@ class AttachmentGate:
             self._fetching = None
         if fetching.cancelled():
             self._stopped.add(pending.item)
-            return without_files(pending.message, "came along, and was not fetched: a person stopped that")
+            return without_files(pending.message, "was not downloaded, because the turn was stopped")
         return fetching.result()
 
     def stop(self) -> bool:
@@ -267,7 +267,7 @@ class SessionRunner:
 
     async def _run_pending_turns(self) -> TurnEnd | None:
         if self.left:
-            raise Refused("This conversation has moved to another place.")
+            raise Refused("This conversation has moved to another chat.")
         if self.gate.reason:
             raise Busy(self.gate.reason)
         first, self._before_turn = self._before_turn or no_hook, None
@@ -279,7 +279,7 @@ class SessionRunner:
             except LeaseLost:
                 raise
             except StoreError as error:
-                log.warning("pending messages wait for the store: %s", error)
+                log.warning("pending messages are waiting for the store: %s", error)
                 if report is not None:
                     report()
                 raise

@@ -136,7 +136,7 @@ def _claim_and_begin(
     first(tx)
     claim = _claim_session(tx, session_id, hooks.lease)
     if claim is None:
-        raise Busy("This conversation is being worked on by another process. Wait for it, or stop it there.")
+        raise Busy("Another process is working on this conversation. Wait for it, or stop it there.")
     return claim, _begin_or_release(tx, claim, {}, hooks.beginning)
 
 

@@ -10,10 +10,10 @@ from talaria.contracts.jobs import CRON, JobRequester
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.jobs import Job, JobRun
 from talaria.contracts.stores.sessions import NewSession
-from talaria.core.errors import Refused
+from talaria.core.errors import Refused, UnreadableValue
 from talaria.core.ids import SessionId
 from talaria.schedule.describe_when import format_moment
-from talaria.schedule.job import UNFINISHED, PendingRun, ScheduledJob, read_job, read_run, write_plan, write_run
+from talaria.schedule.job import PENDING_RUN, UNFINISHED, PendingRun, ScheduledJob, read_job, write_plan
 from talaria.schedule.job_store import find_job, note_change
 from talaria.schedule.recurrence import Every, Once, Schedule, last_until, next_after, write_schedule
 from talaria.schedule.report_delivery import JobReport, Networks, send_report
@@ -66,17 +66,19 @@ def start_job_now(tx: Transaction, scheduled: ScheduledJob, now: datetime) -> Pe
 
 def has_unfinished_run(tx: Transaction, job: Job) -> bool:
     """Return whether a job has an unfinished run."""
-    return bool(tx.state.with_prefix(f"{UNFINISHED}{job.id}:"))
+    return bool(PENDING_RUN.keys(tx, f"{UNFINISHED}{job.id}:"))
 
 
 def list_unfinished_runs(tx: Transaction) -> list[PendingRun]:
     """Return all unfinished runs, whichever worker has them."""
     runs = []
-    for entry in tx.state.with_prefix(UNFINISHED):
+    for key in PENDING_RUN.keys(tx):
         try:
-            runs.append(read_run(entry.value))
-        except msgspec.DecodeError as error:
-            log.warning("can't read %s: %s", entry.key, error)
+            run = PENDING_RUN.get(tx, key)
+        except UnreadableValue as error:
+            log.warning("%s", error)
+        else:
+            runs += [run] if run is not None else []
     return runs
 
 
@@ -182,7 +184,7 @@ def _store_run(tx: Transaction, scheduled: ScheduledJob, started: JobRun, remark
         plan=plan,
         remark=remark,
     )
-    tx.state.put(run.key, write_run(run))
+    PENDING_RUN.write(tx, run.key, run)
     note_change(tx)
     return run
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import datetime, time, timedelta
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from talaria.contracts.clock import Clock
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.jobs import Job
 from talaria.contracts.stores.outbox import OutboxItem
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import TalariaError
 from talaria.schedule.due_runs import has_unfinished_run, start_job_now
 from talaria.schedule.job import JobSpec, ScheduledJob, write_plan
@@ -21,7 +21,6 @@ from talaria.schedule.job_store import HEARTBEAT, JobRules, resolve_targets
 from talaria.schedule.recurrence import Every, find_zone, write_schedule
 
 FILE = "HEARTBEAT.md"
-_KEY = "heartbeat"
 _MAX_CHARACTERS = 20_000
 _MAX_PENDING, _MAX_KNOWN = 20, 500
 _POLL_INTERVAL = 60.0
@@ -61,8 +60,7 @@ class _LastBeat(Struct, frozen=True):
     known: tuple[int, ...] = ()
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_LastBeat).decode
+LAST_HEARTBEAT = NamedValue("last_heartbeat", _LastBeat)
 
 
 class HeartbeatWorker:
@@ -113,14 +111,14 @@ def _list_failed(tx: Transaction) -> list[OutboxItem]:
 
 def _beat(tx: Transaction, beat: HeartbeatPlan, instructions: str, now: datetime) -> timedelta:
     """Start a run if it is time and there is something to check; return the time until the next one."""
-    entry = tx.state.get(_KEY)
-    last = _decode(entry.value) if entry else None
+    stored = LAST_HEARTBEAT.read(tx, SINGLE)
+    last = stored.value
     # A last time further ahead was set by a clock that was ahead.
     if last is not None and -beat.every < now - last.at < beat.every:
         return beat.every - (now - last.at)
     failed = _list_failed(tx)
     new_state = _LastBeat(now, tuple(item.id for item in failed))
-    if not tx.state.replace(_KEY, _encode(new_state).decode(), version=entry.version if entry else 0):
+    if not LAST_HEARTBEAT.replace(tx, SINGLE, new_state, version=stored.version):
         return beat.every  # another worker was faster
     failures = [_describe_failure(item) for item in failed if last is not None and item.id not in last.known]
     if instructions or failures:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from talaria.contracts.jobs import NOWHERE, ORIGIN, CatchUp
 from talaria.contracts.stores.jobs import Job, JobRun
+from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.ids import JobId, SessionId
 from talaria.schedule.recurrence import Schedule, parse_schedule
@@ -98,10 +99,10 @@ class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 UNFINISHED = "job-run:"
+PENDING_RUN = NamedValue("job_run", PendingRun)
 
 _encode = msgspec.json.Encoder().encode
 _decode_plan = msgspec.json.Decoder(JobSpec).decode
-_decode_run = msgspec.json.Decoder(PendingRun).decode
 
 
 def write_plan(plan: JobSpec) -> str:
@@ -112,13 +113,3 @@ def write_plan(plan: JobSpec) -> str:
 def read_job(job: Job) -> ScheduledJob:
     """Return a decoded job."""
     return ScheduledJob(job, _decode_plan(job.payload), parse_schedule(job.schedule))
-
-
-def write_run(run: PendingRun) -> str:
-    """Return an encoded run."""
-    return _encode(run).decode()
-
-
-def read_run(text: str) -> PendingRun:
-    """Return a decoded run."""
-    return _decode_run(text)

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from talaria.contracts.jobs import CRON, HOME, NOWHERE, ORIGIN, JobRequest, JobRequester, JobView, RunView
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.jobs import Job, JobRun
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import Ambiguous, NotFound, Refused
 from talaria.core.ids import JobId, SessionId, new_id
@@ -18,6 +19,7 @@ from talaria.schedule.parse_when import read_schedule
 from talaria.schedule.recurrence import Calendar, find_zone, next_after, write_schedule
 from talaria.sessions.chat_directory import find_target
 
+SCHEDULE_CHANGES = NamedValue("schedule_changes", bool)  # its version counts the changes
 SCHEDULES = "schedules"  # the topic that is notified when a job was changed, or is to run
 HEARTBEAT = JobId("heartbeat")
 _MAX_JOBS, _MAX_GUEST_JOBS = 200, 10
@@ -127,14 +129,13 @@ def resolve_targets(tx: Transaction, words: Sequence[str], networks: Collection[
 
 def note_change(tx: Transaction) -> None:
     """Notify the scheduler that a job or run was changed, and count the change for its periodic check."""
-    tx.state.put(SCHEDULES, "")
+    SCHEDULE_CHANGES.write(tx, SINGLE, True)
     tx.notify(SCHEDULES)
 
 
 def changes(tx: Transaction) -> int:
     """Return the change counter."""
-    entry = tx.state.get(SCHEDULES)
-    return entry.version if entry else 0
+    return SCHEDULE_CHANGES.version(tx, SINGLE)
 
 
 def build_job_view(scheduled: ScheduledJob, remarks: tuple[str, ...] = ()) -> JobView:

@@ -28,7 +28,7 @@ from talaria.runtime.active_session import SessionOpener
 from talaria.runtime.inbox import make_arrival
 from talaria.runtime.leases import renew_lease, take
 from talaria.runtime.open_session import OpenRequest
-from talaria.schedule.job import PendingRun, read_run, write_run
+from talaria.schedule.job import PENDING_RUN, PendingRun
 from talaria.schedule.job_store import note_change
 from talaria.schedule.report_delivery import JobReport, Networks, places, send_report
 
@@ -294,7 +294,7 @@ class RunFollowUp:
 
 def end_run(tx: Transaction, run: PendingRun, dependencies: RunDependencies, text: str, *, done: bool) -> None:
     """Record how a run ended and report it; a second end changes nothing."""
-    if not tx.state.delete(run.key):
+    if not PENDING_RUN.delete(tx, run.key):
         return
     note_change(tx)
     body = format_report(run, text, done=done)
@@ -310,7 +310,7 @@ def end_run(tx: Transaction, run: PendingRun, dependencies: RunDependencies, tex
 def _end_if_finished(tx: Transaction, run: PendingRun, dependencies: RunDependencies) -> None:
     """End a run whose turn was ended by another surface that opened its session."""
     turns = tx.turns.find(run.session_id, limit=1)
-    if not turns or turns[-1].state == "running" or tx.state.get(run.key) is None:
+    if not turns or turns[-1].state == "running" or PENDING_RUN.get(tx, run.key) is None:
         return
     last = unwrap_messages(tx.messages.last(run.session_id, 1))
     answered = turns[-1].state == "answered"
@@ -324,16 +324,15 @@ def _claim(tx: Transaction, key: str, duration: timedelta) -> tuple[Lease, Pendi
     if lease is None:
         return None
     # Only now: the previous owner may have just finished it.
-    entry = tx.state.get(key)
-    if entry is None:
+    run = PENDING_RUN.get(tx, key)
+    if run is None:
         tx.leases.release(lease)
         return None
-    run = read_run(entry.value)
     return lease, _store_run(tx, structs.replace(run, tries=run.tries + 1))
 
 
 def _store_run(tx: Transaction, run: PendingRun) -> PendingRun:
-    tx.state.put(run.key, write_run(run))
+    PENDING_RUN.write(tx, run.key, run)
     return run
 
 
@@ -350,10 +349,9 @@ async def _release(dependencies: RunDependencies, run: PendingRun, lease: Lease,
             tx.leases.check(lease)
         except LeaseLost:
             return
-        entry = tx.state.get(run.key)
-        if entry is not None and not is_at_fault:
-            stored = read_run(entry.value)
-            tx.state.put(run.key, write_run(structs.replace(stored, tries=stored.tries - 1)))
+        stored = PENDING_RUN.get(tx, run.key)
+        if stored is not None and not is_at_fault:
+            PENDING_RUN.write(tx, run.key, structs.replace(stored, tries=stored.tries - 1))
         tx.leases.release(lease)
 
     try:

@@ -7,13 +7,14 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.stores.ledger import Cap
 from talaria.contracts.stores.messages import StoredMessage
 from talaria.contracts.stores.sessions import NewSession, Session
+from talaria.contracts.values import copy_values
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.sessions.prompt_prefix import record_break
-from talaria.sessions.summaries import read_summary
+from talaria.sessions.summaries import SUMMARY, read_summary
 
-_COPIED_KEYS = ("prefix", "workspace", "grants", "preferences", "todo")
+_COPIED_VALUES = ("prompt_prefix", "workspace", "grants", "preferences", "todo")
 _PROGRAM_AUTHORS = ("tools", "summary")
 _NO_LIMIT = 2**62
 
@@ -34,8 +35,7 @@ def create_branch(tx: Transaction, session_id: SessionId, upto: int, title: str)
         parent_seq=upto,
     )
     created = tx.sessions.create(new)
-    for subject in _COPIED_KEYS:
-        _copy(tx, subject, session_id, created.id)
+    copy_values(tx, session_id, created.id, _COPIED_VALUES)
     _copy_summary(tx, session_id, created.id, upto)
     copy_spending(tx, session_account(session_id), session_account(created.id))
     return created
@@ -92,18 +92,12 @@ def _find_ancestor(tx: Transaction, session: Session, upto: int) -> SessionId:
     return session.id
 
 
-def _copy(tx: Transaction, subject: str, source: SessionId, target: SessionId) -> None:
-    entry = tx.state.get(f"{subject}:{source}")
-    if entry is not None:
-        tx.state.put(f"{subject}:{target}", entry.value)
-
-
 def _copy_summary(tx: Transaction, source: SessionId, target: SessionId, upto: int) -> None:
     """Copy the summary unless it covers messages that the branch doesn't share."""
     stored_summary = read_summary(tx, source)
     if stored_summary is None:
         return
     if stored_summary.summary.upto <= upto:
-        _copy(tx, "summary", source, target)
+        SUMMARY.copy(tx, source, target)
     elif stored_summary.shown and upto:
         record_break(tx, target, f"the summary reached beyond message {upto}, where the branch begins")

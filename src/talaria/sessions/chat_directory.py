@@ -5,10 +5,10 @@ import re
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.store import Transaction
+from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import Ambiguous, NotFound
 from talaria.core.formatting import platform_label
@@ -23,25 +23,17 @@ class HomeChat(Struct, frozen=True, omit_defaults=True):
     name: str = ""
 
 
-_encode = msgspec.json.Encoder().encode
-
-
-_decode = msgspec.json.Decoder(HomeChat).decode
+HOME_CHAT = NamedValue("home_chat", HomeChat)
 
 
 def read_home(tx: Transaction, platform: str) -> HomeChat | None:
     """Return the home chat of a network, if one was set."""
-    entry = tx.state.get(_key(platform))
-    return _decode(entry.value) if entry else None
+    return HOME_CHAT.get(tx, platform)
 
 
 def write_home(tx: Transaction, home: HomeChat) -> None:
     """Make a chat the home chat of its network."""
-    tx.state.put(_key(home.address.platform), _encode(home).decode())
-
-
-def _key(platform: str) -> str:
-    return f"home:{platform}"
+    HOME_CHAT.write(tx, home.address.platform, home)
 
 
 _REFRESH_INTERVAL = timedelta(minutes=10)
@@ -70,26 +62,24 @@ class KnownChannel(Struct, frozen=True, omit_defaults=True):
         return f"{self.address.platform}:{self.address.chat_id}"
 
 
-_decode_channels = msgspec.json.Decoder(KnownChannel).decode
+KNOWN_CHAT = NamedValue("known_chat", KnownChannel)
 
 
 def record_channel(tx: Transaction, address: Address, name: str, now: datetime) -> None:
     """Record that a message came from a chat; a known name stays if none is given."""
     kind = "group" if address.chat_type == "thread" else address.chat_type
     chat = Address(address.platform, address.chat_id, kind)
-    key = f"channel:{address.platform}:{address.chat_id}"
-    entry = tx.state.get(key)
-    before = _decode_channels(entry.value) if entry else None
+    before = KNOWN_CHAT.get(tx, _chat_key(address))
     name = " ".join(name.split()) or (before.name if before else "")
     if before and (before.address, before.name) == (chat, name) and now - before.seen < _REFRESH_INTERVAL:
         return
-    tx.state.put(key, _encode(KnownChannel(chat, name, now)).decode())
+    KNOWN_CHAT.write(tx, _chat_key(address), KnownChannel(chat, name, now))
 
 
 def list_channels(tx: Transaction, platform: str = "") -> list[KnownChannel]:
     """Return the known chats, most recently active first."""
-    entries = tx.state.with_prefix(f"channel:{platform}:" if platform else "channel:")
-    return sorted((_decode_channels(entry.value) for entry in entries), key=lambda one: one.seen, reverse=True)
+    found = KNOWN_CHAT.items(tx, f"{platform}:" if platform else "")
+    return sorted(found.values(), key=lambda one: one.seen, reverse=True)
 
 
 def address_label(tx: Transaction, address: Address) -> str:
@@ -99,15 +89,19 @@ def address_label(tx: Transaction, address: Address) -> str:
 
 
 def _chat_name(tx: Transaction, address: Address) -> str:
-    entry = tx.state.get(f"channel:{address.platform}:{address.chat_id}")
+    known = KNOWN_CHAT.get(tx, _chat_key(address))
     home = read_home(tx, address.platform)
     named = home.name if home is not None and home.address.chat_id == address.chat_id else ""
-    return named or (_decode_channels(entry.value).name if entry else "") or f"chat {address.chat_id}"
+    return named or (known.name if known else "") or f"chat {address.chat_id}"
 
 
 def forget_channel(tx: Transaction, address: Address) -> bool:
     """Remove a chat that no longer exists."""
-    return tx.state.delete(f"channel:{address.platform}:{address.chat_id}")
+    return KNOWN_CHAT.delete(tx, _chat_key(address))
+
+
+def _chat_key(address: Address) -> str:
+    return f"{address.platform}:{address.chat_id}"
 
 
 def find_target(tx: Transaction, text: str, platforms: Collection[str]) -> Address:

@@ -1,10 +1,10 @@
 """Preferences of one session, which override the settings."""
 
-import msgspec
 from msgspec import Struct
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Session
+from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 
 
@@ -28,20 +28,17 @@ class SessionVersion(Struct, frozen=True):
     preferences: int
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Preferences).decode
+PREFERENCES = SessionValue("preferences", Preferences)
 
 
 def read_preferences(tx: Transaction, session_id: SessionId) -> Preferences:
     """Return the preferences of a session."""
-    entry = tx.state.get(_key(session_id))
-    return _decode(entry.value) if entry else Preferences()
+    return PREFERENCES.get(tx, session_id) or Preferences()
 
 
 def make_session_version(tx: Transaction, session: Session) -> SessionVersion:
     """Return the version of a session that was read in this transaction."""
-    entry = tx.state.get(_key(session.id))
-    return SessionVersion(session.id, session.owner, entry.version if entry else 0)
+    return SessionVersion(session.id, session.owner, PREFERENCES.version(tx, session.id))
 
 
 def read_session_version(tx: Transaction, session_id: SessionId) -> SessionVersion | None:
@@ -52,8 +49,4 @@ def read_session_version(tx: Transaction, session_id: SessionId) -> SessionVersi
 
 def write_preferences(tx: Transaction, session_id: SessionId, preferences: Preferences) -> None:
     """Store the preferences of a session; they apply when it is opened next."""
-    tx.state.put(_key(session_id), _encode(preferences).decode())
-
-
-def _key(session_id: SessionId) -> str:
-    return f"preferences:{session_id}"
+    PREFERENCES.write(tx, session_id, preferences)

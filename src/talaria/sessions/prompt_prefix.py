@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.contracts.store import Transaction
+from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 
 PREFIX_BREAK = "prefix_break"
@@ -27,13 +28,12 @@ class Prefix(Struct, frozen=True):
     audience: str = ""
 
 
-_decode = msgspec.json.Decoder(Prefix).decode
+PROMPT_PREFIX = SessionValue("prompt_prefix", Prefix)
 
 
 def read_prefix(tx: Transaction, session_id: SessionId) -> Prefix | None:
     """Return the prefix that the last turn of a session used, if there was one."""
-    entry = tx.state.get(f"prefix:{session_id}")
-    return _decode(entry.value) if entry else None
+    return PROMPT_PREFIX.get(tx, session_id)
 
 
 def choose_prefix(stored: Prefix | None, requested: Prefix, instructions: Callable[[], str]) -> Prefix:
@@ -49,13 +49,12 @@ def choose_prefix(stored: Prefix | None, requested: Prefix, instructions: Callab
 
 def save_prefix(tx: Transaction, session_id: SessionId, used: Prefix) -> None:
     """Store the prefix that a turn is about to use, and record why it changed, if it did."""
-    key, value = f"prefix:{session_id}", _encode(used).decode()
-    if tx.state.replace(key, value, version=0):
+    if PROMPT_PREFIX.replace(tx, session_id, used, version=0):
         return
     stored = read_prefix(tx, session_id)
     if stored is not None and stored != used:
         record_break(tx, session_id, f"{_difference(stored, used) or 'the instructions'} changed")
-        tx.state.put(key, value)
+        PROMPT_PREFIX.write(tx, session_id, used)
 
 
 def _difference(stored: Prefix, requested: Prefix) -> str:

@@ -1,11 +1,11 @@
 """Stored history of a session for its model: the current summary, and the messages after it."""
 
-import msgspec
 from msgspec import Struct
 
 from talaria.agent.context_window import Summary
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.messages import StoredMessage
+from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 from talaria.sessions.prompt_prefix import record_break
 
@@ -17,14 +17,12 @@ class StoredSummary(Struct, frozen=True):
     shown: bool = False
 
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(StoredSummary).decode
+SUMMARY = SessionValue("summary", StoredSummary)
 
 
 def read_summary(tx: Transaction, session_id: SessionId) -> StoredSummary | None:
     """Return the current summary, without marking it as seen."""
-    entry = tx.state.get(_key(session_id))
-    return _decode(entry.value) if entry else None
+    return SUMMARY.get(tx, session_id)
 
 
 class StoredHistory:
@@ -54,7 +52,7 @@ class StoredHistory:
         def work(tx: Transaction) -> None:
             stored = self._read_summary(tx)
             if stored is None or stored.summary.upto < summary.upto:
-                tx.state.put(_key(self._session_id), _encode(StoredSummary(summary)).decode())
+                SUMMARY.write(tx, self._session_id, StoredSummary(summary))
 
         await self._store.write(work)
 
@@ -64,9 +62,5 @@ class StoredHistory:
     def _mark_shown(self, tx: Transaction) -> None:
         stored = self._read_summary(tx)
         if stored is not None and not stored.shown:
-            tx.state.put(_key(self._session_id), _encode(StoredSummary(stored.summary, shown=True)).decode())
+            SUMMARY.write(tx, self._session_id, StoredSummary(stored.summary, shown=True))
             record_break(tx, self._session_id, f"messages 1 to {stored.summary.upto} are summarised")
-
-
-def _key(session_id: SessionId) -> str:
-    return f"summary:{session_id}"

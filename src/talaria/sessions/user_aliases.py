@@ -2,20 +2,18 @@
 
 from collections.abc import Collection
 
-import msgspec
 from msgspec import structs
 
 from talaria.contracts.store import Transaction
+from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(tuple[str, ...]).decode
+USER_IDS = NamedValue("user_ids", tuple[str, ...])
 
 
 def list_user_ids(tx: Transaction, platform: str, user_id: str) -> tuple[str, ...]:
     """Return all known ids of the same person on a network; the first represents them all."""
-    entry = tx.state.get(_key(platform, user_id))
-    return _decode(entry.value) if entry else (user_id,)
+    return USER_IDS.get(tx, _key(platform, user_id)) or (user_id,)
 
 
 def link_user_ids(tx: Transaction, platform: str, known: str, other: str) -> None:
@@ -28,7 +26,7 @@ def link_user_ids(tx: Transaction, platform: str, known: str, other: str) -> Non
         return
     ids = tuple(dict.fromkeys((*ids, *list_user_ids(tx, platform, other))))
     for one in ids:
-        tx.state.put(_key(platform, one), _encode(ids).decode())
+        USER_IDS.write(tx, _key(platform, one), ids)
 
 
 def canonical_address(address: Address, ids: Collection[str]) -> Address:
@@ -39,4 +37,4 @@ def canonical_address(address: Address, ids: Collection[str]) -> Address:
 
 
 def _key(platform: str, user_id: str) -> str:
-    return f"identity:{platform}:{user_id}"
+    return f"{platform}:{user_id}"

@@ -15,7 +15,7 @@ class Migration(Struct, frozen=True):
     statements: str
 
 
-LATEST_SCHEMA = 9
+LATEST_SCHEMA = 10
 
 
 def list_migrations(folder: Path) -> list[Migration]:

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 from talaria.contracts.store import Store, Transaction
-from talaria.contracts.stores.key_value import KeyValueEntry
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
+from talaria.contracts.values import SessionValue
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 
@@ -24,6 +23,9 @@ class Step(Struct, frozen=True, omit_defaults=True):
     text: str = ""
     id: str = ""
     status: Status = "open"
+
+
+TODO = SessionValue("todo", tuple[Step, ...])
 
 
 class TodoArguments(Struct, frozen=True):
@@ -67,18 +69,17 @@ class Todo:
 
 async def steps_of(store: Store, session_id: SessionId) -> tuple[Step, ...]:
     """Return the list of a session."""
-    return _decoded(await store.read(lambda tx: tx.state.get(_key(session_id))))
+    return await store.read(lambda tx: TODO.get(tx, session_id)) or ()
 
 
 def _writing(
     session_id: SessionId, steps: Sequence[Step], *, merge: bool
 ) -> Callable[[Transaction], tuple[Step, ...] | None]:
     def write(tx: Transaction) -> tuple[Step, ...] | None:
-        entry = tx.state.get(_key(session_id))
-        before = _decoded(entry)
+        stored = TODO.read(tx, session_id)
+        before = stored.value or ()
         after = _checked(_merged(before if merge else (), steps, known=before))
-        text = msgspec.json.encode(after).decode()
-        written = tx.state.replace(_key(session_id), text, version=entry.version if entry else 0)
+        written = TODO.replace(tx, session_id, after, version=stored.version)
         return after if written else None
 
     return write
@@ -115,11 +116,3 @@ def _checked(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     if len(steps) > _MOST_STEPS or any(len(step.text) > _LONGEST_STEP for step in steps):
         raise ToolFailed(f"at most {_MOST_STEPS} steps of {_LONGEST_STEP} characters each")
     return steps
-
-
-def _decoded(entry: KeyValueEntry | None) -> tuple[Step, ...]:
-    return msgspec.json.decode(entry.value, type=tuple[Step, ...]) if entry else ()
-
-
-def _key(session_id: SessionId) -> str:
-    return f"todo:{session_id}"

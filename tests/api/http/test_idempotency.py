@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 from tests.api.in_process_server import Hosted, hosted
-from tests.api.server_process import client, eventually, serving
+from tests.api.server_process import client, serving
 from tests.app.program_with_model import scripted_program
 from tests.contracts.session_leases import lane
 
@@ -16,6 +16,7 @@ from talaria.contracts.stores.inbox import SessionClaim
 from talaria.core.ids import SessionId
 from talaria.runtime.inbox import LEASE
 from talaria.testing.model_server import ModelServer, Say, bad_key
+from talaria.testing.wait import until
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
@@ -41,7 +42,7 @@ async def _answered(host: Hosted, body: bytes) -> httpx.Response:
         answer = await host.http.post(CHAT, content=body, headers=KEY)
         return answer if answer.status_code != httpx.codes.CONFLICT else None
 
-    answer: httpx.Response = await eventually(ask)
+    answer: httpx.Response = await until(ask)
     return answer
 
 
@@ -108,7 +109,7 @@ async def test_an_answer_that_says_to_come_again_does_not_use_up_the_key(host: H
     async def take() -> SessionClaim | None:
         return await host.application.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
 
-    claim = await eventually(take)
+    claim = await until(take)
     busy = await host.http.post(CHAT, json=HI, headers=KEY | named)
     assert busy.status_code == 409
     await host.application.store.write(lambda tx: tx.leases.release(claim.lease))

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import apsw
 import pytest
-from tests.api.server_process import eventually
 from tests.storage.engines import Place
 
 from talaria.api.http.errors import Problem
@@ -14,6 +13,7 @@ from talaria.api.http.idempotency import IdempotencyStore, Reservation, StoredRe
 from talaria.contracts.store import Store
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.testing.clock import SettableClock
+from talaria.testing.wait import until
 
 _SECONDS = 0.06
 _RESERVED = timedelta(seconds=_SECONDS)
@@ -55,7 +55,7 @@ async def test_a_reservation_is_held_while_its_answer_takes_long(sqlite_place: P
         holding = group.create_task(elsewhere.hold(reservation))
         for _ in range(3):
             clock.advance(_RESERVED * 0.9)
-            await eventually(renewed)
+            await until(renewed)
             with pytest.raises(Problem, match="still in progress"):
                 await _asked(IdempotencyStore(store, new_worker_id(), reserved=_RESERVED))
         holding.cancel()

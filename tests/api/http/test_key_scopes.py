@@ -5,12 +5,13 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.api.in_process_server import Hosted, hosted
-from tests.api.server_process import Heard, eventually, follow
+from tests.api.server_process import Heard, follow
 
 from talaria.access.api_keys import KeyScope, create_key, new_token, revoke_key
 from talaria.settings.folder_trust import FolderTrust
 from talaria.settings.profiles import Profiles
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import until
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT, SESSION = "/v1/chat/completions", "x-talaria-session-id"
@@ -31,8 +32,8 @@ async def create(host: Hosted, name: str, *scopes: KeyScope) -> dict[str, str]:
     async def accepted() -> bool:
         return (await host.http.get("/v1/models", headers=headers)).status_code == httpx.codes.OK
 
-    await eventually(accepted)
-    await eventually(known)
+    await until(accepted)
+    await until(known)
     return headers
 
 
@@ -51,7 +52,7 @@ async def test_revoking_every_key_opens_nothing(host: Hosted) -> None:
     async def refused() -> bool:
         return (await host.http.get("/v1/models")).status_code == httpx.codes.UNAUTHORIZED
 
-    await eventually(refused)
+    await until(refused)
     for headers in ({}, {"authorization": ""}, {"authorization": "Bearer"}):
         for method, path in (("GET", "/v1/sessions"), ("POST", "/v1/runs"), ("POST", CHAT), ("GET", "/metrics")):
             answer = await host.http.request(method, path, json=HI, headers=headers)

@@ -8,10 +8,11 @@ from typing import Any
 
 import httpx
 import msgspec
-from tests.api.server_process import PATIENCE, Server, client, eventually, follow, serving
+from tests.api.server_process import PATIENCE, Server, client, follow, serving
 from tests.app.program_with_model import scripted_program
 
 from talaria.testing.model_server import ModelServer, Received, Say
+from talaria.testing.wait import until
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 SESSION = "x-talaria-session-id"
@@ -112,7 +113,7 @@ async def test_who_waits_behind_a_turn_that_is_cut_off_is_told_to_come_again(
                 group.create_task(http.post(CHAT, json=_asking(CHAT, stream=stream), headers=named))
                 for stream in (True, False)
             ]
-            await eventually(lambda: _are_running(http, len(tasks)))
+            await until(lambda: _are_running(http, len(tasks)))
             await _end(server)
         assert [task.result().status_code for task in tasks] == [200, 503, 503]
         assert {task.result().json()["error"]["code"] for task in tasks[1:]} == {"ending"}

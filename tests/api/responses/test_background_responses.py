@@ -7,9 +7,10 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 from openai.types.responses import Response
-from tests.api.server_process import PATIENCE, Server, eventually
+from tests.api.server_process import PATIENCE, Server
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say
+from talaria.testing.wait import until
 
 _WORDS = "one two three four five six seven eight"
 
@@ -19,7 +20,7 @@ async def _in_state(sdk: AsyncOpenAI, response_id: str, status: str) -> Response
         found = await sdk.responses.retrieve(response_id)
         return found if found.status == status else None
 
-    found: Response = await eventually(look)
+    found: Response = await until(look)
     return found
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.server_process import Heard, Server, client, eventually, follow, serving
+from tests.api.server_process import Heard, Server, client, follow, serving
 from tests.app.program_with_model import scripted_program
 from tests.storage.engines import Place
 
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import until
 
 _WORDS = "one two three four five six seven eight"
 
@@ -58,7 +59,7 @@ async def _waiting(http: httpx.AsyncClient, run: dict[str, Any], *, besides: str
         asked = (await http.get(f"/v1/runs/{run['id']}")).json()["questions"]
         return next((one for one in asked if one["id"] != besides), None)
 
-    found: dict[str, Any] = await eventually(look)
+    found: dict[str, Any] = await until(look)
     return found
 
 
@@ -106,7 +107,7 @@ async def test_a_call_whose_outcome_is_unknown_is_told_as_cut_off(server: Server
     async def is_begun() -> bool:
         return begun.exists()
 
-    await eventually(is_begun)
+    await until(is_begun)
     await server.kill()
     await server.start()
     heard = await _heard(server, run)

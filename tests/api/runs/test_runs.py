@@ -6,10 +6,11 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.server_process import PATIENCE, Heard, Server, client, eventually, follow, serving
+from tests.api.server_process import PATIENCE, Heard, Server, client, follow, serving
 from tests.app.program_with_model import scripted_program
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say
+from talaria.testing.wait import until
 
 _LOOK = Say("Let me look.", calls=[Ask("terminal", {"command": "echo seen"}, id="call_1")])
 _DANGER = Say(calls=[Ask("terminal", {"command": "rm -rf *"})])
@@ -32,7 +33,7 @@ async def _in_state(http: httpx.AsyncClient, run: dict[str, Any], *states: str) 
         found = await _state(http, run)
         return found if found["status"] in states else None
 
-    found: dict[str, Any] = await eventually(look)
+    found: dict[str, Any] = await until(look)
     return found
 
 

@@ -3,10 +3,11 @@
 from typing import Any
 
 import httpx
-from tests.api.server_process import Server, client, eventually
+from tests.api.server_process import Server, client
 from tests.app.program_with_model import talk
 
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.wait import until
 
 
 async def _said(http: httpx.AsyncClient, words: str, session: str = "") -> str:
@@ -118,7 +119,7 @@ async def test_what_one_key_began_another_does_not_see(server: Server, http: htt
         headers = {"authorization": f"Bearer {tokens[-1]}"}
         return (await http.get("/v1/capabilities", headers=headers)).status_code == httpx.codes.OK
 
-    await eventually(are_known)
+    await until(are_known)
     async with client(server, tokens[0]) as ann, client(server, tokens[1]) as bob:
         run = (await ann.post("/v1/runs", json={"input": "Go."})).json()
         response = (await ann.post("/v1/responses", json={"input": "Go.", "conversation": "ours"})).json()
@@ -156,7 +157,7 @@ async def test_a_key_reads_and_changes_only_what_its_scopes_allow(server: Server
     async def is_asked_for() -> bool:
         return await status("chat", "GET", "/v1/sessions") == httpx.codes.FORBIDDEN
 
-    await eventually(is_asked_for)  # a key counts up to a second later where there was none before
+    await until(is_asked_for)  # a key counts up to a second later where there was none before
     async with client(server, token("chat")) as one:
         for decision in ("approve", "approve_session", "approve_always"):
             refused = await one.post("/v1/runs/run_x/approval", json={"id": "any", "decision": decision})

@@ -7,6 +7,7 @@ import pytest
 from talaria.api.turns.turn import TurnEventQueue
 from talaria.core.errors import Refused
 from talaria.core.events import TextAdded, ToolProgressed, TurnAnswered, TurnEvent
+from talaria.testing.wait import until
 
 
 async def _rest(channel: TurnEventQueue) -> list[TurnEvent]:
@@ -43,8 +44,7 @@ async def test_a_reader_that_keeps_up_gets_each_event_by_itself() -> None:
         reading = group.create_task(_rest(channel))
         for word in "abc":
             channel.put(TextAdded(word))
-            while len(channel):  # noqa: ASYNC110 (the reader is about to run)
-                await asyncio.sleep(0)
+            await until(lambda: not len(channel))
         channel.close()
     assert reading.result() == [TextAdded("a"), TextAdded("b"), TextAdded("c")]
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.api.server_process import client, eventually, serving
+from tests.api.server_process import client, serving
 from tests.app.program_with_model import scripted_program
 
 from talaria.testing.model_server import ModelServer, Received, Say
+from talaria.testing.wait import until
 
 SESSION = "x-talaria-session-id"
 
@@ -60,7 +61,7 @@ async def test_those_in_the_background_are_in_it_as_well(pair: Sequence[httpx.As
         said = await _messages(pair[0], answers)
         return said if len(said) == 2 * len(words) else []
 
-    _check(await eventually(all_are_done), words)
+    _check(await until(all_are_done), words)
 
 
 async def test_a_name_is_free_again_when_its_conversation_is_deleted(
@@ -95,7 +96,7 @@ async def test_what_a_server_works_on_is_not_waited_for_once_another_is_to_end(
             at_work = group.create_task(_ask(first, "One"))
             await model.arrived()
             waiting = group.create_task(_ask(second, "Two"))
-            await eventually(lambda: _is_asked(second))
+            await until(lambda: _is_asked(second))
             assert await other.end() == 0
             assert (waiting.result().status_code, waiting.result().json()["error"]["code"]) == (503, "ending")
             assert await one.end() == 0

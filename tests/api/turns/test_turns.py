@@ -6,14 +6,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from tests.api.in_process_server import PATIENCE, Hosted, hosted
+from tests.api.in_process_server import Hosted, hosted
 from tests.contracts.session_leases import lane
 
+from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.runtime.inbox import LEASE, make_arrival
 from talaria.runtime.runner import SessionRunner
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 STREAM = {**HI, "stream": True}
@@ -24,13 +26,10 @@ SESSION = "x-talaria-session-id"
 async def _stopped(host: Hosted, count: int = 1) -> None:
     """Wait until so many turns have ended as stopped ones, and none runs."""
 
-    async def states() -> list[str]:
-        turns = await host.application.store.read(lambda tx: tx.turns.find())
-        return [turn.state for turn in turns]
+    def are_stopped(tx: Transaction) -> bool:
+        return [turn.state for turn in tx.turns.find()] == ["stopped"] * count
 
-    async with asyncio.timeout(PATIENCE):
-        while await states() != ["stopped"] * count:  # noqa: ASYNC110 (nothing tells of a change)
-            await asyncio.sleep(0.02)
+    await until(lambda: host.application.store.read(are_stopped))
 
 
 async def test_a_client_that_hangs_up_stops_its_turn(host: Hosted, model: ModelServer) -> None:
@@ -74,9 +73,7 @@ async def test_a_conversation_that_is_over_leaves_no_garbage_to_look_for(host: H
     try:
         assert is_left()
         await host.http.delete(f"/v1/sessions/{named}")
-        async with asyncio.timeout(PATIENCE):
-            while is_left():  # noqa: ASYNC110 (nothing tells of it)
-                await asyncio.sleep(0.02)
+        await until(lambda: not is_left())
     finally:
         gc.enable()
 
@@ -109,9 +106,7 @@ async def test_a_conversation_that_others_work_on_is_left_to_them(host: Hosted) 
         claim = await host.application.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
         return claim is not None
 
-    async with asyncio.timeout(PATIENCE):
-        while not await take():  # noqa: ASYNC110 (its own lane is given up a moment behind the reply)
-            await asyncio.sleep(0.02)
+    await until(take)
     answer = await host.http.post(CHAT, json=HI, headers=named)
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
     waiting = await host.application.store.read(lambda tx: tx.inbox.unsettled(session_id))

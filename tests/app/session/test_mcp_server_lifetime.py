@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from msgspec import structs
 from talaria.app.session.workspaces import WorkspaceRegistry
 from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext
+from talaria.testing.wait import until
 from talaria.tools.mcp.session_servers import SessionServers
 from talaria.tools.mcp.settings import McpServer
 from talaria.tools.workspace import LocalWorkspace
@@ -30,12 +30,6 @@ async def joined(
     assert problems == {}
     place.keep()
     return place.servers
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 - a timer rings no bell
-            await asyncio.sleep(0.01)
 
 
 async def test_servers_stay_and_are_used_again(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A question that was answered shows the decision and has no buttons any more, on every network."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.platform_suite import FarSide, VisibleMessage
+from talaria.testing.wait import until
 
 FAR_SIDES: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
     "telegram": telegram_far_side,
@@ -27,10 +27,11 @@ EDITING = PlatformCapabilities(text_limit=4096, edits=True, buttons=True)
 
 
 async def until_seen(side: FarSide, is_it: Callable[[list[VisibleMessage]], bool]) -> list[VisibleMessage]:
-    async with asyncio.timeout(30):
-        while not is_it(seen := await side.seen(side.private)):  # noqa: ASYNC110 - nothing tells of a change
-            await asyncio.sleep(0.05)
-    return seen
+    async def look() -> tuple[list[VisibleMessage], ...]:
+        seen = await side.seen(side.private)
+        return (seen,) if is_it(seen) else ()
+
+    return (await until(look))[0]
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.received import Received
+from talaria.testing.wait import until
 
 OWNED = 'owners = ["loopback:ann", "loopback:bob"]\n'
 ONE_ROOM = f"{OWNED}[gateway]\nrooms = 1\n"
@@ -57,15 +58,11 @@ async def with_a_process(gateway: SmallGateway, chat: str) -> BackgroundProcess:
 
 
 async def until_ended(process: BackgroundProcess) -> None:
-    async with asyncio.timeout(20):
-        while is_running(process.pid):  # noqa: ASYNC110 (it ends when it does)
-            await asyncio.sleep(0.01)
+    await until(lambda: not is_running(process.pid))
 
 
 async def until_let_go(gateway: SmallGateway, chat: str) -> None:
-    async with asyncio.timeout(20):
-        while gateway.rooms.find(key_of(chat)) is not None:  # noqa: ASYNC110 (letting go has no bell)
-            await asyncio.sleep(0.01)
+    await until(lambda: gateway.rooms.find(key_of(chat)) is None)
 
 
 def prompts(server: ModelServer) -> list[str]:

@@ -15,9 +15,12 @@ from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.ids import SessionId, TurnId
 from talaria.gateway.outbound.delivery import Delivery
-from talaria.gateway.outbound.long_reply import REPLY_LIMIT
 from talaria.gateway.outbound.rate_limit import DeliveryPolicy
 from talaria.runtime.outbox import queue_reply
+from talaria.settings.live import LiveSettings
+from talaria.settings.model import Settings
+from talaria.settings.sections.chats import GatewaySettings
+from talaria.testing.wait import until
 
 SESSION = SessionId("s")
 HERE = Address("loopback", "1")
@@ -49,16 +52,18 @@ class PostOffice(Struct):
         """Return what is not sent."""
         return await self.store.read(lambda tx: tx.outbox.find())
 
-    async def until(self, come_true: Callable[[list[OutboxItem]], bool], seconds: float = 10) -> list[OutboxItem]:
-        """Wait until something is true of what is not sent, and return it."""
-        async with asyncio.timeout(seconds):
-            while not come_true(found := await self.undelivered()):  # noqa: ASYNC110 (nobody rings for the store)
-                await asyncio.sleep(0.01)
-        return found
+    async def until(self, come_true: Callable[[list[OutboxItem]], bool]) -> list[OutboxItem]:
+        """Wait until the condition holds for the undelivered items, and return them."""
 
-    async def emptied(self, seconds: float = 10) -> Self:
+        async def look() -> tuple[list[OutboxItem], ...]:
+            items = await self.undelivered()
+            return (items,) if come_true(items) else ()
+
+        return (await until(look))[0]
+
+    async def emptied(self) -> Self:
         """Wait until everything is sent."""
-        await self.until(lambda items: not items, seconds)
+        await self.until(lambda items: not items)
         return self
 
 
@@ -68,11 +73,12 @@ async def delivering(
     platform: Platform,
     pace: DeliveryPolicy = QUICK,
     *,
-    reply_limit: int = REPLY_LIMIT,
+    reply_limit: int = 200_000,
     files: Path | None = None,
 ) -> AsyncIterator[Delivery]:
     """Deliver while the block runs."""
-    delivery = Delivery(store, platform, pace=pace, reply_limit=lambda: reply_limit, files=files)
+    settings = LiveSettings(Settings(gateway=GatewaySettings(reply_characters=reply_limit)))
+    delivery = Delivery(store, platform, pace=pace, settings=settings, files=files)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(delivery.serve())
         try:

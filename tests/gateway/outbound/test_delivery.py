@@ -23,6 +23,7 @@ from talaria.gateway.outbound.delivery import Delivery
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork, LoopbackPlatform, LoopbackSettings
+from talaria.testing.wait import until
 
 
 @pytest.fixture
@@ -148,9 +149,7 @@ async def test_pauses_for_two_chats_hold_up_the_network(store: Store, network: L
 
 async def until_idle(delivery: Delivery) -> None:
     """Wait until it knows that it is done, which is a moment after the store does."""
-    async with asyncio.timeout(10):
-        while not await delivery.is_idle():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(delivery.is_idle)
 
 
 async def test_what_is_refused_is_kept_with_the_reason_and_lets_the_next_go(
@@ -272,9 +271,7 @@ async def test_long_reply_holds_up_no_other_chat(store: Store) -> None:
 
 
 async def until_nothing_is_under_way(delivery: Delivery) -> None:
-    async with asyncio.timeout(10):
-        while delivery.status.under_way:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: not delivery.status.under_way)
 
 
 async def test_long_reply_is_cut_and_attached(store: Store, network: LoopbackNetwork, tmp_path: Path) -> None:
@@ -285,7 +282,7 @@ async def test_long_reply_is_cut_and_attached(store: Store, network: LoopbackNet
         await office.emptied()
     *texts, file = network.posts
     assert sum(len(post.text) for post in texts) < 5_200
-    assert texts[-1].text.endswith("✂ This reply has 440,000 characters. The whole of it is in the attached file.")
+    assert texts[-1].text.endswith("✂ This reply has 440,000 characters. The attached file has the full text.")
     assert file.files == ("reply.md",)
     assert [kept.read_text() for kept in tmp_path.rglob("*.md")] == [text]  # noqa: ASYNC240 - a test may wait
 

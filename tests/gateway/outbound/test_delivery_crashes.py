@@ -45,7 +45,7 @@ async def test_a_delivery_that_is_killed_again_and_again_loses_nothing(place: Pl
             try:
                 if kill == KILLS:
                     network.disrupt()
-                    await office.emptied(60)
+                    await office.emptied()
                 else:
                     goal = len(network.posts) + random.randint(5, 12)
                     await network.posted(goal, seconds=60)

@@ -28,6 +28,7 @@ from talaria.gateway.outbound.rate_limit import Throttle
 from talaria.storage.sqlite.open import SqliteOptions
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import CHATTY, Fault, LoopbackNetwork
+from talaria.testing.wait import until
 
 FAST = structs.replace(CHATTY, edit_pace=timedelta(milliseconds=20))
 TURN = TurnId("t1")
@@ -127,9 +128,7 @@ async def test_a_preview_that_could_not_be_written_down_is_posted_later(
         other.execute("BEGIN IMMEDIATE")
         async with previewing(store, network, call=0.05) as preview:
             preview.event(TextAdded("The quick brown fox."))
-            async with asyncio.timeout(20):
-                while "a preview waits" not in caplog.text:  # noqa: ASYNC110 (nothing tells of a change)
-                    await asyncio.sleep(0.01)
+            await until(lambda: "a preview waits" in caplog.text)
             other.execute("ROLLBACK")
             await network.until(lambda: network.shown("1") == ["The quick brown fox."])
     await store.close()
@@ -358,9 +357,7 @@ async def test_a_message_that_a_dead_worker_has_posted_unseen_becomes_the_final_
         await network.platform().send(HERE, Content(text="… half a word"), "t1:1")
         await store.write(lambda tx: write_posted(tx, TURN, PostedMessages(HERE, ("",), live=DEAD)))
         async with previewing(store, network, patience=60):
-            async with asyncio.timeout(10):
-                while await store.read(lambda tx: is_of(tx, DEAD)):  # noqa: ASYNC110 (nobody rings for the store)
-                    await asyncio.sleep(0.01)
+            await until(lambda: store.read(lambda tx: not is_of(tx, DEAD)))
         await finish(store, network, "The whole word.")
         assert network.shown("1") == ["The whole word."]
 

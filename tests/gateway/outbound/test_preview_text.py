@@ -18,7 +18,7 @@ from talaria.gateway.outbound.preview_text import PreviewText
 
 
 def draft_of(*events: object, progress: Progress = "all", reasoning: bool = False) -> PreviewText:
-    draft = PreviewText(lambda: Display(progress=progress, reasoning=reasoning))
+    draft = PreviewText(lambda: Display(progress=progress, reasoning=reasoning), limit=200_000)
     for event in events:
         draft.event(event)  # type: ignore[arg-type]
     return draft

@@ -10,7 +10,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import Refused
 from talaria.platforms.slack.adapter import Slack
 from talaria.platforms.slack.factory import open_platform
-from talaria.platforms.slack.threads import DurableThreadStore
+from talaria.platforms.slack.threads import JOINED_THREAD, DurableThreadStore
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.slack_server import APP_TOKEN, TOKEN, SlackServer, User
 
@@ -68,7 +68,7 @@ async def test_of_very_many_threads_the_oldest_are_forgotten(store: Store) -> No
 
     def fill(tx: Transaction) -> None:
         for stamp in stamps:
-            tx.state.put(f"thread:slack:{stamp}:C1", "")
+            JOINED_THREAD.write(tx, f"slack:{stamp}:C1", True)
 
     await store.write(fill)
     await state_store.clear()

@@ -17,6 +17,7 @@ from talaria.gateway.receiver import Receiver
 from talaria.platforms.slack.adapter import Slack
 from talaria.platforms.slack.settings import SlackSettings
 from talaria.testing.local_slack import APP_TOKEN, BOT, CHANNEL, MISSING, TOKEN, LocalSlack, find_local_slack
+from talaria.testing.wait import until
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +59,7 @@ async def test_the_life_of_a_conversation(workspace: LocalSlack, store: Store, t
 
 
 async def connected(ear: Ear) -> None:
-    async with asyncio.timeout(15):
-        while ear.network.status.state != "connected":  # noqa: ASYNC110 -- it rings no bell
-            await asyncio.sleep(0.02)
+    await until(lambda: ear.network.status.state == "connected")
 
 
 async def says(workspace: LocalSlack, ear: Ear, text: str) -> Incoming:

@@ -1,6 +1,5 @@
 """What people do in a workspace, as it arrives: places, retries, commands, threads."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from talaria.platforms.slack.threads import DurableThreadStore
 from talaria.testing.platform_suite import next_incoming
 from talaria.testing.slack_server import SlackServer, User
 from talaria.testing.slack_server.office import Envelope
+from talaria.testing.wait import until
 
 
 async def nothing_more(server: SlackServer, arrivals: AsyncIterator[Incoming], user: User) -> None:
@@ -27,9 +27,7 @@ async def nothing_more(server: SlackServer, arrivals: AsyncIterator[Incoming], u
 
 async def acknowledged(envelope: Envelope) -> None:
     """Wait until Slack has heard that something was taken."""
-    async with asyncio.timeout(10):
-        while not envelope.acknowledged:  # noqa: ASYNC110 -- the office rings no bell
-            await asyncio.sleep(0.02)
+    await until(lambda: envelope.acknowledged)
 
 
 async def test_a_mention_in_a_channel_begins_a_thread(server: SlackServer, slack: Slack, ann: User) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 from aiohttp import ClientSession, ClientTimeout, web
 
+from talaria.testing.wait import until
+
 SECRET = "whsec_" + base64.b64encode(b"a secret of twenty-four.").decode()
 PATIENCE = 20.0
 
@@ -74,9 +76,7 @@ class Receiver:
 
     async def until(self, count: int) -> None:
         """Wait until so many replies have come."""
-        async with asyncio.timeout(PATIENCE):
-            while len(self.replies) < count:  # noqa: ASYNC110 - programs look, nobody rings a bell
-                await asyncio.sleep(0.02)
+        await until(lambda: len(self.replies) >= count)
 
     def hang_up(self) -> None:
         for line in self._lines:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from talaria.providers.voice.audio import AudioServer, AudioSpeaker, AudioTransc
 from talaria.providers.voice.command import CommandSpeaker, CommandTranscriber
 from talaria.testing.model_server import Fail, ModelServer
 from talaria.testing.model_server.audio import OGG, ReceivedRecording, SpeechRequest
+from talaria.testing.wait import until
 
 ENVIRONMENT = {"PATH": os.defpath}
 SOUND = b"OggS\r\n--talaria\r\nsound\x00\xff"
@@ -139,9 +140,3 @@ def is_over(pid: str) -> bool:
     """Tell whether a process has ended, be it that nobody has asked how."""
     status = Path(f"/proc/{pid}/stat")
     return not status.exists() or status.read_text().split()[2] == "Z"
-
-
-async def until(come_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not come_true():  # noqa: ASYNC110 - a process rings no bell
-            await asyncio.sleep(0.01)

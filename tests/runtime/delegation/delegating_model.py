@@ -12,6 +12,7 @@ from talaria.runtime.completions import queue_pending_reports
 from talaria.runtime.delegation.task_store import SOURCE
 from talaria.sessions.transcript_export import PROGRAM
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.wait import until
 
 _PATIENCE = 60.0
 _POLL_INTERVAL = 0.02
@@ -81,21 +82,21 @@ async def children(desk: Desk, parent: SessionId | None = None) -> list[SessionI
     return await desk.application.store.read(found)
 
 
-async def until(desk: Desk, holds: Callable[[Transaction], bool]) -> None:
-    """Wait until the store is as it should be."""
-    async with asyncio.timeout(_PATIENCE):
-        while not await desk.application.store.read(holds):  # noqa: ASYNC110 - nobody is told of what becomes true there
-            await asyncio.sleep(_POLL_INTERVAL)
+async def until_stored(desk: Desk, holds: Callable[[Transaction], bool]) -> None:
+    """Wait until a condition holds in the store."""
+    await until(lambda: desk.application.store.read(holds))
 
 
 async def woken(desk: Desk) -> str:
     """Wait until something is reported to the conversation that is open, let it be told, and return the words."""
     here = desk.active_session.session_id
-    async with asyncio.timeout(_PATIENCE):
-        while not await _told(desk):
-            if await queue_pending_reports(desk.application.store, here):
-                desk.active_session.chat.conversation.wake()
-            await asyncio.sleep(_POLL_INTERVAL)
+
+    async def is_reported() -> bool:
+        if await queue_pending_reports(desk.application.store, here):
+            desk.active_session.chat.conversation.wake()
+        return bool(await _told(desk))
+
+    await until(is_reported)
     await desk.active_session.chat.conversation.settled()
     return "\n".join(await _told(desk))
 

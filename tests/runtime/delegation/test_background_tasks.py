@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import structs
 from tests.commands.command_fixture import Desk, open_desk
-from tests.runtime.delegation.delegating_model import Company, hand_on, result, until, woken
+from tests.runtime.delegation.delegating_model import Company, hand_on, result, until_stored, woken
 from tests.tools.tool_calls import call_from
 
 from talaria.contracts.delegation import DelegatedTask, DelegationResult
@@ -17,7 +17,7 @@ from talaria.core.session_context import SessionContext
 from talaria.runtime.delegation.task_store import Delegation, list_background
 from talaria.testing.model_server import ModelServer, Say
 
-DONE = "This is not from the person. What you started in the background reports:"
+DONE = "This message is automatic, not from the person. Your background work reports:"
 
 
 def calling(desk: Desk) -> Call:
@@ -77,7 +77,7 @@ async def test_a_call_that_is_made_again_begins_nothing_again(tmp_path: Path) ->
         assert await hand_over(desk, "one") == first
         assert len(await going_on(desk)) == 1
         company.gates["one"].set()
-        await until(desk, lambda tx: tx.completions.waiting() == [desk.active_session.session_id])
+        await until_stored(desk, lambda tx: tx.completions.waiting() == [desk.active_session.session_id])
         assert await hand_over(desk, "one") == first
         assert await going_on(desk) == []
         assert company.asked.count("one") == 1
@@ -119,7 +119,7 @@ async def test_what_belongs_to_a_conversation_that_is_deleted_is_forgotten(tmp_p
         await desk.use("/branch")
         await desk.application.store.write(lambda tx: tx.sessions.delete(before))
         company.gates["one"].set()
-        await until(desk, lambda tx: not list_background(tx))
+        await until_stored(desk, lambda tx: not list_background(tx))
 
 
 async def test_enough_is_enough(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_what_is_stopped_while_a_child_is_about_to_begin_is_stopped(tmp_pa
             handed = await hand_over(desk, "one")
             await asyncio.sleep(0)
             await desk.use(f"/background stop {handed.handle}")
-            await until(desk, lambda tx: not list_background(tx) and not tx.turns.find(running=True))
+            await until_stored(desk, lambda tx: not list_background(tx) and not tx.turns.find(running=True))
             await desk.application.store.write(
                 lambda tx: [tx.state.delete(entry.key) for entry in tx.state.with_prefix("delegation:")]
             )

@@ -25,6 +25,7 @@ from talaria.runtime.delegation.task_store import (
 )
 from talaria.testing.clock import NOON
 from talaria.testing.model_server import ModelServer
+from talaria.testing.wait import until
 
 
 async def test_what_a_new_conversation_wanted_to_end_is_ended_by_whoever_starts_next(tmp_path: Path) -> None:
@@ -42,8 +43,7 @@ async def test_what_a_new_conversation_wanted_to_end_is_ended_by_whoever_starts_
         assert is_running(process.pid)
         async with open_desk(tmp_path, server) as desk, AsyncExitStack() as stack, asyncio.timeout(30):
             desk.application.processes.attend(desk.active_session.jobs, stack)
-            while is_running(process.pid):  # noqa: ASYNC110 (it ends when it does)
-                await asyncio.sleep(0.01)
+            await until(lambda: not is_running(process.pid))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.runtime.delegation.delegating_model import (
     hand_on,
     result,
     tools_of,
-    until,
+    until_stored,
 )
 
 from talaria.contracts.store import Transaction
@@ -23,6 +23,7 @@ from talaria.core.ids import SessionId
 from talaria.sessions.branches import session_account
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.model_server.replies import Tokens
+from talaria.testing.wait import until
 
 NUMBER = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
 PRICED = "[models.scripted]\ninput_price = 1.0\noutput_price = 1000.0\noutput_limit = 1000\n"
@@ -48,13 +49,13 @@ async def test_answers_come_in_order_whichever_is_there_first(tmp_path: Path) ->
         company = Company(server, script, gates=("slow",))
         async with asyncio.TaskGroup() as group:
             turn = group.create_task(desk.say("go"))
-            await until(desk, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
+            await until_stored(desk, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
             company.gates["slow"].set()
         assert turn.result() == TurnAnswered("both")
         assert await result(desk) == "## 1: done\ntortoise\n\n## 2: done\nhare"
         steps = [event.text for event in desk.events if isinstance(event, ToolProgressed)]
         assert steps == ["child 2: done", "child 1: done"]
-        await until(desk, is_over)
+        await until_stored(desk, is_over)
 
 
 async def test_a_child_knows_nothing_of_the_conversation_and_has_its_own(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ async def test_tasks_are_handed_on_as_often_as_the_settings_allow(tmp_path: Path
         assert "deep" in asked_for(server, "one")[1].body.decode()
         steps = [event.text for event in desk.events if isinstance(event, ToolProgressed)]
         assert steps == ["child 1: delegate_task: two", "child 1: child 1: done", "child 1: done"]
-        await until(desk, is_over)
+        await until_stored(desk, is_over)
 
 
 async def test_nothing_is_handed_on_where_that_is_off(tmp_path: Path) -> None:
@@ -116,7 +117,7 @@ async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(tmp
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         good, bad = {"goal": "good", "output_schema": NUMBER}, {"goal": "bad", "output_schema": NUMBER}
         fixed = 'Here:\n```json\n{"sum": 3}\n```'
-        again = "That answer does not fit: {}. Answer again, with nothing but JSON that fits the schema."
+        again = "That answer doesn't match: {}. Answer again, only with JSON that matches the schema."
         script: Script = {
             "go": [hand_on(good, bad), Say("done")],
             "good": Say('{"sum": "three"}'),
@@ -128,7 +129,7 @@ async def test_an_answer_that_does_not_fit_its_schema_is_asked_for_once_more(tmp
         await desk.say("go")
         assert await result(desk) == (
             '## 1: done\n{"sum":3}\n\n## 2: failed\n'
-            "The answer does not fit the schema, also when asked again: the answer is not JSON.\nstill three"
+            "The answer doesn't match the schema, even after a second try: the answer is not JSON.\nstill three"
         )
         assert len(company.asked) == 6
         assert '"sum":{"type":"integer"}' in asked_for(server, "good")[0].question
@@ -175,11 +176,11 @@ async def test_a_stop_ends_the_children_and_what_they_have_started(tmp_path: Pat
         pid = tmp_path / "work" / "pid"
         async with asyncio.TaskGroup() as group:
             turn = group.create_task(desk.say("go"))
-            await until(desk, lambda tx: is_written(pid) and len(tx.turns.find()) == 3)
+            await until_stored(desk, lambda tx: is_written(pid) and len(tx.turns.find()) == 3)
             desk.active_session.chat.conversation.stop()
         assert turn.result() == TurnStopped()
         await server.gone()
-        await until(desk, is_over)
+        await until_stored(desk, is_over)
         assert is_gone(pid)
         for child in await children(desk):
             assert await _last_turn(desk, child) == "stopped"
@@ -195,7 +196,7 @@ async def test_a_turn_that_runs_out_of_time_leaves_nothing_at_work(tmp_path: Pat
         Company(server, {"go": hand_on("think")}, gates=("think",))
         end = await desk.say("go")
         assert isinstance(end, TurnOutOfBudget)
-        await until(desk, is_over)
+        await until_stored(desk, is_over)
 
 
 async def test_what_was_cut_off_goes_on_and_what_is_done_is_not_done_again(tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ async def test_what_was_cut_off_goes_on_and_what_is_done_is_not_done_again(tmp_p
             company = Company(server, script, gates=("slow",))
             here = desk.active_session.session_id
             await desk.use("/queue go")
-            await until(desk, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
+            await until_stored(desk, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
             await server.arrived(3)
         assert sorted(company.asked) == ["go", "quick", "slow"]
         async with open_desk(tmp_path, server, resume=here) as desk:
@@ -214,7 +215,7 @@ async def test_what_was_cut_off_goes_on_and_what_is_done_is_not_done_again(tmp_p
             assert await result(desk) == "## 1: done\nhare\n\n## 2: done\ntortoise"
             assert sorted(company.asked) == ["go", "go", "quick", "slow", "slow"]
             assert len(await children(desk)) == 2
-            await until(desk, is_over)
+            await until_stored(desk, is_over)
 
 
 async def test_a_child_asks_the_person_of_the_one_that_handed_it_on(tmp_path: Path) -> None:
@@ -223,9 +224,7 @@ async def test_a_child_asks_the_person_of_the_one_that_handed_it_on(tmp_path: Pa
         Company(server, {"go": [hand_on("wait", "clean"), Say("done")], "clean": [dangerous, Say("I may not.")]})
         async with asyncio.TaskGroup() as group:
             group.create_task(desk.say("go"))
-            async with asyncio.timeout(60):
-                while not desk.active_session.chat.questions.approvals:  # noqa: ASYNC110 - it is asked sooner or later
-                    await asyncio.sleep(0.02)
+            await until(lambda: desk.active_session.chat.questions.approvals)
             [asked] = desk.active_session.chat.questions.approvals
             assert isinstance(asked, ApprovalAsked)
             assert asked.summary == "child 2: rm -rf /etc/nothing"

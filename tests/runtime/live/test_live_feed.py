@@ -17,6 +17,7 @@ from talaria.runtime.live.feed import FeedEvent, QuestionClosed
 from talaria.runtime.live.remote import RemoteWatcher
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import Ask, ModelServer, Say
+from talaria.testing.wait import until
 
 SLOW = Say("one two three four five six seven eight", pause=0.05)
 DANGEROUS = Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})])
@@ -54,9 +55,7 @@ async def viewed(home: Path, session_id: SessionId) -> AsyncIterator[Viewer]:
         async with asyncio.TaskGroup() as group:
             before = await store.read(list_watchers)
             following = group.create_task(RemoteWatcher(store, session_id, viewer.see).follow())
-            async with asyncio.timeout(20):
-                while await store.read(list_watchers) == before:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(lambda: store.read(lambda tx: list_watchers(tx) != before))
             yield viewer
             following.cancel()
     finally:
@@ -111,9 +110,7 @@ async def test_who_comes_late_sees_all_of_it_once(tmp_path: Path, server: ModelS
 
 
 async def heard(desk: Desk, word: str) -> None:
-    async with asyncio.timeout(20):
-        while word not in "".join(one.text for one in desk.events if isinstance(one, TextAdded)):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: word in "".join(one.text for one in desk.events if isinstance(one, TextAdded)))
 
 
 async def test_nobody_watches_and_nothing_is_written(server: ModelServer, desk: Desk) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -14,6 +13,7 @@ import talaria
 from talaria.contracts.tool import Call, ProposedAction, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.session_context import SessionContext
+from talaria.testing.wait import until
 from talaria.tools.code.tool import CallTool, ExecuteCode, ExecuteCodeArguments
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
 
@@ -37,13 +37,6 @@ async def fail(folder: Path, code: str, *, tool: Tool | None = None, call: Call 
     with pytest.raises(ToolFailed) as failed:
         await execute(folder, code, tool=tool, call=call)
     return str(failed.value)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that happens in another process."""
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - other processes set no event of ours
-            await asyncio.sleep(0.01)
 
 
 async def test_what_is_printed_comes_back(tmp_path: Path) -> None:

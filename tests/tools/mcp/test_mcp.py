@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tests.tools.web.web_server import web_server
 
 from talaria.contracts.tool import Effect, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
+from talaria.testing.wait import until
 from talaria.tools.mcp.session_servers import McpServers
 from talaria.tools.mcp.settings import McpServer
 
@@ -65,13 +66,6 @@ def tool_named(servers: McpServers, name: str) -> Tool:
 async def run(servers: McpServers, called: str, shown: list[str] | None = None, **arguments: object) -> ToolOutput:
     tool = tool_named(servers, called)
     return await tool.run(msgspec.convert(arguments, tool.arguments), call_from(Path(), progress=shown))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that happens in another process."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - other processes set no event of ours
-            await asyncio.sleep(0.02)
 
 
 def free_port() -> int:

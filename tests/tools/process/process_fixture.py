@@ -20,6 +20,7 @@ from talaria.core.session_context import SessionContext
 from talaria.runtime.completions import hear, queue_reports_if_idle, report
 from talaria.runtime.inbox import read_message
 from talaria.testing.clock import NOON
+from talaria.testing.wait import until
 from talaria.tools.output import FullOutputs
 from talaria.tools.process.supervisor import Supervisor
 from talaria.tools.process.tool import Process, ProcessArguments
@@ -84,9 +85,7 @@ class Bench:
         return await self.store.read(lambda tx: list_processes(tx, SessionId(self.session_id)))
 
     async def until_told(self, count: int = 1) -> list[str]:
-        async with asyncio.timeout(30):
-            while len(self.told) < count:  # noqa: ASYNC110 (a process ends when it does)
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.told) >= count)
         return [text for _, text in self.told]
 
     async def until_over(self, process: BackgroundProcess) -> BackgroundProcess:

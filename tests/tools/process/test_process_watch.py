@@ -15,6 +15,7 @@ from talaria.contracts.store import Store
 from talaria.core.ids import WorkerId, new_worker_id
 from talaria.core.os_processes import is_running, kill_tree
 from talaria.testing.clock import NOON, SettableClock
+from talaria.testing.wait import until
 from talaria.tools.process.pattern_watch import APART, MOST_NOTICES, Lookout
 from talaria.tools.process.run_folder import ProcessFiles
 
@@ -40,11 +41,9 @@ async def ended_unseen(process: BackgroundProcess, ago: timedelta) -> None:
     """Let a process that reads a line end while nobody watches, so long ago."""
     left = ProcessFiles(Path(process.place))
     async with asyncio.timeout(30):
-        while not left.pid:  # noqa: ASYNC110 (it listens when it does)
-            await asyncio.sleep(0.01)
+        await until(lambda: left.pid)
         left.write(b"on\n")
-        while left.code is None or is_running(process.pid):  # noqa: ASYNC110 (it ends when it does)
-            await asyncio.sleep(0.01)
+        await until(lambda: left.code is not None and not is_running(process.pid))
     at = (datetime.now(UTC) - ago).timestamp()
     os.utime(left.place / "status", (at, at))
 
@@ -100,9 +99,11 @@ async def test_a_process_whose_start_was_not_recorded_is_found_by_its_own_note(
 ) -> None:
     process = await left_by_a_crash(sqlite_store, tmp_path, "read line", state="starting", pid=0, started="")
     async with supervised(sqlite_store, tmp_path) as after:
-        async with asyncio.timeout(30):
-            while (await after.listed())[0].state != "running":  # noqa: ASYNC110 (it is adopted when it is)
-                await asyncio.sleep(0.01)
+
+        async def is_adopted() -> bool:
+            return (await after.listed())[0].state == "running"
+
+        await until(is_adopted)
         (found,) = await after.listed()
         assert found.pid == ProcessFiles(Path(process.place)).pid
         assert "was killed" in await after.use("kill", found)
@@ -236,9 +237,7 @@ async def test_a_process_whose_conversation_is_deleted_is_ended(sqlite_store: St
         process = await bench.start("sleep 600")
         await sqlite_store.write(lambda tx: tx.sessions.delete(process.session_id))
         await bench.supervisor.look()
-        async with asyncio.timeout(30):
-            while is_running(process.pid):  # noqa: ASYNC110 (it ends when it does)
-                await asyncio.sleep(0.01)
+        await until(lambda: not is_running(process.pid))
         assert bench.told == []
 
 
@@ -248,8 +247,7 @@ async def test_a_process_whose_conversation_was_deleted_while_nobody_watched_is_
     process = await left_by_a_crash(sqlite_store, tmp_path, "sleep 600")
     await sqlite_store.write(lambda tx: tx.sessions.delete(process.session_id))
     async with supervised(sqlite_store, tmp_path), asyncio.timeout(30):
-        while is_running(process.pid):  # noqa: ASYNC110 (it ends when it does)
-            await asyncio.sleep(0.01)
+        await until(lambda: not is_running(process.pid))
 
 
 async def test_the_last_notice_of_lines_says_that_it_is_the_last(sqlite_store: Store, tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ import pytest
 from tests.storage.engines import Place
 from tests.tools.process.process_fixture import Bench, supervised
 
+from talaria.contracts.background_processes import BackgroundProcess
 from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.tool import ProposedAction
 from talaria.core.errors import ToolFailed
 from talaria.core.os_processes import is_running, list_process_tree
 from talaria.testing.clock import SettableClock
+from talaria.testing.wait import until
 from talaria.tools.process.run_folder import ROTATE_AT, ProcessFiles
 from talaria.tools.process.tool import ProcessArguments
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
@@ -65,16 +67,19 @@ class StoppingStore:
 
 
 async def until_gone(pid: int) -> None:
-    async with asyncio.timeout(30):
-        while is_running(pid):  # noqa: ASYNC110 (another process does not set our events)
-            await asyncio.sleep(0.01)
+    await until(lambda: not is_running(pid))
+
+
+async def until_polled(bench: Bench, process: BackgroundProcess, text: str) -> None:
+    async def is_shown() -> bool:
+        return text in await bench.use("poll", process)
+
+    await until(is_shown)
 
 
 async def printed(path: Path) -> int:
     """Wait for a number that a process writes to a file, and return it."""
-    async with asyncio.timeout(30):
-        while not _read(path).endswith("\n"):  # noqa: ASYNC110 (the same)
-            await asyncio.sleep(0.01)
+    await until(lambda: _read(path).endswith("\n"))
     return int(_read(path))
 
 
@@ -134,9 +139,7 @@ async def test_what_was_written_by_a_call_that_is_made_again_is_not_written_twic
 
 async def test_a_process_may_have_a_terminal(bench: Bench) -> None:
     process = await bench.start("read -p 'Name? ' name; test -t 0 && echo hello $name; exit 4", pty=True)
-    async with asyncio.timeout(30):
-        while "\nName?" not in await bench.use("poll", process):  # noqa: ASYNC110 (it asks when it does)
-            await asyncio.sleep(0.02)
+    await until_polled(bench, process, "\nName?")
     await bench.use("write", process, text="Ann\n")
     (text,) = await bench.until_told()
     assert "hello Ann" in text
@@ -215,9 +218,7 @@ async def test_killing_ends_all_that_was_started_sessions_and_daemons_of_its_own
 
 async def test_what_ignores_the_polite_signal_is_killed(bench: Bench) -> None:
     process = await bench.start("trap '' TERM; echo ready; while :; do sleep 1; done")
-    async with asyncio.timeout(30):
-        while "\nready" not in await bench.use("poll", process):  # noqa: ASYNC110 (it is ready when it is)
-            await asyncio.sleep(0.02)
+    await until_polled(bench, process, "\nready")
     assert "was killed" in await bench.use("kill", process)
     await until_gone(process.pid)
 
@@ -292,9 +293,7 @@ async def test_in_a_sandbox_it_goes_on_writes_only_its_folder_and_is_ended_whole
     command = "echo inside >here; echo no >../there; (setsid sleep 600 &); read line; echo got $line; sleep 600"
     process = await bench.start(command, workdir="work")
     await bench.use("write", process, text="it\n")
-    async with asyncio.timeout(30):
-        while "\ngot it" not in await bench.use("poll", process):  # noqa: ASYNC110 (it reads when it does)
-            await asyncio.sleep(0.02)
+    await until_polled(bench, process, "\ngot it")
     assert _read(folder / "here") == "inside\n"
     assert not (tmp_path / "there").exists()
     inside = list_process_tree(process.pid)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.tools.terminal.test_terminal import until
 from tests.tools.tool_calls import call_from
 
 from talaria.core.errors import ToolFailed
+from talaria.testing.wait import until
 from talaria.tools.output import FullOutputs
 from talaria.tools.sandbox.bubblewrap import Sandbox, sandbox_available
 from talaria.tools.terminal.processes import Processes

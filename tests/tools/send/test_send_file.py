@@ -118,7 +118,7 @@ async def test_a_network_without_files_is_named_as_the_reason(store: Store, call
 async def test_a_conversation_in_no_chat_has_nowhere_to_send_it(store: Store, tool: SendFile, call: Call) -> None:
     write(call, "report.csv", b"a,b")
     elsewhere = (await store.write(lambda tx: tx.sessions.create(NewSession(source="cli")))).id
-    with pytest.raises(ToolFailed, match="in no chat"):
+    with pytest.raises(ToolFailed, match="isn't in a chat"):
         await tool.run(SendFileArguments("report.csv"), structs.replace(call, session_id=elsewhere))
 
 

@@ -96,7 +96,7 @@ async def test_a_thread_is_a_place_of_its_own(store: Store, tool: SendMessage, h
 
 
 async def test_what_is_in_no_chat_has_no_origin(store: Store, tool: SendMessage, tmp_path: Path) -> None:
-    with pytest.raises(ToolFailed, match="in no chat"):
+    with pytest.raises(ToolFailed, match="isn't in a chat"):
         await tool.run(SendMessageArguments("origin", "hi"), call_from(tmp_path))
 
 

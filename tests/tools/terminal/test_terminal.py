@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from talaria.contracts.tool import Call
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
 from talaria.core.session_context import SessionContext
+from talaria.testing.wait import until
 from talaria.tools.output import FullOutputs
 from talaria.tools.terminal.processes import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
@@ -51,13 +52,6 @@ def shell(folder: Path, tmp_path: Path) -> Iterator[Shell]:
     made = Shell(folder, tmp_path / "outputs")
     yield made
     assert not made.processes.running
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for what another process does."""
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110 - another process does not set our events
-            await asyncio.sleep(0.005)
 
 
 def alive(pid: int) -> bool:

@@ -109,12 +109,11 @@ def fire_gateway_start(application: TalariaApplication, worker: WorkerId, lines:
 async def run_boot(
     application: TalariaApplication, folder: Path, lines: Sequence[NetworkPipeline], jobs: asyncio.TaskGroup
 ) -> None:
-    """Run the instructions in BOOT.md and wake the deliveries."""
+    """Run the instructions in BOOT.md."""
     text = await asyncio.to_thread(read_boot, application.profile.folder)
     platforms = [line.network.status.name for line in lines]
-    if text and await Boot(application, folder, platforms, jobs).run(text):
-        for line in lines:
-            line.delivery.wake()
+    if text:
+        await Boot(application, folder, platforms, jobs).run(text)
 
 
 _NETWORK_POLL_SECONDS = 0.5
@@ -278,9 +277,7 @@ class _Builder:
         self.missing: list[NetworkStatus] = []
         self._network_contexts: dict[str, NetworkContext] = {}
         self._platforms: dict[str, Platform] = {}
-        self._media = open_media(
-            application, self._platforms, lambda name: self._network_contexts[name].wake_delivery(), closing
-        )
+        self._media = open_media(application, self._platforms, closing)
         self._custom_commands = load_custom_commands(application.command_folders)[0]
         for folder in {Path.cwd(), make_served_folder(application.settings, application.profile)}:
             if notice := FolderTrust(application.profile.folder).notice(folder):
@@ -330,7 +327,7 @@ class _Builder:
         delivery = Delivery(
             application.store,
             platform,
-            reply_limit=lambda: application.settings.gateway.reply_characters,
+            settings=application.settings_admin,
             files=application.profile.media_folder,
         )
         stage = PreviewOptions(
@@ -338,14 +335,14 @@ class _Builder:
             platform=platform,
             throttle=delivery.throttle,
             worker=self.rooms.worker,
-            reply_limit=lambda: application.settings.gateway.reply_characters,
+            settings=application.settings_admin,
         )
         self._network_contexts[platform.name] = NetworkContext(
             application=application,
             abilities=platform.abilities,
-            wake_delivery=delivery.wake,
             stage=stage,
             settings=application.settings_admin,
+            voice=self._media.spoken,
             service=self._service,
             outage=outage,
         )
@@ -426,7 +423,6 @@ class _Builder:
             folder=self.folder,
             surface=f"{_SURFACE.format(platform=platform)} {prompt}".rstrip(),
             lasting=True,
-            follow_ups=(self._media.spoken,),
             unpack=self._media.attachment_fetcher.unpack,
             file_limit=self._network_contexts[platform].abilities.file_limit,
         )

@@ -13,7 +13,7 @@ from talaria.settings.secrets import KNOWN_SECRETS
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway
     from talaria.app.application import TalariaApplication
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from talaria.contracts.platform import Platform
 from talaria.gateway.attachments import AttachmentFetcher, FetchLimits, VoiceNoteTranscriber
-from talaria.gateway.outbound.voice_replies import VoiceReplies, VoiceReplyOptions
+from talaria.gateway.outbound.voice_replies import VoiceReplies
 from talaria.gateway.stickers import StickerDescriber
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports the gateway
@@ -109,15 +109,9 @@ class MediaServices(Struct, frozen=True):
 
 
 def open_media(
-    application: "TalariaApplication",
-    platforms: Mapping[str, Platform],
-    wake: Callable[[str], None],
-    closing: AsyncExitStack,
+    application: "TalariaApplication", platforms: Mapping[str, Platform], closing: AsyncExitStack
 ) -> MediaServices:
-    """Return the media services for these networks, by name; leaving ``closing`` closes their connections.
-
-    ``wake`` wakes the delivery of the network with the given name.
-    """
+    """Return the media services for these networks, by name; leaving ``closing`` closes their connections."""
     media_models = MediaModels(application)
     closing.push_async_callback(media_models.close)
     folder = application.profile.media_folder
@@ -126,14 +120,11 @@ def open_media(
         media = application.settings.media
         return FetchLimits(media.fetch_seconds, round(media.file_megabytes * _MEGABYTE))
 
-    def voice_options() -> VoiceReplyOptions:
-        return VoiceReplyOptions(application.settings.voice.speak, application.settings.voice.seconds)
-
     note_transcriber = VoiceNoteTranscriber(
         media_models.transcriber, lambda: application.settings.voice.seconds, application.mask
     )
     stickers = StickerDescriber(application.store, media_models.find_vision_model)
     return MediaServices(
         AttachmentFetcher(platforms, folder, limits, note_transcriber, stickers, application.mask),
-        VoiceReplies(application.store, platforms, folder, media_models.speaker, voice_options, wake),
+        VoiceReplies(application.store, platforms, folder, media_models.speaker, application.settings_admin),
     )

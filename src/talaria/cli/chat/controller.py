@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
+from msgspec import structs
 
 from talaria.cli.chat.approval import answer_in_terminal
 from talaria.cli.chat.attachments import build_message_parts
@@ -14,11 +14,12 @@ from talaria.cli.chat.options import SOURCE
 from talaria.cli.output.text import escape_control
 from talaria.commands.application import Application
 from talaria.commands.arguments import escape_markdown
-from talaria.commands.command import Command, CommandContext, Display, Surface, TerminalSurface
+from talaria.commands.command import DISPLAY, Command, CommandContext, Display, Surface, TerminalSurface
 from talaria.commands.custom import load_custom_commands
 from talaria.commands.dispatch import find_commands, is_command, run_command, select_usable_commands
 from talaria.commands.registry import REGISTRY
 from talaria.contracts.tool import Workspace
+from talaria.contracts.values import SINGLE, NamedValue
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked, TurnEvent
 from talaria.core.ids import SessionId
@@ -30,8 +31,7 @@ from talaria.runtime.active_session import ActiveSession, deliver_completions
 from talaria.runtime.open_session import OpenRequest, OpenSession
 from talaria.settings.folder_trust import FolderTrust, UnreadableFolder, compute_digest, project_files
 
-_WELCOME_KEY = "welcomed"
-_DISPLAY_KEY = f"display:{SOURCE}"
+WELCOMED = NamedValue("welcomed", bool)
 _FILES_SHOWN = 12
 _MOVED_NOTICE = (
     "This conversation was moved elsewhere. The rest of the answer appears there; this terminal "
@@ -88,7 +88,7 @@ class ChatController:
 
     async def open(self, request: OpenRequest) -> tuple[OpenSession, list[str]]:
         """Open the requested session and return it with notices for the user."""
-        self.active_session.request = msgspec.structs.replace(request, moved=self._on_moved)
+        self.active_session.request = structs.replace(request, moved=self._on_moved)
         chat = await self.active_session.open()
         self.active_session.start_background_task(
             self._application.supervise_background(self._jobs, self._get_session_id)
@@ -166,7 +166,7 @@ class ChatController:
     async def offers(self, name: str, words: str) -> Sequence[tuple[str, str]]:
         """Return the completions of a command."""
         found = find_commands(name, self._commands)
-        return await found[0].offers(msgspec.structs.replace(self.context(), words=words)) if len(found) == 1 else ()
+        return await found[0].offers(structs.replace(self.context(), words=words)) if len(found) == 1 else ()
 
     def _get_session_id(self) -> SessionId | None:
         return self.active_session.session_id if self.active_session.is_open else None
@@ -251,18 +251,17 @@ def _files_text(folder: Path) -> str:
 
 async def read_display(application: Application) -> Display:
     """Return the stored display options of this terminal."""
-    entry = await application.store.read(lambda tx: tx.state.get(_DISPLAY_KEY))
-    return msgspec.json.decode(entry.value, type=Display) if entry else Display()
+    return await application.store.read(lambda tx: DISPLAY.get(tx, SOURCE)) or Display()
 
 
 async def save_display(application: Application, display: Display) -> None:
     """Store the display options for the next start."""
-    await application.store.write(lambda tx: tx.state.put(_DISPLAY_KEY, msgspec.json.encode(display).decode()))
+    await application.store.write(lambda tx: DISPLAY.write(tx, SOURCE, display))
 
 
 async def claim_first_run(application: Application) -> bool:
     """Return whether this is the first run, and record that it has happened."""
-    entry = await application.store.read(lambda tx: tx.state.get(_WELCOME_KEY))
-    if entry is None:
-        await application.store.write(lambda tx: tx.state.put(_WELCOME_KEY, "yes"))
-    return entry is None
+    welcomed = await application.store.read(lambda tx: WELCOMED.get(tx, SINGLE))
+    if not welcomed:
+        await application.store.write(lambda tx: WELCOMED.write(tx, SINGLE, True))
+    return not welcomed

@@ -36,6 +36,7 @@ from talaria.gateway.chats.turn_view import TurnView, TurnViewOptions
 from talaria.gateway.outbound.preview import PreviewOptions
 from talaria.gateway.outbound.rate_limit import call_with_timeout
 from talaria.gateway.outbound.replies import ReplyQueuer, add_footer, runtime
+from talaria.gateway.outbound.voice_replies import VoiceReplies
 from talaria.runtime.active_session import ActiveSession
 from talaria.runtime.leases import STORE_UNREACHABLE, retry_write
 from talaria.runtime.open_session import OpenRequest
@@ -65,9 +66,9 @@ class NetworkContext(Struct, frozen=True, kw_only=True):
 
     application: Application
     abilities: PlatformCapabilities
-    wake_delivery: Callable[[], None]
     stage: PreviewOptions
     settings: LiveSettings
+    voice: VoiceReplies | None = None
     service: GatewayControl | None = None
     outage: OutageNotices = field(default_factory=OutageNotices)
 
@@ -127,7 +128,7 @@ class Chat:
             is_owner=network.is_owner,
         )
         self.view = TurnView(view_options, jobs)
-        replies = ReplyQueuer(network.wake_delivery, self._add_footer)
+        replies = ReplyQueuer(self._add_footer, network.settings, network.voice)
         request = structs.replace(
             request,
             follow_ups=(replies, *request.follow_ups),
@@ -265,7 +266,6 @@ class Chat:
         session_id, key = self.active_session.session_id, key or new_id()
         store = self.active_session.store
         await retry_write(lambda: store.write(lambda tx: queue_notice(tx, session_id, self.address, content, key)))
-        self._network.wake_delivery()
 
     def _close_question(self, key: str, content: Content, decision: str) -> None:
         self._jobs.create_task(show_decision(self._network.stage, self.address, key, content, decision))
@@ -316,7 +316,7 @@ class Chat:
                 stage.platform.send(self.address, Content(text=STORE_UNREACHABLE), new_id()), stage.call
             )
         except PlatformError as error:
-            log.warning("%s: nobody was told that a turn waits: %s", self.name, error)
+            log.warning("%s: couldn't post that a turn is waiting: %s", self.name, error)
 
     async def marked(self, message_id: str, emoji: str, by: str, *, owner: bool) -> None:
         """Answer an open question by a reaction to its message."""

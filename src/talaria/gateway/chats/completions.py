@@ -31,7 +31,7 @@ class CompletionDispatcher:
                 try:
                     await self.look(BATCH_WINDOW)
                 except StoreError as error:
-                    log.warning("what was reported waits: %s", error)
+                    log.warning("completions will be delivered later: %s", error)
 
     async def look(self, delay: float = 0.0) -> int:
         """Wake all idle sessions of this worker with completions, and return their number.

@@ -60,7 +60,7 @@ class ChoicePrompts:
         """Post a question and return the index of the answer; ``None`` if there was none in time."""
         number = new_id()
         listed = "\n".join(f"{position}. {choice}" for position, choice in enumerate(choices, 1))
-        hint = "" if self._buttons else "\n\nAnswer with the number."
+        hint = "" if self._buttons else "\n\nReply with the number."
         buttons = tuple(Button(choice, f"{number}:{position}") for position, choice in enumerate(choices))
         text = question if self._buttons else f"{question}\n\n{listed}{hint}"
         content = Content(text=text, buttons=buttons if self._buttons else ())
@@ -185,7 +185,11 @@ async def show_decision(options: PreviewOptions, address: Address, key: str, con
             shown = Content(text=_append_decision(options, content, decision))
             await call_with_timeout(options.platform.edit(MessageRef(address, message_id), shown), options.call)
     except (TimeoutError, PlatformError, StoreError) as error:
-        log.info("%s: a question keeps its buttons: %s", options.platform.name, str(error) or "it was not posted")
+        log.info(
+            "%s: couldn't remove the buttons of a question: %s",
+            options.platform.name,
+            str(error) or "it was not posted",
+        )
 
 
 async def _wait_until_posted(options: PreviewOptions, key: str) -> str:

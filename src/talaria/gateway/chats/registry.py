@@ -159,7 +159,7 @@ class ChatRegistry:
                     reported = ""
                 except TalariaError as error:
                     if reported != str(error):
-                        log.warning("pending messages were not processed: %s", error)
+                        log.warning("couldn't process pending messages: %s", error)
                     reported = str(error)
 
     async def take_up(self) -> int:
@@ -193,13 +193,13 @@ class ChatRegistry:
             self._retries.pop(session_id, None)
         except StoreError as error:
             with bound(SessionContext(session_id=session_id, platform=address.platform)):
-                log.warning("session %s: pending messages wait for the store: %s", session_id, error)
+                log.warning("session %s: pending messages are waiting for the store: %s", session_id, error)
         except TalariaError as error:
             count = self._retries.get(session_id, (0, 0.0))[0] + 1
             pause = min(2.0**count, _LONGEST_PAUSE)
             self._retries[session_id] = count, asyncio.get_running_loop().time() + pause
             with bound(SessionContext(session_id=session_id, platform=address.platform)):
-                log.warning("session %s: pending messages are retried in %.0f s: %s", session_id, pause, error)
+                log.warning("session %s: retrying pending messages in %.0f s: %s", session_id, pause, error)
 
     async def release_lost(self) -> int:
         """Release the chats that are assigned to other workers now, and return their number."""
@@ -222,7 +222,7 @@ class ChatRegistry:
                 await chat.open(agent_version)
         if self.closed:  # possibly set while the chat was being opened
             await _close_chat(chat)
-            raise Refused("The gateway ends; what waits is answered at the next start.")
+            raise Refused("The gateway is stopping. Pending messages are answered at the next start.")
         return chat
 
     def _list_resumable_goals(self, tx: Transaction) -> list[PendingChat]:
@@ -273,4 +273,4 @@ async def _close_chat(chat: Chat) -> None:
         chat.view.end()
         await chat.active_session.close()
     except StoreError as error:
-        log.warning("%s: a chat could not be closed properly: %s", chat.name, error)
+        log.warning("%s: couldn't close a chat properly: %s", chat.name, error)

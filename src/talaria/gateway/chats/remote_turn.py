@@ -76,7 +76,7 @@ class RemoteTurnView:
                         chat.elsewhere = chat.active_session.remote_questions = None
                 watching.cancel()
         except* TalariaError as errors:
-            log.warning("session %s: its turn is not shown: %s", self._session_id, errors.exceptions[0])
+            log.warning("session %s: can't show its turn: %s", self._session_id, errors.exceptions[0])
         finally:
             self._answers.close_all()
         if not self._chats.closed:

@@ -32,10 +32,10 @@ async def set_reaction(stage: PreviewOptions, route: ReplyRoute, emoji: str) -> 
     try:
         await call_with_timeout(platform.react(MessageRef(route.address, route.reply_to), emoji), stage.call)
     except PlatformError as error:
-        log.info("%s: a message was not marked: %s", stage.platform.name, error)
+        log.info("%s: couldn't mark a message: %s", stage.platform.name, error)
 
 
-_OWNER_ABSENT = "only the owner of this agent may allow that, who is not in this chat"
+_OWNER_ABSENT = "only this agent's owner can allow that, and they are not in this chat"
 
 
 class TurnViewOptions(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,6 @@ from talaria.contracts.stores.outbox import OutboxFilter, OutboxItem
 from talaria.core.aio import shield_until_done
 from talaria.core.errors import BadCredentials, Rejected, SlowDown, StoreError, Unreachable
 from talaria.core.session_context import SessionContext, bound
-from talaria.gateway.outbound.long_reply import REPLY_LIMIT
 from talaria.gateway.outbound.message_writer import (
     DeliveryContext,
     MessageWriter,
@@ -28,6 +27,8 @@ from talaria.gateway.outbound.message_writer import (
 )
 from talaria.gateway.outbound.rate_limit import DeliveryPolicy, Throttle
 from talaria.runtime.outbox import outbox_topic
+from talaria.settings.live import LiveSettings
+from talaria.settings.model import Settings
 
 T = TypeVar("T")
 DEFAULT_POLICY = DeliveryPolicy()
@@ -55,7 +56,7 @@ class DeliveryStatus(Struct, frozen=True, kw_only=True):
 class Delivery:
     """Delivery worker for the outbox of one platform, within the rate limits of ``throttle``.
 
-    Texts longer than ``reply_limit`` characters are cut; the whole text is stored below the folder ``files``.
+    Texts longer than the settings allow are cut; the whole text is stored below the folder ``files``.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Delivery:
         *,
         pace: DeliveryPolicy = DEFAULT_POLICY,
         clock: Clock | None = None,
-        reply_limit: Callable[[], int] = lambda: REPLY_LIMIT,
+        settings: LiveSettings | None = None,
         files: Path | None = None,
     ) -> None:
         self.throttle = Throttle(platform.abilities.rates)
@@ -78,7 +79,7 @@ class Delivery:
             platform=platform,
             throttle=self.throttle,
             pace=pace,
-            reply_limit=reply_limit,
+            settings=settings or LiveSettings(Settings()),
             files=files,
             waits=self.wake,
         )
@@ -140,7 +141,7 @@ class Delivery:
                     if notified or await self._store.read(self._has_undelivered):
                         self.wake()
                 except StoreError as error:
-                    log.debug("%s: the outbox is looked at later: %s", self._platform.name, error)
+                    log.debug("%s: the outbox will be checked later: %s", self._platform.name, error)
 
     def _has_undelivered(self, tx: Transaction) -> bool:
         return bool(tx.outbox.find(OutboxFilter(platform=self._platform.name, limit=1)))
@@ -180,7 +181,7 @@ class Delivery:
             return claimed
         except StoreError as error:
             if self._error != str(error):
-                log.warning("%s: the outbox is not looked at: %s", self._platform.name, error)
+                log.warning("%s: can't check the outbox: %s", self._platform.name, error)
             self._error = str(error)
             return []
 
@@ -198,7 +199,7 @@ class Delivery:
         with bound(SessionContext(session_id=item.session_id or "", platform=self._platform.name)):
             delivering = asyncio.ensure_future(self._deliver(item, writer))
         try:
-            await asyncio.shield(delivering)
+            check_again = await asyncio.shield(delivering)
         except asyncio.CancelledError:
             writer.request_stop()
             await asyncio.wait([delivering], timeout=self._policy.grace.total_seconds())
@@ -209,9 +210,11 @@ class Delivery:
             raise
         finally:
             del self._in_flight[item.id]
+        if check_again:
             self.wake()
 
-    async def _deliver(self, item: OutboxItem, writer: MessageWriter) -> None:
+    async def _deliver(self, item: OutboxItem, writer: MessageWriter) -> bool:
+        """Deliver one item; return whether the outbox has more, or the item has to wait."""
         try:
             reference = await writer.place()
         except RateLimited as error:
@@ -222,7 +225,7 @@ class Delivery:
         except Rejected as error:
             await self._give_up(item, str(error))
         except msgspec.DecodeError as error:
-            await self._give_up(item, f"it cannot be read: {error}")
+            await self._give_up(item, f"it can't be read: {error}")
         except BadCredentials as error:
             self._refused = True
             self.throttle.shut(self._policy.longest_pause)
@@ -230,19 +233,25 @@ class Delivery:
         except (Unreachable, StoreError) as error:
             await self._try_later(item, self._policy.pause(item.attempts), str(error))
         except Exception as error:  # a bug in an adapter delays one message, not the others
-            log.exception("%s: a message was not delivered", self._platform.name)
+            log.exception("%s: couldn't deliver a message", self._platform.name)
             await self._try_later(item, self._policy.pause(item.attempts), f"{type(error).__name__}: {error}")
         else:
-            await self._write_with_retry(lambda tx: self._record_sent(tx, item, reference, repeated=writer.repeated))
+            has_more = await self._write_with_retry(
+                lambda tx: self._record_sent(tx, item, reference, repeated=writer.repeated)
+            )
             self._count("sent")
             self._count("repeated", int(writer.repeated))
             self._error = ""
+            return has_more
+        return True
 
-    def _record_sent(self, tx: Transaction, item: OutboxItem, reference: str, *, repeated: bool) -> None:
+    def _record_sent(self, tx: Transaction, item: OutboxItem, reference: str, *, repeated: bool) -> bool:
+        """Record that an item was sent, and return whether others are left; later ones notify by themselves."""
         if tx.outbox.sent(item.id, reference):
             delete_posted(tx, item.key)
         if repeated:
             tx.events.append(f"delivery:{self._platform.name}", [("repeated", item.key)])
+        return self._has_undelivered(tx)
 
     async def _try_later(self, item: OutboxItem, pause: timedelta, error: str) -> None:
         log.warning("%s: %s waits %s: %s", self._platform.name, item.key, pause, error)
@@ -256,7 +265,7 @@ class Delivery:
         self._next_due = min(self._next_due or due, due)
 
     async def _give_up(self, item: OutboxItem, error: str) -> None:
-        log.error("%s: %s cannot be delivered: %s", self._platform.name, item.key, error)
+        log.error("%s: giving up on message %s: %s", self._platform.name, item.key, error)
         await self._write_with_retry(lambda tx: tx.outbox.fail(item.id, error))
         self._count("failed")
         self._error = error
@@ -268,7 +277,7 @@ class Delivery:
                 return await self._store.write(work)
             except StoreError as error:
                 if self._error != str(error):
-                    log.warning("%s: a delivery is not recorded: %s", self._platform.name, error)
+                    log.warning("%s: couldn't record a delivery: %s", self._platform.name, error)
                 self._error = str(error)
                 await asyncio.sleep(_STORE_PAUSE)
 

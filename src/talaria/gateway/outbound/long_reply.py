@@ -8,20 +8,17 @@ from talaria.contracts.platform import Content
 from talaria.core.messages import File
 from talaria.gateway.outbound.splitting import close_code_block
 
-REPLY_LIMIT = 200_000
 _SEARCH_WINDOW = 2_000  # characters before the limit in which a paragraph, line or word end is searched
-_ATTACHED_NOTICE = "✂ This reply has {length:,} characters. The whole of it is in the attached file."
+_ATTACHED_NOTICE = "✂ This reply has {length:,} characters. The attached file has the full text."
 _OMITTED_NOTICE = "✂ This reply has {length:,} characters; the last {rest:,} were left out."
 
 
 def shorten(content: Content, limit: int, file: Path | None) -> Content:
-    """Return a message of at most about ``limit`` characters.
+    """Return a message that is longer than ``limit`` characters, cut near that limit.
 
     The whole text is written to ``file``, which is ``None`` if the network takes no files. The same message always
     gives the same result.
     """
-    if len(content.text) <= limit:
-        return content
     text, length = _cut_text(content.text, limit), len(content.text)
     if file is None:
         notice = _OMITTED_NOTICE.format(length=length, rest=length - len(text))

@@ -15,10 +15,11 @@ from talaria.contracts.stores.outbox import OutboxItem
 from talaria.core.addresses import Address
 from talaria.core.errors import PlatformError, Rejected, Unreachable
 from talaria.core.ids import WorkerId, is_gone
-from talaria.gateway.outbound.long_reply import REPLY_LIMIT, shorten
+from talaria.gateway.outbound.long_reply import shorten
 from talaria.gateway.outbound.rate_limit import DeliveryPolicy, T, Throttle, call_with_timeout
 from talaria.gateway.outbound.splitting import split_content
 from talaria.runtime.outbox import read_content
+from talaria.settings.live import LiveSettings
 
 _encode = msgspec.json.Encoder().encode
 
@@ -94,22 +95,22 @@ class RateLimited(Exception):
     """Signal that the rate limit of a chat allows no call for ``delay``; the rest is sent later."""
 
     def __init__(self, delay: timedelta) -> None:
-        super().__init__(f"the chat may be called in {delay}")
+        super().__init__(f"rate limited: the chat is available in {delay}")
         self.delay = delay
 
 
 class DeliveryContext(Struct, frozen=True, kw_only=True):
     """State shared by the deliveries of one network.
 
-    ``reply_limit`` returns the number of characters after which a message is cut, ``files`` is the folder for the whole
-    texts. ``waits`` is called when an item starts waiting for its chat, so that others can be sent.
+    ``settings`` say after how many characters a message is cut; ``files`` is the folder for whole texts. ``waits`` is
+    called when an item starts waiting for its chat, so that others can be sent.
     """
 
     store: Store
     platform: Platform
     throttle: Throttle
     pace: DeliveryPolicy
-    reply_limit: Callable[[], int] = lambda: REPLY_LIMIT
+    settings: LiveSettings
     files: Path | None = None
     waits: Callable[[], None] = lambda: None
 
@@ -158,12 +159,14 @@ class MessageWriter:
 
     async def _split(self) -> list[Content]:
         """Return the pieces; long texts are split in a thread."""
-        payload, abilities, limit = self._item.payload, self._platform.abilities, self._context.reply_limit()
+        payload, abilities = self._item.payload, self._platform.abilities
+        limit = self._context.settings.current.gateway.reply_characters
         folder = self._context.files if abilities.file_limit else None
         file = folder / self._item.session_id / "replies" / f"{_make_file_name(self._item.key)}.md" if folder else None
 
         def split() -> list[Content]:
-            return split_content(shorten(read_content(payload), limit, file), abilities)
+            content = read_content(payload)
+            return split_content(shorten(content, limit, file) if len(content.text) > limit else content, abilities)
 
         return split() if len(payload) < _THREAD_THRESHOLD else await asyncio.to_thread(split)
 
@@ -187,16 +190,14 @@ class MessageWriter:
         try:
             await self._edit(message_id, piece)
         except Rejected as error:
-            log.warning(
-                "%s: message %s was not edited, so it is sent again: %s", self._platform.name, message_id, error
-            )
-            return await self._send(piece, f"{key}:anew")
+            log.warning("%s: couldn't edit message %s, sending it again: %s", self._platform.name, message_id, error)
+            return await self._send(piece, f"{key}:resend")
         return message_id
 
     def _check_deadline(self) -> None:
         """Raise `Unreachable` after a stop request or before the claim expires; the rest is sent later."""
         if self._stop_requested or asyncio.get_running_loop().time() > self._deadline:
-            raise Unreachable("the rest of it waits for the next attempt")
+            raise Unreachable("the rest is sent with the next attempt")
 
     async def _blank_surplus(self, count: int) -> None:
         """Blank the surplus messages of a preview that was longer than the final reply."""
@@ -207,7 +208,7 @@ class MessageWriter:
             try:
                 await self._edit(message_id, Content(text=BLANK_TEXT))
             except PlatformError as error:
-                log.warning("%s: message %s was not blanked: %s", self._platform.name, message_id, error)
+                log.warning("%s: couldn't blank message %s: %s", self._platform.name, message_id, error)
 
     async def _send(self, piece: Content, key: str) -> str:
         return (await self._call_platform(lambda: self._platform.send(self._item.address, piece, key))).message_id
@@ -251,7 +252,7 @@ class MessageWriter:
                     found = await self._store.read(lambda tx: read_posted(tx, self._item.key))
                     self._posted = (found or self._posted).for_address(self._item.address)
         except TimeoutError:
-            log.warning("%s: a preview of %s has not ended", self._platform.name, self._item.key)
+            log.warning("%s: a preview of %s hasn't ended", self._platform.name, self._item.key)
         self.is_waiting = False
         self._posted = structs.replace(self._posted, live=WorkerId(""))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from talaria.commands.command import Display
 from talaria.contracts.platform import Content, MessageRef, Platform
@@ -17,12 +17,13 @@ from talaria.core.aio import run_with
 from talaria.core.errors import PlatformError, SlowDown, StoreError, Unreachable
 from talaria.core.events import TurnAnswered, TurnEvent, TurnFailed, TurnOutOfBudget, TurnStopped
 from talaria.core.ids import SessionId, TurnId, WorkerId
-from talaria.gateway.outbound.long_reply import REPLY_LIMIT
 from talaria.gateway.outbound.message_writer import BLANK_TEXT, PostedMessages, read_posted, write_posted
 from talaria.gateway.outbound.preview_text import PreviewText
 from talaria.gateway.outbound.rate_limit import PREVIEW, TYPING, Throttle, call_with_timeout
 from talaria.gateway.outbound.splitting import GrowingText
 from talaria.runtime.rebind import find_redirect
+from talaria.settings.live import LiveSettings
+from talaria.settings.model import Settings
 
 _RETRY = 0.1  # seconds until an urgent update is tried again
 _MAX_DELAY = 0.9  # seconds; shorter than a lease, unless the settings make that very short
@@ -37,7 +38,7 @@ class PreviewOptions(Struct, frozen=True, kw_only=True):
     limit for one call to the network; a slower call is awaited when the preview ends, for at most ``final_wait``, which
     is less than final texts wait for the preview. ``typing`` is the interval of typing notices. If messages cannot be
     edited or streaming is off, tool calls are posted at most every ``telling``, and the text is posted when it is
-    final. ``reply_limit`` returns the number of characters of a reply that are shown.
+    final. ``settings`` say how many characters of a reply are shown.
     """
 
     store: Store
@@ -48,7 +49,7 @@ class PreviewOptions(Struct, frozen=True, kw_only=True):
     patience: float = 1.0
     call: float = 5.0
     final_wait: float = 16.0
-    reply_limit: Callable[[], int] = lambda: REPLY_LIMIT
+    settings: LiveSettings = field(default_factory=lambda: LiveSettings(Settings()))
     typing: float = 4.0
     telling: float = 5.0
 
@@ -73,7 +74,7 @@ class Preview:
         self._turn_id = turn_id
         self._route = route
         self._display = display
-        self._text = PreviewText(display, options.reply_limit())
+        self._text = PreviewText(display, options.settings.current.gateway.reply_characters)
         self._posted = PostedMessages(route.address)
         self._texts: list[str] = []
         self._splitter = self._make_splitter()
@@ -124,7 +125,7 @@ class Preview:
         try:
             await self._resume()
         except StoreError as error:
-            log.warning("%s: there is no preview: %s", self._platform.name, error)
+            log.warning("%s: can't show a preview: %s", self._platform.name, error)
             return
         while not self._ended:
             self._changed.clear()
@@ -293,7 +294,7 @@ class Preview:
         call_under_way.add_done_callback(_consume_error)
         done, _ = await asyncio.wait({call_under_way}, timeout=self._options.call)
         if not done:
-            raise Unreachable(f"there was no answer within {self._options.call:g} s")
+            raise Unreachable(f"no answer within {self._options.call:g} s")
         return call_under_way.result()
 
     def _record_post(self, tx: Transaction) -> bool:
@@ -358,7 +359,7 @@ class Preview:
         try:
             await self._write_posted()
         except StoreError as error:
-            log.warning("%s: the end of a preview was not recorded: %s", self._platform.name, error)
+            log.warning("%s: couldn't record the end of a preview: %s", self._platform.name, error)
 
     def _note_late_post(self) -> None:
         """Record the id of a message that was posted after the timeout, so that it gets the final text."""
@@ -390,9 +391,9 @@ class Preview:
             except SlowDown as error:
                 self._options.throttle.slow_down(self._route.address, error)
             except PlatformError as error:
-                log.debug("%s: typing was not shown: %s", self._platform.name, error)
+                log.debug("%s: couldn't show the typing indicator: %s", self._platform.name, error)
             except Exception:  # a failed typing notice must not fail the preview
-                log.exception("%s: typing was not shown", self._platform.name)
+                log.exception("%s: couldn't show the typing indicator", self._platform.name)
                 return
             await asyncio.sleep(self._options.typing)
 

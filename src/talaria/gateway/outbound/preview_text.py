@@ -29,7 +29,6 @@ from talaria.core.events import (
     TurnStopped,
 )
 from talaria.core.formatting import HARMFUL
-from talaria.gateway.outbound.long_reply import REPLY_LIMIT
 
 _UNSAFE = re.compile(rf"{HARMFUL}|`")
 _BREAK = "  \n"  # Markdown line break within a paragraph
@@ -86,7 +85,7 @@ class PreviewText:
     characters are stored.
     """
 
-    def __init__(self, display: Callable[[], Display], limit: int = REPLY_LIMIT) -> None:
+    def __init__(self, display: Callable[[], Display], limit: int) -> None:
         self._display = display
         self._limit = limit
         self._calls: dict[str, _Call] = {}

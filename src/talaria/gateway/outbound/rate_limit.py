@@ -164,4 +164,4 @@ async def call_with_timeout(call: Awaitable[T], seconds: float) -> T:
         async with asyncio.timeout(seconds):
             return await call
     except TimeoutError as error:
-        raise Unreachable(f"there was no answer within {seconds:g} s") from error
+        raise Unreachable(f"no answer within {seconds:g} s") from error

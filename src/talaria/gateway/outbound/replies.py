@@ -12,7 +12,9 @@ from talaria.contracts.store import Transaction
 from talaria.contracts.turn_listener import TurnResult
 from talaria.contracts.turn_log import ModelStep
 from talaria.core.formatting import HARMFUL, format_money
+from talaria.gateway.outbound.voice_replies import VoiceReplies
 from talaria.runtime.outbox import queue_turn_result, render_turn_end
+from talaria.settings.live import LiveSettings
 
 _UNSAFE = re.compile(rf"{HARMFUL}|[`\n]")
 
@@ -70,23 +72,32 @@ def _shorten_path(folder: Path) -> str:
 
 
 class ReplyQueuer:
-    """Turn listener that queues the result of each turn for delivery; ``wake`` wakes the delivery.
+    """Turn listener that queues the result of each turn for delivery, and has it spoken while that is switched on.
 
     ``decorate`` returns the reply with additions that are not part of the transcript.
     """
 
-    resumable: ClassVar = True
+    resumable: ClassVar = False
 
-    def __init__(self, wake: Callable[[], None], decorate: Callable[[Transaction, TurnResult, str], str]) -> None:
-        self._wake = wake
+    def __init__(
+        self,
+        decorate: Callable[[Transaction, TurnResult, str], str],
+        settings: LiveSettings,
+        voice: VoiceReplies | None = None,
+    ) -> None:
         self._decorate = decorate
+        self._settings = settings
+        self._voice = voice
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
         """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
         if ending.route is not None:
             queue_turn_result(tx, ending, self._decorate(tx, ending, render_turn_end(ending.end)))
+        if self._voice is not None and self._settings.current.voice.speak != "off":
+            self._voice.turn_ended(tx, ending)
 
     async def follow_up(self) -> bool:
-        """Wake the delivery."""
-        self._wake()
+        """Speak pending replies."""
+        if self._voice is not None and self._settings.current.voice.speak != "off":
+            await self._voice.follow_up()
         return False

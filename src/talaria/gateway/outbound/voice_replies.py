@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +23,7 @@ from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import File
 from talaria.runtime.leases import release_lease, take
 from talaria.runtime.outbox import queue_notice
+from talaria.settings.live import LiveSettings
 
 _PREFIX = "speak:"
 _MAX_AGE = timedelta(minutes=15)
@@ -34,13 +34,6 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 _MARKS = re.compile(r"[*_`#>|~]+|^[^\S\n]*[-+]\s+|https?://\S+", re.MULTILINE)
 
 log = logging.getLogger(__name__)
-
-
-class VoiceReplyOptions(Struct, frozen=True):
-    """Options of voice replies: which replies are spoken, and the time limit in seconds."""
-
-    speak: str
-    seconds: float
 
 
 class PendingVoiceReply(Struct, frozen=True, kw_only=True):
@@ -58,13 +51,10 @@ _decode = msgspec.json.Decoder(PendingVoiceReply).decode
 
 
 class VoiceReplies:
-    """Turn listener for all sessions of one gateway; the first follow-up speaks all pending replies.
+    """Recordings of the replies of all sessions of one gateway; the first follow-up speaks all pending replies.
 
-    ``find`` returns the configured speaker, ``media`` is the folder for recordings, and ``wake`` wakes the delivery of
-    a network.
+    ``find`` returns the configured speaker, ``media`` is the folder for recordings.
     """
-
-    resumable: ClassVar = False
 
     def __init__(
         self,
@@ -72,15 +62,13 @@ class VoiceReplies:
         platforms: Mapping[str, Platform],
         media: Path,
         find: Callable[[], Speaker | None],
-        options: Callable[[], VoiceReplyOptions],
-        wake: Callable[[str], None],
+        settings: LiveSettings,
     ) -> None:
         self._store = store
         self._platforms = platforms
         self._media = media
         self._find_speaker = find
-        self._options = options
-        self._wake = wake
+        self._settings = settings
         self._clock: Clock = SystemClock()
         self._speaking: set[str] = set()
         self._queued_at: dict[str, datetime] = {}
@@ -88,7 +76,7 @@ class VoiceReplies:
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
         """Store a reply that is to be spoken, in the transaction that ends the turn."""
-        route, speak = ending.route, self._options().speak
+        route, speak = ending.route, self._settings.current.voice.speak
         if route is None or not isinstance(ending.end, TurnAnswered):
             return
         if speak != "always" and not (speak == "voice-notes-only" and route.spoken):
@@ -105,10 +93,10 @@ class VoiceReplies:
             tx.state.put(f"{_PREFIX}{ending.turn_id}", _encode(pending).decode())
             self._queued_at[f"{_PREFIX}{ending.turn_id}"] = pending.at
 
-    async def follow_up(self) -> bool:
+    async def follow_up(self) -> None:
         """Speak the pending replies; failures are only logged, as the written reply has been sent."""
         if not self._is_due():
-            return False
+            return
         for entry in await self._store.read(lambda tx: tx.state.with_prefix(_PREFIX)):
             if entry.key not in self._speaking:
                 self._speaking.add(entry.key)
@@ -117,7 +105,6 @@ class VoiceReplies:
                 finally:
                     self._speaking.discard(entry.key)
                     self._queued_at.pop(entry.key, None)
-        return False
 
     def _is_due(self) -> bool:
         """Return whether to check the store: replies of this process are pending, or the interval has passed."""
@@ -134,7 +121,7 @@ class VoiceReplies:
 
     async def _process(self, entry: KeyValueEntry) -> None:
         """Speak one reply, unless another worker does, and remove it from the store even if speaking fails."""
-        seconds = self._options().seconds
+        seconds = self._settings.current.voice.seconds
         claim = timedelta(seconds=2 * seconds + 10)
         lease = await self._store.write(lambda tx: take(tx, entry.key, claim))
         if lease is None:
@@ -144,7 +131,6 @@ class VoiceReplies:
             fresh = self._clock.now() - pending.at < _MAX_AGE
             file = await self._record_speech(pending, seconds) if fresh else None
             await self._store.write(lambda tx: _queue_recording(tx, entry.key, pending, file))
-            self._wake(pending.address.platform)
         finally:
             await asyncio.shield(release_lease(self._store, lease))
 
@@ -157,9 +143,7 @@ class VoiceReplies:
             async with asyncio.timeout(seconds):
                 recording = await speaker.speak(pending.text)
             if len(recording.data) > limit:
-                log.warning(
-                    "a reply was not spoken: it has %d bytes, and the network takes %d", len(recording.data), limit
-                )
+                log.warning("no voice reply: it has %d bytes and the network's limit is %d", len(recording.data), limit)
                 return None
             return await asyncio.to_thread(
                 _save_recording, recording, self._media / pending.session_id / "spoken", pending.turn_id
@@ -167,7 +151,7 @@ class VoiceReplies:
         except StoreError:
             raise
         except (TalariaError, TimeoutError, OSError) as error:
-            log.warning("a reply was not spoken: %s", str(error) or "it took too long")
+            log.warning("no voice reply: %s", str(error) or "it took too long")
             return None
 
 

@@ -2,10 +2,11 @@
 
 from typing import Protocol
 
-import msgspec
 from msgspec import Struct
 
 from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
+from talaria.core.errors import UnreadableValue
 
 _MOST_CHANNELS = 50
 
@@ -29,6 +30,9 @@ class ReadProgress(Struct, frozen=True, omit_defaults=True):
         others = {channel_id: last for channel_id, last in self.seen.items() if channel_id != channel}
         newest = max(self.seen.get(channel, "0"), message, key=int)
         return dict([*others.items(), (channel, newest)][-_MOST_CHANNELS:])
+
+
+READ_PROGRESS = NamedValue("discord_progress", ReadProgress)  # by account
 
 
 class ProgressStore(Protocol):
@@ -61,17 +65,15 @@ class DurableProgressStore:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
-        self._key = f"progress:{name}"
+        self._name = name
 
     async def load(self) -> ReadProgress:
         """Return the last value; nothing if it can't be read any more."""
-        entry = await self._store.read(lambda tx: tx.state.get(self._key))
         try:
-            return msgspec.json.decode(entry.value, type=ReadProgress) if entry else ReadProgress()
-        except msgspec.DecodeError:
+            return await self._store.read(lambda tx: READ_PROGRESS.get(tx, self._name)) or ReadProgress()
+        except UnreadableValue:
             return ReadProgress()
 
     async def save(self, progress: ReadProgress) -> None:
         """Replace the stored value durably."""
-        text = msgspec.json.encode(progress).decode()
-        await self._store.write(lambda tx: tx.state.put(self._key, text))
+        await self._store.write(lambda tx: READ_PROGRESS.write(tx, self._name, progress))

@@ -4,11 +4,15 @@ import msgspec
 
 from talaria.contracts.platform import Platform, PlatformAccount, Sender
 from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
 from talaria.core.addresses import Address
 from talaria.core.errors import Refused
 from talaria.platforms.matrix.adapter import Matrix
 from talaria.platforms.matrix.invitations import Invitation
 from talaria.platforms.matrix.settings import MatrixSettings
+
+SYNC_POSITION = NamedValue("matrix_position", str)  # by account
+LEFT_INVITATIONS = NamedValue("matrix_invitations", str)  # by account
 
 
 def open_platform(account: PlatformAccount) -> Platform:
@@ -35,8 +39,8 @@ def open_platform(account: PlatformAccount) -> Platform:
     platform = Matrix(
         settings,
         account.folder,
-        DurableValueStore(account.store, f"position:{account.name}"),
-        left_alone=DurableValueStore(account.store, f"invitations:{account.name}"),
+        DurableValueStore(account.store, SYNC_POSITION, account.name),
+        left_alone=DurableValueStore(account.store, LEFT_INVITATIONS, account.name),
         welcome=_InvitationPolicy(account, settings),
     )
     account.closing.push_async_callback(platform.close)
@@ -46,18 +50,18 @@ def open_platform(account: PlatformAccount) -> Platform:
 class DurableValueStore:
     """A small value in the store."""
 
-    def __init__(self, store: Store, key: str) -> None:
+    def __init__(self, store: Store, value: NamedValue[str], name: str) -> None:
         self._store = store
-        self._key = key
+        self._value = value
+        self._name = name
 
     async def load(self) -> str:
         """Return the last value; empty the first time."""
-        entry = await self._store.read(lambda tx: tx.state.get(self._key))
-        return entry.value if entry else ""
+        return await self._store.read(lambda tx: self._value.get(tx, self._name)) or ""
 
     async def save(self, token: str) -> None:
         """Replace the value durably."""
-        await self._store.write(lambda tx: tx.state.put(self._key, token))
+        await self._store.write(lambda tx: self._value.write(tx, self._name, token))
 
 
 class _InvitationPolicy:

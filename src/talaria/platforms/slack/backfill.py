@@ -10,11 +10,13 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
 from talaria.core.errors import PlatformError
 from talaria.platforms.slack.client import ApiClient
 from talaria.platforms.slack.events import Callback, Event, read_payload
 from talaria.platforms.slack.threads import JoinedThreads
 
+READ_POSITION = NamedValue("slack_position", str)  # by account and channel
 _MOST_CHANNELS = 20
 _MOST_MESSAGES = 100
 _MAX_AGE = timedelta(days=1)
@@ -54,16 +56,16 @@ class DurablePositionStore:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
-        self._prefix = f"heard:{name}:"
+        self._prefix = f"{name}:"
 
     async def put(self, channel: str, stamp: str) -> None:
         """Save one durably."""
-        await self._store.write(lambda tx: tx.state.put(f"{self._prefix}{channel}", stamp))
+        await self._store.write(lambda tx: READ_POSITION.write(tx, f"{self._prefix}{channel}", stamp))
 
     async def all(self) -> dict[str, str]:
         """Return them by channel."""
-        entries = await self._store.read(lambda tx: tx.state.with_prefix(self._prefix))
-        return {entry.key.removeprefix(self._prefix): entry.value for entry in entries}
+        found = await self._store.read(lambda tx: READ_POSITION.items(tx, self._prefix))
+        return {key.removeprefix(self._prefix): stamp for key, stamp in found.items()}
 
 
 class _Page(Struct, frozen=True):

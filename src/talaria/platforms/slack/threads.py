@@ -4,7 +4,9 @@ from collections import OrderedDict
 from typing import Protocol
 
 from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
 
+JOINED_THREAD = NamedValue("slack_thread", bool)  # by account, thread and channel
 _MOST_CACHED = 5000
 _MOST_STORED = 20_000
 
@@ -52,28 +54,28 @@ class DurableThreadStore:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
-        self._prefix = f"thread:{name}:"
+        self._prefix = f"{name}:"
 
     async def put(self, channel: str, thread: str) -> None:
         """Save one durably."""
-        await self._store.write(lambda tx: tx.state.put(self._key(channel, thread), ""))
+        await self._store.write(lambda tx: JOINED_THREAD.write(tx, self._key(channel, thread), True))
 
     async def has(self, channel: str, thread: str) -> bool:
         """Return whether one is stored."""
-        return await self._store.read(lambda tx: tx.state.get(self._key(channel, thread))) is not None
+        return bool(await self._store.read(lambda tx: JOINED_THREAD.get(tx, self._key(channel, thread))))
 
     async def latest(self, number: int) -> list[tuple[str, str]]:
         """Return the latest ones, as channel and thread."""
-        entries = await self._store.read(lambda tx: tx.state.with_prefix(self._prefix))
-        thread_keys = [entry.key.removeprefix(self._prefix).partition(":") for entry in entries[-number:]]
+        keys = await self._store.read(lambda tx: JOINED_THREAD.keys(tx, self._prefix))
+        thread_keys = [key.removeprefix(self._prefix).partition(":") for key in keys[-number:]]
         return [(channel, thread) for thread, _, channel in thread_keys]
 
     async def clear(self) -> None:
         """Delete the oldest if there are too many."""
-        entries = await self._store.read(lambda tx: tx.state.with_prefix(self._prefix))
-        old = [entry.key for entry in entries[:-_MOST_STORED]]
+        keys = await self._store.read(lambda tx: JOINED_THREAD.keys(tx, self._prefix))
+        old = keys[:-_MOST_STORED]
         if old:
-            await self._store.write(lambda tx: [tx.state.delete(key) for key in old])
+            await self._store.write(lambda tx: [JOINED_THREAD.delete(tx, key) for key in old])
 
     def _key(self, channel: str, thread: str) -> str:
         # A thread's id is its start time: the keys are sorted by age.

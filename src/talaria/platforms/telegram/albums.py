@@ -7,11 +7,13 @@ import msgspec
 from telegram import Update
 
 from talaria.contracts.store import Store
+from talaria.contracts.values import NamedValue
 from talaria.platforms.push_receiver import PushedItem
 from talaria.platforms.telegram.client import decode_update
 from talaria.platforms.telegram.incoming import album_key
 from talaria.platforms.telegram.webhook import WebhookServer
 
+ALBUM_PART = NamedValue("telegram_album_part", str)  # an update as JSON, by account and number
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
@@ -53,20 +55,20 @@ class DurableAlbumStore:
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
-        self._prefix = f"album:{name}:"
+        self._prefix = f"{name}:"
 
     async def put(self, number: int, part: str) -> None:
         """Save one durably, under its update number."""
-        await self._store.write(lambda tx: tx.state.put(self._key(number), part))
+        await self._store.write(lambda tx: ALBUM_PART.write(tx, self._key(number), part))
 
     async def parts(self) -> list[str]:
         """Return the stored parts, by number."""
-        entries = await self._store.read(lambda tx: tx.state.with_prefix(self._prefix))
-        return [entry.value for entry in entries]
+        parts = await self._store.read(lambda tx: ALBUM_PART.items(tx, self._prefix))
+        return list(parts.values())
 
     async def clear(self, numbers: list[int]) -> None:
         """Delete these."""
-        await self._store.write(lambda tx: [tx.state.delete(self._key(number)) for number in numbers])
+        await self._store.write(lambda tx: [ALBUM_PART.delete(tx, self._key(number)) for number in numbers])
 
     def _key(self, number: int) -> str:
         return f"{self._prefix}{number:020}"

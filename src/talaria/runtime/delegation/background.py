@@ -30,7 +30,7 @@ from talaria.runtime.inbox import LEASE, MIRROR, make_arrival, record_mirrored
 from talaria.runtime.leases import is_leased, release_lease, renew_lease, take
 from talaria.sessions.transcript_export import PROGRAM
 
-_STOPPED = "This is not from the person: {} was stopped by them and will not be told of."
+_STOPPED = "This message is automatic: the person stopped {}, so it won't be reported."
 _RETRY_DELAY = timedelta(seconds=30)
 
 log = logging.getLogger(__name__)
@@ -157,10 +157,10 @@ class Background:
             finally:
                 await asyncio.shield(release_lease(self._store, lease))
         except LeaseLost:
-            log.info("%s is seen to by another process", key)
+            log.info("%s is handled by another process", key)
         except StoreError as error:
             self._failed[key] = datetime.now(UTC)
-            log.warning("%s goes on later: %s", key, error)
+            log.warning("%s resumes later: %s", key, error)
         return False
 
     async def _finish(self, key: str, lease: Lease) -> bool:

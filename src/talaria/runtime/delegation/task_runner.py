@@ -30,9 +30,9 @@ from talaria.runtime.turn_events import TurnSubscriber
 T = TypeVar("T")
 _POLL_SECONDS = 0.5
 _MAX_REFUSALS = 3  # refusals while no process holds the session's lease
-_SCHEMA_PROMPT = "\n\nAnswer with nothing but JSON that fits this schema:\n{}"
-_REPAIR_PROMPT = "That answer does not fit: {}. Answer again, with nothing but JSON that fits the schema."
-_SCHEMA_FAILURE = "The answer does not fit the schema, also when asked again: {}.\n{}"
+_SCHEMA_PROMPT = "\n\nAnswer only with JSON that matches this schema:\n{}"
+_REPAIR_PROMPT = "That answer doesn't match: {}. Answer again, only with JSON that matches the schema."
+_SCHEMA_FAILURE = "The answer doesn't match the schema, even after a second try: {}.\n{}"
 
 RequestBuilder = Callable[[Delegation, int, SessionId], OpenRequest]
 Progress = Callable[[str], None]
@@ -154,7 +154,7 @@ class TaskRunner:
             if not await self._store.read(lambda tx: is_leased(tx, session_lease_name(session_id))):
                 refused += 1
             await asyncio.sleep(_POLL_SECONDS)
-        raise Refused("It could not be worked on.")
+        raise Refused("The task couldn't be run.")
 
 
 def _child_prompt(task: DelegatedTask) -> str:

@@ -137,7 +137,7 @@ def ask_to_stop(tx: Transaction, session_id: SessionId, handle: str) -> Delegati
     """
     found = read_delegation(tx, _background_key(session_id, handle))
     if found is None:
-        raise NotFound(f"Nothing goes on here as `{handle}`; `/background` lists what does.")
+        raise NotFound(f"There is no background task `{handle}`. `/background` lists them.")
     _save(tx, structs.replace(found, stopped=True))
     tx.notify(DELEGATIONS)
     return found
@@ -225,7 +225,7 @@ def last_turn(tx: Transaction, session_id: SessionId) -> tuple[ChildState, str]:
     """Return the state of a child's last turn, and its text."""
     turns = tx.turns.find(session_id, limit=1)
     if not turns:
-        return "failed", "It was never begun."
+        return "failed", "It never started."
     turn = turns[-1]
     messages = [stored.message for stored in tx.messages.load(session_id)]
     said = messages[-1].text if messages and messages[-1].role == "assistant" else ""

@@ -194,7 +194,7 @@ class LiveFeed:
         try:
             last = await self._store.write(work)
         except StoreError as error:
-            log.info("session %s: cannot publish to watchers: %s", self._session_id, error)
+            log.info("session %s: can't publish to watchers: %s", self._session_id, error)
             return False
         if begins:
             self._first_seq = last - len(rows) + 1

@@ -130,7 +130,7 @@ class RemoteWatcher:
                     try:
                         await self._poll()
                     except StoreError as error:
-                        log.info("session %s is not seen: %s", self._session_id, error)
+                        log.info("session %s: can't watch it: %s", self._session_id, error)
             finally:
                 await asyncio.shield(self._end())
 
@@ -165,7 +165,9 @@ class RemoteWatcher:
         try:
             await self._store.write(self._end_watch)
         except StoreError as error:
-            log.info("session %s counts as watched for a while: %s", self._session_id, error)
+            log.info(
+                "session %s: couldn't stop watching; it counts as watched for a while: %s", self._session_id, error
+            )
 
     def _end_watch(self, tx: Transaction) -> None:
         end_watch(tx, self._session_id, self._id)

@@ -112,7 +112,7 @@ class WatchedTurns:
                 try:
                     await self.look()
                 except StoreError as error:
-                    log.debug("cannot look for watchers: %s", error)
+                    log.debug("can't look for watchers: %s", error)
 
 
 class RunningTurn:

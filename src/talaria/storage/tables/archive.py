@@ -29,6 +29,12 @@ TABLE_KEYS: dict[str, tuple[str, ...]] = {
     "events": ("stream", "seq"),
     "accounts": ("name",),
     "handoffs": ("session_id",),
+    "session_values": ("session_id", "name", "item"),
+    "named_values": ("space", "key"),
+    "background_processes": ("id",),
+    "delegated_tasks": ("key",),
+    "forwarded_updates": ("id",),
+    "api_keys": ("name",),
 }
 """Tables that hold user data, each with the key columns by which its rows are ordered."""
 

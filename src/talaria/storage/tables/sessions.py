@@ -170,8 +170,11 @@ class SessionsTable:
 
 
 _DEPENDENTS = (
+    "DELETE FROM session_values WHERE session_id = ?",
     "DELETE FROM bindings WHERE session_id = ?",
     "DELETE FROM handoffs WHERE session_id = ?",
+    "DELETE FROM forwarded_updates WHERE session_id = ?",
+    "DELETE FROM delegated_tasks WHERE session_id = ? AND background = 0",
     "DELETE FROM inbox WHERE session_id = ?",
     "DELETE FROM steps WHERE turn_id IN (SELECT id FROM turns WHERE session_id = ?)",
     "DELETE FROM turns WHERE session_id = ?",

@@ -1,9 +1,12 @@
 """All store tables of one connection, and the notifications of its transaction."""
 
+from talaria.contracts.stores.api_keys import ApiKeys
 from talaria.contracts.stores.archive import Archive
+from talaria.contracts.stores.background_work import DelegatedTasks, Processes
 from talaria.contracts.stores.bindings import Bindings
 from talaria.contracts.stores.completions import Completions
 from talaria.contracts.stores.events import Events
+from talaria.contracts.stores.forwarded_updates import ForwardedUpdates
 from talaria.contracts.stores.handoffs import Handoffs
 from talaria.contracts.stores.inbox import Inbox
 from talaria.contracts.stores.jobs import Jobs
@@ -17,10 +20,14 @@ from talaria.contracts.stores.responses import ApiRuns, Responses
 from talaria.contracts.stores.search import Search
 from talaria.contracts.stores.sessions import Sessions
 from talaria.contracts.stores.turns import Turns
+from talaria.contracts.stores.values import NamedValues, SessionValues
 from talaria.core.errors import StoreError
+from talaria.storage.tables.api_keys import ApiKeysTable
+from talaria.storage.tables.background_work import DelegatedTasksTable, ProcessesTable
 from talaria.storage.tables.bindings import BindingsTable
 from talaria.storage.tables.completions import CompletionsTable
 from talaria.storage.tables.events import EventsTable
+from talaria.storage.tables.forwarded_updates import ForwardedUpdatesTable
 from talaria.storage.tables.handoffs import HandoffsTable
 from talaria.storage.tables.inbox import InboxTable
 from talaria.storage.tables.jobs import JobsTable
@@ -34,6 +41,7 @@ from talaria.storage.tables.responses import ApiRunsTable, ResponsesTable
 from talaria.storage.tables.sessions import SessionsTable
 from talaria.storage.tables.sql import Sql
 from talaria.storage.tables.turns import TurnsTable
+from talaria.storage.tables.values import NamedValuesTable, SessionValuesTable
 
 
 class Tables:
@@ -49,6 +57,12 @@ class Tables:
         self.outbox: Outbox = OutboxTable(sql)
         self.completions: Completions = CompletionsTable(sql)
         self.state: KeyValues = KeyValueTable(sql)
+        self.session_values: SessionValues = SessionValuesTable(sql)
+        self.named_values: NamedValues = NamedValuesTable(sql)
+        self.processes: Processes = ProcessesTable(sql)
+        self.delegated_tasks: DelegatedTasks = DelegatedTasksTable(sql)
+        self.forwarded_updates: ForwardedUpdates = ForwardedUpdatesTable(sql)
+        self.api_keys: ApiKeys = ApiKeysTable(sql)
         self.jobs: Jobs = JobsTable(sql)
         self.pairing: Pairing = PairingTable(sql)
         self.responses: Responses = ResponsesTable(sql)

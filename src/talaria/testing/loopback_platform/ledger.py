@@ -63,7 +63,7 @@ class Ledger:
             external_id=external_id,
             address=said.address,
             sender=said.sender,
-            at=datetime.now(UTC),
+            at=said.at or datetime.now(UTC),
             text=said.text,
             attachments=said.attachments,
             message_id=said.message_id or external_id,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -70,11 +71,12 @@ class LoopbackNetwork:
         self._adapters.append(LoopbackPlatform(settings))
         return self._adapters[-1]
 
-    def say(self, chat: str | Address, text: str, *, sender: str = "ann", deliveries: int = 1) -> str:
-        """Let a person write something, delivered so many times, and return its id."""
-        return self._say(
-            Say(address=_chat_address(chat, sender), sender=Sender(sender, sender), text=text, deliveries=deliveries)
-        )
+    def say(
+        self, chat: str | Address, text: str, *, sender: str = "ann", deliveries: int = 1, at: datetime | None = None
+    ) -> str:
+        """Let a person write something, delivered so many times, and return its id; ``at`` is now by default."""
+        address, person = _chat_address(chat, sender), Sender(sender, sender)
+        return self._say(Say(address=address, sender=person, text=text, deliveries=deliveries, at=at))
 
     def say_with_file(
         self,

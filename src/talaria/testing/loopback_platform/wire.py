@@ -1,5 +1,6 @@
 """Wire types of the loopback network: one JSON object per line."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -124,7 +125,10 @@ class MakeThread(Struct, frozen=True, tag="thread", tag_field="do"):
 
 
 class Say(Struct, frozen=True, tag="say", tag_field="do", kw_only=True, omit_defaults=True):
-    """Control: a person writes or presses a button; with a used ``external_id`` it is delivered again."""
+    """Control: a person writes or presses a button; with a used ``external_id`` it is delivered again.
+
+    ``at`` is the network's time of it, by default now.
+    """
 
     address: Address
     sender: Sender
@@ -140,6 +144,7 @@ class Say(Struct, frozen=True, tag="say", tag_field="do", kw_only=True, omit_def
     edited: bool = False
     formerly: str = ""
     deliveries: int = 1
+    at: datetime | None = None
 
 
 class Upset(Struct, frozen=True, tag="upset", tag_field="do"):
