@@ -10,7 +10,7 @@ from tests.house.tree import ROOT, all_files, files, name, nodes
 CATCHES_EVERYTHING = {
     "src/talaria/agent/tool_dispatch.py",  # a bug in a tool ends the call, not the turn
     "src/talaria/agent/loop.py",  # a bug ends the turn, not the process
-    "src/talaria/api/http/application.py",  # a bug ends the request, not the server
+    "src/talaria/http/application.py",  # a bug ends the request, not the server
     "src/talaria/app/main.py",  # ends in a sentence for whoever typed the command
     "src/talaria/gateway/outbound/delivery.py",  # a bug in an adapter holds up one message, not the others
     "src/talaria/gateway/dispatcher.py",  # a conversation that cannot be opened waits, and no other with it

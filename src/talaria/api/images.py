@@ -7,11 +7,11 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from talaria.api.http.errors import Problem
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.ids import SessionId, is_id
 from talaria.core.image_types import image_type
 from talaria.core.messages import Image
+from talaria.http.errors import Problem
 from talaria.settings.atomic_files import OWNER_ONLY_FILE, make_folder
 
 _MAX_BYTES = 5_000_000  # bytes; the limit of most providers

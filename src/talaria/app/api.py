@@ -10,15 +10,7 @@ from datetime import timedelta
 from talaria.access.api_key_file import create_first_key
 from talaria.access.api_keys import ENVIRONMENT_KEY, check_strength
 from talaria.api.completions.routes import CompletionRoutes
-from talaria.api.http.application import ApiApplication, ServerOptions
-from talaria.api.http.auth import ApiKeyVerifier
-from talaria.api.http.connection import ConnectionLimits
-from talaria.api.http.idempotency import IdempotencyStore
-from talaria.api.http.metrics import RequestMetrics
-from talaria.api.http.origins import OriginPolicy, is_loopback
-from talaria.api.http.rate_limit import RequestLimiter
-from talaria.api.http.router import Route, Router
-from talaria.api.http.server import serve_application
+from talaria.api.front_door import ApiFrontDoor, ApiKeyVerifier
 from talaria.api.images import ImageStore
 from talaria.api.meta.models import ModelNames, ModelRoutes
 from talaria.api.meta.routes import MetaRoutes
@@ -29,13 +21,21 @@ from talaria.api.runs.routes import RunRoutes
 from talaria.api.runs.run_store import RunKind
 from talaria.api.runs.runner import RunSessionPool, RunWorker
 from talaria.api.sessions.routes import SessionRoutes
-from talaria.api.turns.session_pool import SessionPool
+from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool
 from talaria.app.application import TalariaApplication
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
 from talaria.core.aio import StopSignal, SupervisedTaskGroup, run_with
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, is_id, new_worker_id
+from talaria.http.application import HttpApplication, ServerOptions
+from talaria.http.connection import ConnectionLimits
+from talaria.http.idempotency import IdempotencyStore
+from talaria.http.metrics import RequestMetrics
+from talaria.http.origins import OriginPolicy, is_loopback
+from talaria.http.rate_limit import RequestLimiter
+from talaria.http.router import Route, Router
+from talaria.http.server import serve_application
 from talaria.settings.folder_trust import FolderTrust
 from talaria.tools.output import FullOutputs
 from talaria.tools.web.client import WebClient
@@ -145,14 +145,16 @@ class _ApiBuilder:
         self._event_streams = RunEventStreams(app.store)
         self._runner = RunWorker(kinds, app.store, jobs, store_ended_response)
 
-    def application(self, keyring: ApiKeyVerifier, host: str) -> ApiApplication:
+    def application(self, keyring: ApiKeyVerifier, host: str) -> HttpApplication:
         """Return the application that answers requests."""
         settings = self._application.settings.api
-        return ApiApplication(
+        return HttpApplication(
             Router(self._routes()),
-            keyring,
+            ApiFrontDoor(keyring),
             IdempotencyStore(self._application.store, new_worker_id()),
-            OriginPolicy(host, frozenset(map(str.lower, settings.hosts)), frozenset(settings.cors_origins)),
+            OriginPolicy(
+                host, frozenset(map(str.lower, settings.hosts)), frozenset(settings.cors_origins), (SESSION_HEADER,)
+            ),
             self._limits,
             self._metrics,
             ServerOptions(
@@ -182,7 +184,7 @@ class _ApiBuilder:
             for conversations in (self._session_pool, self._run_pool):
                 conversations.sweep()
 
-    async def drain(self, application: ApiApplication, hurry: asyncio.Event, tell: ReportCallback | None) -> None:
+    async def drain(self, application: HttpApplication, hurry: asyncio.Event, tell: ReportCallback | None) -> None:
         """Reject new requests and wait for running ones, at most ``gateway.drain_seconds``; then interrupt them.
 
         Setting ``hurry`` ends the wait at once. ``tell`` gets a notice if something is running. Interrupted turns

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from talaria.api.http.auth import Caller
+from talaria.api.front_door import ApiCaller
 from talaria.api.runs.events import RunCompleted, RunEvent, RunStopped, decode_event, make_stream_name
 from talaria.api.runs.reconcile import reconcile_run
 from talaria.api.runs.recorder import RunRecorder
@@ -43,7 +43,7 @@ def _spoken(*parts: Part) -> Message:
 
 async def _begun(store: Store) -> ApiRun:
     message = Message(role="user", parts=(Text("Go."),), at=datetime.now(UTC))
-    return await store.write(lambda tx: begin_run(tx, "run_1", RunStart(message=message), Caller()))
+    return await store.write(lambda tx: begin_run(tx, "run_1", RunStart(message=message), ApiCaller()))
 
 
 async def _recorder(store: Store, session_id: SessionId) -> RunRecorder:
@@ -194,7 +194,7 @@ async def test_a_turn_of_somebody_else_in_the_same_conversation_is_not_told(stor
     before = await _told(store)
 
     def say(tx: Transaction) -> None:
-        begin_run(tx, "run_2", RunStart(message=_spoken(Text("x")), session_id=run.session_id), Caller())
+        begin_run(tx, "run_2", RunStart(message=_spoken(Text("x")), session_id=run.session_id), ApiCaller())
 
     await store.write(say)
     await store.write(lambda tx: tx.runs.move("run_2", "stopped"))

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from talaria.api.completions.wire import CreateCompletion, ImagePart, RefusalPart, TextPart, WireMessage
-from talaria.api.http.errors import Problem, make_unsupported
 from talaria.api.images import ImageStore
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Part, Text, ToolCall, ToolResult
+from talaria.http.errors import Problem, make_unsupported
 
 _TOOLS = "The agent uses its own tools and can't call a client's. Remove `{name}`."
 

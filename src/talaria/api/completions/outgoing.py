@@ -17,8 +17,7 @@ from talaria.api.completions.wire import (
     PromptDetails,
     ToolNews,
 )
-from talaria.api.http.errors import Problem, make_server_problem
-from talaria.api.http.messages import format_sse
+from talaria.api.front_door import wrap_problem
 from talaria.core.events import (
     ModelCalled,
     TextAdded,
@@ -32,6 +31,8 @@ from talaria.core.events import (
 )
 from talaria.core.ids import new_id
 from talaria.core.messages import Usage
+from talaria.http.errors import Problem, make_server_problem
+from talaria.http.messages import format_sse
 
 INTERRUPTED = "The server is shutting down and interrupted the turn. Try again in a moment."
 DONE = b"data: [DONE]\n\n"
@@ -159,7 +160,7 @@ class ChunkEncoder:
 
     def broken(self, problem: Problem) -> bytes:
         """Return the error chunk of a failed answer."""
-        return format_sse(_encode(problem.answer)) + DONE
+        return format_sse(_encode(wrap_problem(problem))) + DONE
 
     def _encode_choice(self, choice: ChunkChoice) -> bytes:
         return _encode_chunk(msgspec.structs.replace(self._blank, choices=(choice,)))

@@ -14,10 +14,7 @@ from talaria.api.completions.incoming import (
 )
 from talaria.api.completions.outgoing import ChunkEncoder, CompletionCollector
 from talaria.api.completions.wire import ChatCompletion, Chunk, CreateCompletion
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import Problem, to_problem
-from talaria.api.http.messages import Reply, Request, make_event_reply, make_json_reply
-from talaria.api.http.router import Route
+from talaria.api.front_door import ApiCaller, ApiRequest
 from talaria.api.images import ImageStore
 from talaria.api.meta.models import ModelNames
 from talaria.api.turns.session_pool import SESSION_HEADER, SessionPool, require_session
@@ -27,6 +24,9 @@ from talaria.contracts.turn_listener import TurnResult
 from talaria.core.errors import TalariaError
 from talaria.core.events import ToolAnswered, ToolCalled, TurnAnswered
 from talaria.core.ids import SessionId, new_session_id
+from talaria.http.errors import Problem, to_problem
+from talaria.http.messages import Reply, make_event_reply, make_json_reply
+from talaria.http.router import Route
 
 EVENTS_HEADER = "x-talaria-events"
 _HISTORY_PREFIX = "api-history:"
@@ -49,6 +49,7 @@ class CompletionRoutes:
                 path="/v1/chat/completions",
                 handler=self._create,
                 summary="Create a chat completion",
+                scope="chat",
                 takes=CreateCompletion,
                 reply_type=ChatCompletion,
                 events=Chunk,
@@ -58,7 +59,7 @@ class CompletionRoutes:
             ),
         )
 
-    async def _create(self, request: Request) -> Reply:
+    async def _create(self, request: ApiRequest) -> Reply:
         body = request.read(CreateCompletion)
         check_supported(body)
         parsed = split_messages(body.messages)
@@ -80,7 +81,7 @@ class CompletionRoutes:
             raise problem
         return make_json_reply(answer.completion(body.model), headers=headers)
 
-    async def _build_request(self, request: Request, body: CreateCompletion, parsed: CompletionInput) -> TurnRequest:
+    async def _build_request(self, request: ApiRequest, body: CreateCompletion, parsed: CompletionInput) -> TurnRequest:
         """Return the turn to run: in the named session, in the one with this history, or in a new one."""
         caller, model = request.caller.name, await self._models.resolve(body.model)
         named = request.headers.get(SESSION_HEADER, "")
@@ -104,7 +105,7 @@ class CompletionRoutes:
             heard=heard.take if body.stream else None,
         )
 
-    async def _find_session(self, caller: Caller, parsed: CompletionInput) -> str:
+    async def _find_session(self, caller: ApiCaller, parsed: CompletionInput) -> str:
         """Return the session whose transcript is the history of the request, if there is one.
 
         It is found once: a second client that continues from the same point starts a branch.
@@ -150,7 +151,7 @@ class _CompletionStream:
         await self._stack.aclose()
 
 
-def _claim_session(tx: Transaction, key: str, caller: Caller) -> str:
+def _claim_session(tx: Transaction, key: str, caller: ApiCaller) -> str:
     entry = tx.state.get(key)
     if entry is None:
         return ""

@@ -7,10 +7,10 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from talaria.api.http.errors import Problem, make_unsupported
 from talaria.api.images import ImageStore
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Image, Message, Part, Text, ToolCall, ToolResult
+from talaria.http.errors import Problem, make_unsupported
 
 _MAX_ITEMS = 10_000
 FindItem = Callable[[str], Raw | None]

@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from itertools import groupby
 
-from talaria.api.http.router import Route
+from talaria.http.router import Route
 
 _PAGE = """\
 <!doctype html>

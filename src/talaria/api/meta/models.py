@@ -7,12 +7,13 @@ from http import HTTPStatus
 
 from msgspec import Struct
 
-from talaria.api.http.errors import Problem, make_not_found, make_server_problem
-from talaria.api.http.messages import Reply, Request, make_json_reply
-from talaria.api.http.router import Route
+from talaria.api.front_door import ApiRequest
 from talaria.commands.application import ModelCatalog
 from talaria.contracts.clock import SystemClock
 from talaria.core.errors import Ambiguous, NotFound, Refused
+from talaria.http.errors import Problem, make_not_found, make_server_problem
+from talaria.http.messages import Reply, make_json_reply
+from talaria.http.router import Route
 
 AGENT_MODEL = "talaria"
 _LIST_TIMEOUT = 3.0
@@ -112,15 +113,15 @@ class ModelRoutes:
         """Return the routes."""
         return (
             Route(method="GET", path="/v1/models", handler=self._list, summary="List models", reply_type=ModelList,
-                  tag="models"),
+                  scope="chat", tag="models"),
             Route(method="GET", path="/v1/models/{model*}", handler=self._show, summary="Retrieve a model",
-                  reply_type=ModelEntry, tag="models"),
+                  reply_type=ModelEntry, scope="chat", tag="models"),
         )  # fmt: skip
 
-    async def _list(self, _request: Request) -> Reply:
+    async def _list(self, _request: ApiRequest) -> Reply:
         return make_json_reply(ModelList(data=tuple(await self._names.names())))
 
-    async def _show(self, request: Request) -> Reply:
+    async def _show(self, request: ApiRequest) -> Reply:
         name = request.parts["model"]
         meant = await self._names.find(name)
         return make_json_reply(ModelEntry(id=name, owned_by=meant.partition(":")[0] or AGENT_MODEL))

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from talaria.api.http.errors import ErrorEnvelope
-from talaria.api.http.idempotency import HEADER
-from talaria.api.http.router import Route
+from talaria.api.front_door import ErrorEnvelope
+from talaria.http.idempotency import HEADER
+from talaria.http.router import Route
 
 _REFERENCE = "#/components/schemas/{name}"
 _PART = re.compile(r"{(\w+)\*?}")

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from talaria.access.api_keys import SCOPES
-from talaria.api.http.messages import Reply, Request, make_json_reply
-from talaria.api.http.metrics import RequestMetrics
-from talaria.api.http.router import Route
+from talaria.api.front_door import ApiRequest
 from talaria.api.meta.docs_page import render_docs_page
 from talaria.api.meta.openapi import build_openapi
 from talaria.api.turns.session_pool import SessionPool
+from talaria.http.messages import Reply, make_json_reply
+from talaria.http.metrics import RequestMetrics
+from talaria.http.router import Route
 from talaria.observability.prometheus import CONTENT_TYPE
 
 _HTML = "text/html; charset=utf-8"
@@ -82,16 +83,16 @@ class MetaRoutes:
         self._routes = (*others, *own)
         return own
 
-    async def _health(self, _request: Request) -> Reply:
+    async def _health(self, _request: ApiRequest) -> Reply:
         return make_json_reply(Health("ok", self._version, self._request_metrics.uptime))
 
-    async def _metrics(self, _request: Request) -> Reply:
+    async def _metrics(self, _request: ApiRequest) -> Reply:
         turns = sum(one.running for one in self._session_pools)
         agents = sum(map(len, self._session_pools))
         text = self._request_metrics.text(self._version, running=self._running(), turns=turns, agents=agents)
         return Reply(body=text.encode(), content_type=CONTENT_TYPE)
 
-    async def _capabilities(self, request: Request) -> Reply:
+    async def _capabilities(self, request: ApiRequest) -> Reply:
         notices = await asyncio.to_thread(self._notices) if request.caller.may("agent") else ()
         return make_json_reply(
             Capabilities(
@@ -102,9 +103,9 @@ class MetaRoutes:
             )
         )
 
-    async def _openapi(self, _request: Request) -> Reply:
+    async def _openapi(self, _request: ApiRequest) -> Reply:
         return make_json_reply(build_openapi(self._routes, self._version))
 
-    async def _docs(self, _request: Request) -> Reply:
+    async def _docs(self, _request: ApiRequest) -> Reply:
         headers = {"content-security-policy": _PAGE_POLICY, "x-content-type-options": "nosniff"}
         return Reply(body=render_docs_page(self._routes, self._version), content_type=_HTML, headers=headers)

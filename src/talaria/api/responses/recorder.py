@@ -6,8 +6,6 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from talaria.api.http.errors import to_problem
-from talaria.api.http.messages import format_sse
 from talaria.api.responses.builder import ResponseBuilder
 from talaria.api.responses.stream_events import ResponseEvent, get_event_name
 from talaria.api.responses.wire import Response
@@ -17,6 +15,8 @@ from talaria.api.runs.events import RunEvent, RunFailed, TurnStarted, decode_eve
 from talaria.api.turns.turn import ApiTurn
 from talaria.core.errors import TalariaError
 from talaria.core.events import TextAdded, ToolProgressed, TurnEnd, TurnEvent
+from talaria.http.errors import to_problem
+from talaria.http.messages import format_sse
 
 INTERRUPTED = "The server is shutting down and interrupted the turn. Try again in a moment."
 

@@ -7,14 +7,14 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import Problem, make_not_found
+from talaria.api.front_door import ApiCaller
 from talaria.api.responses.wire import InputItems, Response
 from talaria.api.turns.session_pool import ApiOrigin, read_origin, require_session, write_origin
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.responses import StoredResponse
 from talaria.core.errors import TalariaError
 from talaria.core.ids import SessionId, new_id
+from talaria.http.errors import Problem, make_not_found
 from talaria.sessions.branches import create_branch
 
 _CONTINUED_PREFIX = "api-gone-on:"
@@ -51,7 +51,7 @@ def new_response_id() -> str:
     return f"resp_{new_id()}"
 
 
-def make_conversation_key(name: str, caller: Caller) -> str:
+def make_conversation_key(name: str, caller: ApiCaller) -> str:
     """Return the storage key of a conversation name; each API key has its own names."""
     return f"{quote(caller.name, safe='')}/{name}"
 
@@ -70,7 +70,7 @@ def put_response(tx: Transaction, session_id: SessionId, record: ResponseRecord,
     )
 
 
-def find_response(tx: Transaction, response_id: str, caller: Caller) -> tuple[StoredResponse, ResponseRecord]:
+def find_response(tx: Transaction, response_id: str, caller: ApiCaller) -> tuple[StoredResponse, ResponseRecord]:
     """Return a stored response that the caller may see, or raise a `Problem`."""
     stored = tx.responses.get(response_id)
     if stored is None:
@@ -84,7 +84,7 @@ def decode_record(stored: StoredResponse) -> ResponseRecord:
     return _decode(stored.body)
 
 
-def continue_from(tx: Transaction, response_id: str, caller: Caller) -> ContinuedSession:
+def continue_from(tx: Transaction, response_id: str, caller: ApiCaller) -> ContinuedSession:
     """Return the session of a response to continue: the same one, or a branch if it has already continued."""
     stored = tx.responses.get(response_id) if "\0" not in response_id else None
     if stored is None:
@@ -103,7 +103,7 @@ def continue_from(tx: Transaction, response_id: str, caller: Caller) -> Continue
     return ContinuedSession(_branch_session(tx, session.id, record.upto, caller), record.instructions)
 
 
-def find_conversation(tx: Transaction, name: str, caller: Caller) -> ContinuedSession | None:
+def find_conversation(tx: Transaction, name: str, caller: ApiCaller) -> ContinuedSession | None:
     """Return the session with this conversation name or id; ``None`` if there is none."""
     conversation = make_conversation_key(name, caller)
     entry = tx.state.get(_NAME_PREFIX + conversation)
@@ -123,14 +123,14 @@ def claim_name(tx: Transaction, conversation: str, session_id: SessionId) -> Non
         raise NameTaken(f"Conversation {conversation} was just created by another request.")
 
 
-def continue_session(tx: Transaction, session_id: str, caller: Caller) -> ContinuedSession:
+def continue_session(tx: Transaction, session_id: str, caller: ApiCaller) -> ContinuedSession:
     """Return a session by id; raises a `Problem` if there is none that the caller may continue."""
     session = require_session(tx, session_id, caller)
     origin = read_origin(tx, session.id)
     return ContinuedSession(session.id, origin.instructions if origin else "")
 
 
-def find_item(tx: Transaction, item_id: str, caller: Caller) -> Raw | None:
+def find_item(tx: Transaction, item_id: str, caller: ApiCaller) -> Raw | None:
     """Return an item of a response by id."""
     kind, _, rest = item_id.partition("_")
     name, _, _ = rest.rpartition("_")
@@ -167,7 +167,7 @@ class _ItemId(Struct):
     id: str
 
 
-def _branch_session(tx: Transaction, session_id: SessionId, upto: int, caller: Caller) -> SessionId:
+def _branch_session(tx: Transaction, session_id: SessionId, upto: int, caller: ApiCaller) -> SessionId:
     created = create_branch(tx, session_id, upto, "")
     origin = read_origin(tx, session_id) or ApiOrigin()
     write_origin(tx, created.id, ApiOrigin(caller.name, origin.instructions))

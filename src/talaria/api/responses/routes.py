@@ -10,10 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import NUL_REFUSED, Problem, make_server_problem, make_unsupported
-from talaria.api.http.messages import Reply, Request, make_event_reply, make_json_reply
-from talaria.api.http.router import Route
+from talaria.api.front_door import ApiCaller, ApiRequest
 from talaria.api.images import ImageStore
 from talaria.api.items.input import make_instruction, read_input, store_images
 from talaria.api.meta.models import AGENT_MODEL, ModelNames
@@ -46,6 +43,9 @@ from talaria.contracts.turn_listener import TurnResult
 from talaria.core.errors import Busy
 from talaria.core.ids import SessionId, new_session_id
 from talaria.core.messages import Message
+from talaria.http.errors import NUL_REFUSED, Problem, make_server_problem, make_unsupported
+from talaria.http.messages import Reply, make_event_reply, make_json_reply
+from talaria.http.router import Route
 from talaria.runtime.leases import is_leased, session_lease_name
 
 _TAG = "responses"
@@ -104,18 +104,18 @@ class ResponseRoutes:
             Route(method="POST", path="/v1/responses", handler=self._create, summary="Create a response",
                   takes=ResponseRequest, reply_type=Response, events=ResponseEvent, repeatable=True,
                   used_headers=(SESSION_HEADER,),
-                  tag=_TAG),
+                  scope="chat", tag=_TAG),
             Route(method="GET", path=one, handler=self._show, summary="Retrieve a response",
-                  asks=ResponseQuery, reply_type=Response, events=ResponseEvent, tag=_TAG),
+                  asks=ResponseQuery, reply_type=Response, events=ResponseEvent, scope="chat", tag=_TAG),
             Route(method="DELETE", path=one, handler=self._delete, summary="Delete a response",
-                  reply_type=DeletedResponse, tag=_TAG),
+                  reply_type=DeletedResponse, scope="chat", tag=_TAG),
             Route(method="POST", path=f"{one}/cancel", handler=self._cancel, summary="Cancel a response",
-                  reply_type=Response, repeatable=True, tag=_TAG),
+                  reply_type=Response, repeatable=True, scope="chat", tag=_TAG),
             Route(method="GET", path=f"{one}/input_items", handler=self._items, summary="List input items",
-                  asks=ItemsQuery, reply_type=InputItems, tag=_TAG),
+                  asks=ItemsQuery, reply_type=InputItems, scope="chat", tag=_TAG),
         )  # fmt: skip
 
-    async def _create(self, request: Request) -> Reply:
+    async def _create(self, request: ApiRequest) -> Reply:
         body = request.read(ResponseRequest)
         _check(body)
         while True:
@@ -128,13 +128,13 @@ class ResponseRoutes:
                     raise
                 await self._wait_until_free(name, request.caller)
 
-    async def _wait_until_free(self, name: str, caller: Caller) -> None:
+    async def _wait_until_free(self, name: str, caller: ApiCaller) -> None:
         """Wait until no other server is running a turn of a session."""
         while await self._store.read(lambda tx: _is_busy(tx, name, caller)):
             await asyncio.sleep(_POLL_INTERVAL)
             self._session_pool.check_open()
 
-    async def _make_reply(self, body: ResponseRequest, request: Request) -> Reply:
+    async def _make_reply(self, body: ResponseRequest, request: ApiRequest) -> Reply:
         task = await self._build_task(body, request.headers.get(SESSION_HEADER, ""), request.caller)
         headers = {SESSION_HEADER: task.session_id}
         if body.background:
@@ -150,7 +150,7 @@ class ResponseRoutes:
                 tracker.take(event, recorder.ended_at or time.time())
         return make_json_reply(_require_answer(tracker.response), headers=headers)
 
-    async def _build_task(self, body: ResponseRequest, session: str, caller: Caller) -> _Task:
+    async def _build_task(self, body: ResponseRequest, session: str, caller: ApiCaller) -> _Task:
         """Return the task; a session to continue is found or branched here."""
         model = await self._models.resolve(body.model or "")
         parsed = await self._store.read(
@@ -178,7 +178,7 @@ class ResponseRoutes:
             thoughts=_wants_thoughts(body.reasoning),
         )
 
-    async def _find_continued(self, body: ResponseRequest, session: str, caller: Caller) -> ContinuedSession | None:
+    async def _find_continued(self, body: ResponseRequest, session: str, caller: ApiCaller) -> ContinuedSession | None:
         if body.previous_response_id:
             previous = body.previous_response_id
             return await self._store.write(lambda tx: response_store.continue_from(tx, previous, caller))
@@ -201,7 +201,7 @@ class ResponseRoutes:
             heard=recorder.hear,
         )
 
-    async def _queue(self, task: _Task, caller: Caller, headers: Mapping[str, str], *, streamed: bool) -> Reply:
+    async def _queue(self, task: _Task, caller: ApiCaller, headers: Mapping[str, str], *, streamed: bool) -> Reply:
         """Queue a background response."""
         response = structs.replace(task.record.response, status="queued")
         start = RunStart(
@@ -240,7 +240,7 @@ class ResponseRoutes:
             RunResponseStream(self._streams.follow(run.id), make_builder(run), after), headers=headers
         )
 
-    async def _show(self, request: Request) -> Reply:
+    async def _show(self, request: ApiRequest) -> Reply:
         asked, name = request.asked(ResponseQuery), request.parts["response_id"]
         stored, record = await self._store.read(lambda tx: response_store.find_response(tx, name, request.caller))
         headers = {SESSION_HEADER: stored.session_id}
@@ -251,7 +251,7 @@ class ResponseRoutes:
             await self._store.read(lambda tx: get_current_response(tx, stored, record)), headers=headers
         )
 
-    async def _delete(self, request: Request) -> Reply:
+    async def _delete(self, request: ApiRequest) -> Reply:
         name = request.parts["response_id"]
         await self._store.read(lambda tx: response_store.find_response(tx, name, request.caller))
         run = await self._store.read(lambda tx: tx.runs.get(name))
@@ -260,7 +260,7 @@ class ResponseRoutes:
         await self._store.write(lambda tx: tx.responses.delete(name))
         return make_json_reply(DeletedResponse(name))
 
-    async def _cancel(self, request: Request) -> Reply:
+    async def _cancel(self, request: ApiRequest) -> Reply:
         name = request.parts["response_id"]
         await self._store.read(lambda tx: response_store.find_response(tx, name, request.caller))
         run = await self._store.read(lambda tx: tx.runs.get(name))
@@ -271,7 +271,7 @@ class ResponseRoutes:
         stored, record = await self._store.read(lambda tx: response_store.find_response(tx, name, request.caller))
         return make_json_reply(await self._store.read(lambda tx: get_current_response(tx, stored, record)))
 
-    async def _items(self, request: Request) -> Reply:
+    async def _items(self, request: ApiRequest) -> Reply:
         asked, name = request.asked(ItemsQuery), request.parts["response_id"]
         _, record = await self._store.read(lambda tx: response_store.find_response(tx, name, request.caller))
         return make_json_reply(response_store.page_items(record.items, asked.order, asked.after, asked.limit))
@@ -289,7 +289,7 @@ def _claim_name(tx: Transaction, session_id: SessionId, task: _Task) -> None:
         response_store.claim_name(tx, task.conversation, session_id)
 
 
-def _is_busy(tx: Transaction, name: str, caller: Caller) -> bool:
+def _is_busy(tx: Transaction, name: str, caller: ApiCaller) -> bool:
     found = response_store.find_conversation(tx, name, caller)
     return found is not None and is_leased(tx, session_lease_name(found.session_id))
 

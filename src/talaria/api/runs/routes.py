@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from talaria.api.http.errors import Problem, make_conflict, make_not_found
-from talaria.api.http.messages import Reply, Request, format_sse, make_event_reply, make_json_reply
-from talaria.api.http.router import Route
+from talaria.api.front_door import ApiRequest
 from talaria.api.images import ImageStore
 from talaria.api.items.input import make_instruction, read_input, store_images
 from talaria.api.meta.models import ModelNames
@@ -28,6 +26,9 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.events import StreamEvent
 from talaria.contracts.stores.responses import ApiRun
 from talaria.core.ids import SessionId, new_session_id
+from talaria.http.errors import Problem, make_conflict, make_not_found
+from talaria.http.messages import Reply, format_sse, make_event_reply, make_json_reply
+from talaria.http.router import Route
 
 _TAG = "runs"
 _STOP_TIMEOUT = 5.0
@@ -49,18 +50,19 @@ class RunRoutes:
         one = "/v1/runs/{run_id}"
         return (
             Route(method="POST", path="/v1/runs", handler=self._create, summary="Start a run", takes=RunRequest,
-                  reply_type=Run, status=202, repeatable=True, lasting=True, used_headers=(SESSION_HEADER,), tag=_TAG),
+                  reply_type=Run, status=202, repeatable=True, lasting=True, used_headers=(SESSION_HEADER,),
+                  scope="chat", tag=_TAG),
             Route(method="GET", path=one, handler=self._show, summary="Retrieve a run", reply_type=Run,
-                  tag=_TAG),
+                  scope="chat", tag=_TAG),
             Route(method="GET", path=f"{one}/events", handler=self._events, summary="Stream a run's events",
-                  asks=EventsQuery, events=RunEvent, lasting=True, used_headers=(_LAST_EVENT,), tag=_TAG),
+                  asks=EventsQuery, events=RunEvent, lasting=True, used_headers=(_LAST_EVENT,), scope="chat", tag=_TAG),
             Route(method="POST", path=f"{one}/approval", handler=self._decide, summary="Answer a run's question",
-                  takes=RunDecision, reply_type=Run, repeatable=True, tag=_TAG),
+                  takes=RunDecision, reply_type=Run, repeatable=True, scope="chat", tag=_TAG),
             Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop a run", reply_type=Run,
-                  repeatable=True, lasting=True, tag=_TAG),
+                  repeatable=True, lasting=True, scope="chat", tag=_TAG),
         )  # fmt: skip
 
-    async def _create(self, request: Request) -> Reply:
+    async def _create(self, request: ApiRequest) -> Reply:
         body = request.read(RunRequest)
         model = await self._models.resolve(body.model)
         parsed = read_input(body.input, lambda _: None)
@@ -86,16 +88,16 @@ class RunRoutes:
             run, status=202, headers={SESSION_HEADER: run.session_id, "location": f"/v1/runs/{run.id}"}
         )
 
-    async def _show(self, request: Request) -> Reply:
+    async def _show(self, request: ApiRequest) -> Reply:
         return make_json_reply(await self._store.read(lambda tx: to_run(tx, self._find_run(tx, request))))
 
-    async def _events(self, request: Request) -> Reply:
+    async def _events(self, request: ApiRequest) -> Reply:
         run = await self._store.read(lambda tx: self._find_run(tx, request))
         after = _parse_last_event(request.headers.get(_LAST_EVENT), request.asked(EventsQuery).after)
         run_events = self._streams.follow(run.id, after)
         return make_event_reply(_RunStream(run_events), headers={SESSION_HEADER: run.session_id})
 
-    async def _decide(self, request: Request) -> Reply:
+    async def _decide(self, request: ApiRequest) -> Reply:
         decision = request.read(RunDecision)
         if decision.decision in _ANSWERS and not request.caller.may("admin"):
             message_text = "Approving a dangerous action requires a key with the scope `admin`. Denying it doesn't."
@@ -103,12 +105,12 @@ class RunRoutes:
         await self._store.write(lambda tx: _store_decision(tx, self._find_run(tx, request), decision))
         return make_json_reply(await self._store.read(lambda tx: to_run(tx, self._find_run(tx, request))))
 
-    async def _stop(self, request: Request) -> Reply:
+    async def _stop(self, request: ApiRequest) -> Reply:
         run = await self._store.read(lambda tx: self._find_run(tx, request))
         await stop_and_wait(self._store, run)
         return make_json_reply(await self._store.read(lambda tx: to_run(tx, self._find_run(tx, request))))
 
-    def _find_run(self, tx: Transaction, request: Request) -> ApiRun:
+    def _find_run(self, tx: Transaction, request: ApiRequest) -> ApiRun:
         return find_run(tx, request.parts["run_id"], request.caller)
 
 

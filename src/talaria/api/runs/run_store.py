@@ -7,8 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import make_conflict, make_not_found
+from talaria.api.front_door import ApiCaller
 from talaria.api.items.wire import Metadata
 from talaria.api.runs.control_store import append_events, clear_stop_request, list_open_questions, request_stop
 from talaria.api.runs.events import RunCompleted, RunEnd, RunEvent, RunFailed, RunQueued, RunStopped, RunWaiting
@@ -20,6 +19,7 @@ from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Usage
 from talaria.core.senders import api_sender
+from talaria.http.errors import make_conflict, make_not_found
 from talaria.runtime.inbox import MIRROR, make_arrival
 
 RUNS_TOPIC = "runs"  # the topic that is notified when a run is created
@@ -71,7 +71,7 @@ def new_run_id() -> str:
     return f"run_{new_id()}"
 
 
-def begin_run(tx: Transaction, run_id: str, start: RunStart, caller: Caller) -> ApiRun:
+def begin_run(tx: Transaction, run_id: str, start: RunStart, caller: ApiCaller) -> ApiRun:
     """Store a run and add its message to the inbox of its session; raises a `Problem` if there is none."""
     if start.session_id:
         session_id = require_session(tx, start.session_id, caller).id
@@ -94,7 +94,7 @@ def queue_history(tx: Transaction, session_id: SessionId, name: str, history: Se
         tx.inbox.add(make_arrival(session_id, SOURCE, f"{name}:{number}", message, kind=MIRROR))
 
 
-def find_run(tx: Transaction, run_id: str, caller: Caller, kind: str = "run") -> ApiRun:
+def find_run(tx: Transaction, run_id: str, caller: ApiCaller, kind: str = "run") -> ApiRun:
     """Return a run of a session that the caller may see, or raise a `Problem`."""
     run = tx.runs.get(run_id)
     if run is None or read_options(run).kind != kind:
@@ -189,7 +189,7 @@ def _is_pending_message(external_id: str, state: str, run: ApiRun) -> bool:
     return external_id == run.id and state == "waiting"
 
 
-def _create_session(tx: Transaction, start: RunStart, caller: Caller) -> SessionId:
+def _create_session(tx: Transaction, start: RunStart, caller: ApiCaller) -> SessionId:
     session = tx.sessions.create(NewSession(id=start.new_id, source=SOURCE, owner=caller.owner))
     write_origin(tx, session.id, ApiOrigin(caller.name, start.instructions))
     if start.history:

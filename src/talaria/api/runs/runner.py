@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import to_problem
+from talaria.api.front_door import ApiCaller
 from talaria.api.runs.control_store import make_control_topic, read_commands
 from talaria.api.runs.events import RunFailed
 from talaria.api.runs.reconcile import reconcile_run
@@ -25,6 +24,7 @@ from talaria.core.aio import run_with
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.events import ApprovalAsked, QuestionAsked
 from talaria.core.ids import SessionId
+from talaria.http.errors import to_problem
 from talaria.runtime.completions import WAKE, is_delivery_target, queue_reports_if_idle
 from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.runtime.questions import Questions
@@ -168,7 +168,7 @@ class RunWorker:
             self._poll_requested.set()
 
     async def _run_session(self, due: _DueSession) -> None:
-        caller = Caller(due.origin.key)
+        caller = ApiCaller(due.origin.key)
         session_pool = self._session_pools[due.kind]
         using = session_pool.using(due.session_id, due.origin, due.model, caller)
         async with using as pooled, pooled.lock:

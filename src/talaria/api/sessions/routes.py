@@ -5,10 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import NUL_REFUSED, Problem, make_conflict, make_not_found
-from talaria.api.http.messages import Reply, Request, make_json_reply
-from talaria.api.http.router import Route
+from talaria.api.front_door import ApiCaller, ApiRequest
 from talaria.api.sessions.wire import (
     DeletedSession,
     ForkRequest,
@@ -31,6 +28,9 @@ from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.ids import SessionId
 from talaria.handoff.handoff import HandoffRefused, HandoffRequest, RefusalCode
 from talaria.handoff.service import request_handoff, wait_for_handoff
+from talaria.http.errors import NUL_REFUSED, Problem, make_conflict, make_not_found
+from talaria.http.messages import Reply, make_json_reply
+from talaria.http.router import Route
 from talaria.runtime.leases import is_leased, session_lease_name
 from talaria.sessions.branches import create_branch
 
@@ -114,7 +114,7 @@ class SessionRoutes:
                   scope="admin", takes=MoveRequest, reply_type=SessionView, repeatable=True, tag=_TAG),
         )  # fmt: skip
 
-    async def _list(self, request: Request) -> Reply:
+    async def _list(self, request: ApiRequest) -> Reply:
         asked = request.asked(SessionsQuery)
         found = await self._store.read(lambda tx: _find_page(tx, asked))
         shown = found[: asked.limit]
@@ -122,7 +122,7 @@ class SessionRoutes:
         next_cursor = _make_cursor(shown[-1]) if more else None
         return make_json_reply(SessionList([to_session_view(one) for one in shown], more, next_cursor))
 
-    async def _search(self, request: Request) -> Reply:
+    async def _search(self, request: ApiRequest) -> Reply:
         asked = request.asked(SessionSearchQuery)
         query = SearchQuery(
             text=asked.q,
@@ -134,10 +134,10 @@ class SessionRoutes:
         hits = await self._store.read(lambda tx: tx.search.find(query))
         return make_json_reply(HitList([to_hit_view(hit) for hit in hits]))
 
-    async def _show(self, request: Request) -> Reply:
+    async def _show(self, request: ApiRequest) -> Reply:
         return make_json_reply(await self._store.read(lambda tx: _build_view(tx, request.parts["session_id"])))
 
-    async def _messages(self, request: Request) -> Reply:
+    async def _messages(self, request: ApiRequest) -> Reply:
         asked, name = request.asked(MessagesQuery), request.parts["session_id"]
         found = await self._store.read(
             lambda tx: tx.messages.load(_require_session(tx, name).id, after=asked.after, limit=asked.limit + 1)
@@ -145,21 +145,21 @@ class SessionRoutes:
         shown = found[: asked.limit]
         return make_json_reply(MessageList([to_message_view(one) for one in shown], len(found) > len(shown)))
 
-    async def _fork(self, request: Request) -> Reply:
+    async def _fork(self, request: ApiRequest) -> Reply:
         wanted, name = request.read(ForkRequest), request.parts["session_id"]
         if "\0" in wanted.title:
             raise Problem(NUL_REFUSED, param="title", code="invalid_value")
         fork = await self._store.write(lambda tx: _fork_session(tx, name, wanted, request.caller))
         return make_json_reply(to_session_view(fork), status=201)
 
-    async def _delete(self, request: Request) -> Reply:
+    async def _delete(self, request: ApiRequest) -> Reply:
         session = await self._store.write(lambda tx: _delete_session(tx, request.parts["session_id"]))
         for session_pools in self._session_pools:
             session_pools.forget(session.id)
         self._forget(session.id)
         return make_json_reply(DeletedSession(session.id))
 
-    async def _move(self, request: Request) -> Reply:
+    async def _move(self, request: ApiRequest) -> Reply:
         wanted, name = request.read(MoveRequest), request.parts["session_id"]
         session = await self._store.read(lambda tx: _require_session(tx, name))
         await move_session(self._store, session.id, wanted, self._networks())
@@ -187,7 +187,7 @@ def _build_view(tx: Transaction, name: str) -> SessionView:
     )
 
 
-def _fork_session(tx: Transaction, name: str, wanted: ForkRequest, caller: Caller) -> Session:
+def _fork_session(tx: Transaction, name: str, wanted: ForkRequest, caller: ApiCaller) -> Session:
     session = _require_session(tx, name)
     last = tx.messages.last(session.id, 1)
     upto = wanted.upto or (last[-1].seq if last else 0)

@@ -10,8 +10,7 @@ from typing import ClassVar, Protocol, Self
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import ServerStopping, make_not_found
+from talaria.api.front_door import ApiCaller
 from talaria.commands.application import Application
 from talaria.contracts.hooks import SESSION_START, session_facts
 from talaria.contracts.store import Transaction
@@ -20,6 +19,7 @@ from talaria.contracts.turn_listener import TurnResult
 from talaria.core.events import TurnEvent
 from talaria.core.ids import SessionId, is_id
 from talaria.core.session_context import SessionContext
+from talaria.http.errors import ServerStopping, make_not_found
 from talaria.runtime.agent_cache import CAP, IDLE_LIMIT, AgentCache
 from talaria.runtime.open_session import OpenRequest, OpenSession
 
@@ -52,7 +52,7 @@ def read_origin(tx: Transaction, session_id: SessionId) -> ApiOrigin | None:
     return _decode(entry.value) if entry else None
 
 
-def require_session(tx: Transaction, session_id: str, caller: Caller) -> Session:
+def require_session(tx: Transaction, session_id: str, caller: ApiCaller) -> Session:
     """Return a session that the caller may continue: one that its key started, or any for an ``admin``.
 
     Raises a `Problem` for any other session, and for text that is not a session id.
@@ -63,7 +63,7 @@ def require_session(tx: Transaction, session_id: str, caller: Caller) -> Session
     return session
 
 
-def _is_own_session(tx: Transaction, session: Session, caller: Caller) -> bool:
+def _is_own_session(tx: Transaction, session: Session, caller: ApiCaller) -> bool:
     """Return whether a key started a session, with the same rights as it has now."""
     origin = read_origin(tx, session.id)
     return origin is not None and origin.key == caller.name and session.owner == caller.owner
@@ -212,7 +212,7 @@ class SessionPool:
 
     @asynccontextmanager
     async def using(
-        self, session_id: SessionId, origin: ApiOrigin, model: str, caller: Caller, *, begins: bool = False
+        self, session_id: SessionId, origin: ApiOrigin, model: str, caller: ApiCaller, *, begins: bool = False
     ) -> AsyncIterator[PooledSession]:
         """Yield the open session, which is not closed within the block.
 
@@ -263,7 +263,7 @@ class SessionPool:
         """Evict sessions that have been idle for long; return their number."""
         return self._cache.sweep()
 
-    def _build_request(self, session_id: SessionId, origin: ApiOrigin, model: str, caller: Caller) -> OpenRequest:
+    def _build_request(self, session_id: SessionId, origin: ApiOrigin, model: str, caller: ApiCaller) -> OpenRequest:
         context = SessionContext(
             platform=SOURCE,
             source=SOURCE,

@@ -9,7 +9,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from talaria.api.http.auth import Caller
+from talaria.api.front_door import ApiCaller
 from talaria.api.turns.session_pool import (
     SOURCE,
     ApiOrigin,
@@ -143,7 +143,7 @@ class ApiTurn:
     session and `Busy` while another process runs its turns.
     """
 
-    def __init__(self, session_pool: SessionPool, request: TurnRequest, caller: Caller) -> None:
+    def __init__(self, session_pool: SessionPool, request: TurnRequest, caller: ApiCaller) -> None:
         self._session_pool = session_pool
         self._store = session_pool.application.store
         self._request = request

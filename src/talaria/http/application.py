@@ -3,27 +3,26 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from time import perf_counter
+from typing import Any, Protocol
 
 from msgspec import Struct, structs
 
-from talaria.access.api_keys import KeyScope
-from talaria.api.http.auth import ApiKeyVerifier, FailedKeyLimiter, UnknownKey
-from talaria.api.http.errors import ClientGone, Problem, ServerStopping, make_server_problem, to_problem
-from talaria.api.http.idempotency import HEADER, IdempotencyStore, StoredReply
-from talaria.api.http.messages import Receive, Reply, ReplyStream, Request, Scope, Send, make_problem_reply
-from talaria.api.http.metrics import RequestMetrics
-from talaria.api.http.origins import OriginPolicy
-from talaria.api.http.rate_limit import RequestLimiter
-from talaria.api.http.router import Route, Router
 from talaria.core.aio import run_with
-from talaria.core.errors import StoreError, TalariaError
+from talaria.core.errors import TalariaError
 from talaria.core.ids import new_id
+from talaria.http.errors import ClientGone, Problem, ServerStopping, make_server_problem, to_problem
+from talaria.http.idempotency import HEADER, MAX_STORED_BYTES, IdempotencyStore, StoredReply
+from talaria.http.messages import CallerT, Receive, Reply, ReplyStream, Request, Scope, Send
+from talaria.http.metrics import RequestMetrics
+from talaria.http.origins import OriginPolicy
+from talaria.http.rate_limit import RequestLimiter
+from talaria.http.router import Route, Router
 
 _HEARTBEAT = b": still here\n\n"
+_TOO_LONG = "The first answer was too long to store."
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +38,26 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
     stall: float = 60.0
 
 
-class ApiApplication:
-    """Answers every request with its route's reply, or with an error in OpenAI's format."""
+class FrontDoor(Protocol[CallerT]):
+    """What sets one front end apart from others on the same server: its callers, and the format of its errors."""
+
+    async def authenticate(self, request: Request[CallerT], scope: str) -> CallerT:
+        """Return the caller of a request; raises a `Problem` for one that is unknown or lacks the scope."""
+
+    async def check_again(self, request: Request[CallerT], scope: str) -> None:
+        """Raise a `Problem` if the caller of a running request has lost its permission; called again and again."""
+
+    def render_problem(self, problem: Problem) -> Reply:
+        """Return an error as a complete reply."""
+
+
+class HttpApplication:
+    """Answers every request with its route's reply, or with an error as its front door renders it."""
 
     def __init__(
         self,
         router: Router,
-        key_verifier: ApiKeyVerifier,
+        front_door: FrontDoor[Any],
         idempotency: IdempotencyStore,
         origins: OriginPolicy,
         limits: RequestLimiter,
@@ -53,20 +65,21 @@ class ApiApplication:
         options: ServerOptions,
     ) -> None:
         self._router = router
-        self._key_verifier = key_verifier
+        self._front_door = front_door
+        self.render_problem = front_door.render_problem
         self._idempotency = idempotency
         self._origins = origins
         self._limits = limits
         self._metrics = metrics
         self._options = options
-        self._failed_keys = FailedKeyLimiter()
         self.ending = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        request, started = Request(scope, receive), perf_counter()
+        request: Request[Any] = Request(scope, receive)
+        started = perf_counter()
         exchange = _Exchange(send, self._origins.reply_headers(request.headers.get("origin")), self._options)
         route: Route | None = None
         try:
@@ -79,26 +92,22 @@ class ApiApplication:
         except ClientGone:
             exchange.status = exchange.status or 499
         except TalariaError as error:
-            await exchange.write(make_problem_reply(to_problem(error)))
+            await exchange.write(self.render_problem(to_problem(error)))
         except Exception:  # a bug ends the request, not the server
             log.exception("%s %s failed", request.method, route.path if route else "")
-            await exchange.write(make_problem_reply(make_server_problem(TalariaError.public)))
+            await exchange.write(self.render_problem(make_server_problem(TalariaError.public)))
         finally:
             self._metrics.count(route.path if route else "", exchange.status, perf_counter() - started)
 
-    async def _serve(self, request: Request, route: Route, exchange: "_Exchange") -> None:
+    async def _serve(self, request: Request[Any], route: Route, exchange: "_Exchange") -> None:
         if self.ending:
             raise ServerStopping
-        if route.scope is None:  # no key, so no limit for it, and no body: `/health` always answers
+        if route.scope is None:  # no caller, so no limit for it, and no body: `/health` always answers
             await exchange.give(await route.handler(request), request)
             return
-        authorization = request.headers.get("authorization", "")
-        try:
-            request.caller = await self._key_verifier.caller(authorization, route.scope)
-        except UnknownKey as error:
-            raise (await self._failed_keys.refuse(error, request.address)) if authorization else error from error
+        request.caller = await self._front_door.authenticate(request, route.scope)
         if request.caller.name:
-            exchange.check_key = partial(self._check_key, authorization, route.scope)
+            exchange.check_caller = partial(self._front_door.check_again, request, route.scope)
         self._limits.count(request.caller.name)
         with self._limits.held(request.caller.name):
             await request.load(self._options.body_limit, self._options.stall)
@@ -108,26 +117,21 @@ class ApiApplication:
             else:
                 await self._answer(request, route, exchange)
 
-    async def _check_key(self, authorization: str, scope: KeyScope) -> None:
-        """Raise a `Problem` for a key that is known to be revoked."""
-        with suppress(StoreError):
-            await self._key_verifier.caller(authorization, scope)
-
-    async def _answer(self, request: Request, route: Route, exchange: "_Exchange") -> None:
+    async def _answer(self, request: Request[Any], route: Route, exchange: "_Exchange") -> None:
         """Answer while the client is connected; otherwise cancel the handler."""
         if route.method == "GET" or route.lasting:
             await exchange.give(await route.handler(request), request)
         else:
             await run_with(self._run_handler(request, route, exchange), exchange.attend(request))
 
-    async def _run_handler(self, request: Request, route: Route, exchange: "_Exchange") -> None:
+    async def _run_handler(self, request: Request[Any], route: Route, exchange: "_Exchange") -> None:
         reply = await route.handler(request)
         if reply.stream is None:
             await exchange.write(reply)
         else:
             await exchange.pour(reply, reply.stream, request)
 
-    async def _answer_once(self, request: Request, route: Route, exchange: "_Exchange", key: str) -> None:
+    async def _answer_once(self, request: Request[Any], route: Route, exchange: "_Exchange", key: str) -> None:
         """Answer a repeatable request: the client may disconnect and return for the answer."""
         found = await self._idempotency.begin(key, request.caller.name, request.method, request.path, request.body)
         if isinstance(found, StoredReply):
@@ -137,16 +141,16 @@ class ApiApplication:
         try:
             stored = await run_with(self._make_first_reply(request, route, exchange), self._idempotency.hold(found))
         except TalariaError as error:
-            stored = StoredReply.of(make_problem_reply(to_problem(error)))
+            stored = StoredReply.of(self.render_problem(to_problem(error)))
         except Exception:
             await self._idempotency.end(
-                found, StoredReply.of(make_problem_reply(make_server_problem(TalariaError.public)))
+                found, StoredReply.of(self.render_problem(make_server_problem(TalariaError.public)))
             )
             raise
-        await self._idempotency.end(found, stored)
+        await self._idempotency.end(found, self._limit_size(stored))
         await exchange.write(_to_reply(stored))
 
-    async def _make_first_reply(self, request: Request, route: Route, exchange: "_Exchange") -> StoredReply:
+    async def _make_first_reply(self, request: Request[Any], route: Route, exchange: "_Exchange") -> StoredReply:
         reply = await route.handler(request)
         if reply.stream is None:
             return StoredReply.of(reply)
@@ -155,7 +159,13 @@ class ApiApplication:
             raise ServerStopping
         return StoredReply(reply.status, reply.content_type, reply.headers, body)
 
-    def _preflight(self, request: Request) -> Reply:
+    def _limit_size(self, stored: StoredReply) -> StoredReply:
+        """Return what repetitions get: the first answer, or an error if it is too long to store."""
+        if len(stored.body) <= MAX_STORED_BYTES:
+            return stored
+        return StoredReply.of(self.render_problem(make_server_problem(_TOO_LONG, code="answer_not_kept")))
+
+    def _preflight(self, request: Request[Any]) -> Reply:
         methods = ", ".join(self._router.methods(request.path))
         headers = self._origins.preflight_headers(request.headers, methods)
         return Reply(status=HTTPStatus.NO_CONTENT, headers={"allow": methods, **headers})
@@ -171,7 +181,7 @@ class _Exchange:
         self._options = options
         self._sent = 0
         self._is_streaming = False
-        self.check_key: Callable[[], Awaitable[None]] | None = None
+        self.check_caller: Callable[[], Awaitable[None]] | None = None
 
     async def write(self, reply: Reply) -> None:
         """Send a complete reply, unless another was started."""
@@ -180,7 +190,7 @@ class _Exchange:
         await self._send_head(reply, ("content-length", str(len(reply.body))))
         await self._send_body(reply.body, more=False)
 
-    async def give(self, reply: Reply, request: Request, *, until_complete: bool = False) -> bytes:
+    async def give(self, reply: Reply, request: Request[Any], *, until_complete: bool = False) -> bytes:
         """Send a reply while the client is connected.
 
         With ``until_complete`` all of a stream is read and returned anyway.
@@ -194,7 +204,7 @@ class _Exchange:
         return b"".join(collected)
 
     async def pour(
-        self, reply: Reply, stream: ReplyStream, request: Request, collected: list[bytes] | None = None
+        self, reply: Reply, stream: ReplyStream, request: Request[Any], collected: list[bytes] | None = None
     ) -> None:
         """Send a streamed reply; ``collected`` gets all of it, even without a client."""
         try:
@@ -206,8 +216,8 @@ class _Exchange:
         finally:
             await stream.close()
 
-    async def attend(self, request: Request, *, until_complete: bool = False) -> None:
-        """Detect that the client is gone or its key revoked, and send keep-alives for proxies."""
+    async def attend(self, request: Request[Any], *, until_complete: bool = False) -> None:
+        """Detect that the client is gone or its permission revoked, and send keep-alives for proxies."""
         try:
             await self._watch_client(request)
         except (ClientGone, Problem):
@@ -230,15 +240,15 @@ class _Exchange:
         if is_connected:
             await self._send_body(b"", more=False)
 
-    async def _watch_client(self, request: Request) -> None:
+    async def _watch_client(self, request: Request[Any]) -> None:
         last_sent = self._sent
         while True:
             try:
                 async with asyncio.timeout(self._options.heartbeat):
                     await request.gone()
             except TimeoutError:
-                if self.check_key is not None:
-                    await self.check_key()
+                if self.check_caller is not None:
+                    await self.check_caller()
                 if self._is_streaming and last_sent == self._sent:
                     await self._send_body(_HEARTBEAT, more=True)
                 last_sent = self._sent

@@ -2,14 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
 
-from talaria.api.http.auth import Caller
-from talaria.api.http.errors import NUL_REFUSED, ClientGone, Problem, make_bad_json
+from talaria.http.errors import NUL_REFUSED, ClientGone, Problem, make_bad_json
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -18,18 +17,31 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _MAX_DROPPED = 100_000_000  # bytes of a too large body that are read, so that the client gets the answer
 JSON, EVENTS = "application/json", "text/event-stream; charset=utf-8"
 T = TypeVar("T")
+CallerT = TypeVar("CallerT", bound="Caller")
 _encode = msgspec.json.Encoder().encode
 
 
-class Request:
-    """A request: ``parts`` are the values of the braces in the path, ``caller`` sent it from ``address``."""
+class Caller(Protocol):
+    """An authenticated caller, as its front door knows it."""
+
+    @property
+    def name(self) -> str:
+        """Return the name that limits and idempotency keys are counted under; empty for an anonymous caller."""
+
+
+class Request(Generic[CallerT]):
+    """A request from ``address``: ``parts`` are the values of the braces in the path.
+
+    The front door sets ``caller``, for routes with a scope.
+    """
+
+    caller: CallerT
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.headers = _parse_headers(scope["headers"])
         self.parts: Mapping[str, str] = {}
-        self.caller = Caller()
         self.address: str = (scope.get("client") or ("",))[0]
         self.body = b""
         self._query: bytes = scope.get("query_string", b"")
@@ -143,11 +155,6 @@ def format_sse(data: bytes, *, event: str = "", number: int | str = "") -> bytes
     """Return one server-sent event; ``data`` is JSON, which has no line breaks."""
     head = (f"id: {number}\n" if number != "" else "") + (f"event: {event}\n" if event else "")
     return b"%bdata: %b\n\n" % (head.encode(), data)
-
-
-def make_problem_reply(problem: Problem) -> Reply:
-    """Return an error as a reply."""
-    return make_json_reply(problem.answer, status=problem.status, headers=problem.headers)
 
 
 def _make_too_large(limit: int, headers: Mapping[str, str] | None = None) -> Problem:

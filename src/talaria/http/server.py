@@ -10,9 +10,9 @@ from typing import cast
 
 import uvicorn
 
-from talaria.api.http.application import ApiApplication
-from talaria.api.http.connection import ConnectionLimits, ConnectionPool, LimitedProtocol
 from talaria.core.errors import Refused
+from talaria.http.application import HttpApplication
+from talaria.http.connection import ConnectionLimits, ConnectionPool, LimitedProtocol
 
 _BACKLOG = 1024  # connections that the system accepts before we do
 _KEEP_ALIVE = 75  # seconds; longer than common proxies, so that they close first
@@ -37,16 +37,17 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serve_application(
-    application: ApiApplication, host: str, port: int, jobs: asyncio.TaskGroup, limits: ConnectionLimits | None = None
+    application: HttpApplication, host: str, port: int, jobs: asyncio.TaskGroup, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[str]:
     """Serve within the block and yield the address; requests still running shortly after it are cancelled.
 
     Raises `Refused` if the address can't be bound.
     """
     listener = _open_listener(host, port)
+    connections = ConnectionPool(limits or ConnectionLimits(), application.render_problem)
     config = uvicorn.Config(
         application,
-        http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, ConnectionPool(limits or ConnectionLimits()))),
+        http=cast("type[asyncio.Protocol]", partial(LimitedProtocol, connections)),
         ws="none",
         lifespan="off",
         loop="asyncio",

@@ -8,10 +8,10 @@ import apsw
 import pytest
 from tests.storage.engines import Place
 
-from talaria.api.http.errors import Problem
-from talaria.api.http.idempotency import IdempotencyStore, Reservation, StoredReply
 from talaria.contracts.store import Store
 from talaria.core.ids import WorkerId, new_worker_id
+from talaria.http.errors import Problem
+from talaria.http.idempotency import IdempotencyStore, Reservation, StoredReply
 from talaria.testing.clock import SettableClock
 from talaria.testing.wait import until
 

@@ -1,10 +1,9 @@
-"""Errors in OpenAI's format, each with its HTTP status."""
+"""Error responses: their HTTP status, code and headers. Each front door renders them in its own format."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
 
 import msgspec
-from msgspec import Struct
 
 from talaria.core.errors import Ambiguous, NotFound, ProviderBusy, ProviderError, Refused, StoreError, TalariaError
 
@@ -13,23 +12,8 @@ NUL_REFUSED = "Null characters (U+0000) are not allowed."  # nor by PostgreSQL
 _RETRY_AFTER = 2
 
 
-class ErrorBody(Struct, frozen=True):
-    """An error; ``param`` is the field concerned."""
-
-    message: str
-    type: str
-    param: str | None = None
-    code: str | None = None
-
-
-class ErrorEnvelope(Struct, frozen=True):
-    """An error in OpenAI's format."""
-
-    error: ErrorBody
-
-
 class Problem(TalariaError):
-    """An error response; ``headers`` are sent with it."""
+    """An error response: ``kind`` is its family, ``param`` the field concerned; ``headers`` are sent with it."""
 
     def __init__(
         self,
@@ -47,11 +31,6 @@ class Problem(TalariaError):
         self.param = param
         self.code = code
         self.headers = dict(headers or {})
-
-    @property
-    def answer(self) -> ErrorEnvelope:
-        """Return the body."""
-        return ErrorEnvelope(ErrorBody(str(self), self.kind, self.param, self.code))
 
 
 class ClientGone(TalariaError):

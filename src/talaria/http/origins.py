@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from talaria.api.http.errors import Problem
+from talaria.http.errors import Problem
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[A-Za-z0-9._-]{0,255}))(?::[0-9]{1,5})?")
 _MAX_AGE = "600"
-_EXPOSED_HEADERS = "x-talaria-session-id, x-request-id, retry-after, idempotent-replayed, location"
+_EXPOSED_HEADERS = ("x-request-id", "retry-after", "idempotent-replayed", "location")
 
 
 def is_loopback(host: str) -> bool:
@@ -26,12 +26,13 @@ class OriginPolicy(Struct, frozen=True):
     """Allowed hosts and origins: ``bound`` is the listening address, ``names`` are further host names.
 
     If the server listens for other machines, every host name is allowed unless some are given: those requests need a
-    key.
+    key. Pages of other origins may read ``exposed_headers`` in addition to the server's own.
     """
 
     bound: str
     names: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
+    exposed_headers: tuple[str, ...] = ()
 
     def check(self, headers: Mapping[str, str]) -> None:
         """Raise a `Problem` for a page using a foreign host name for this machine, or from a foreign origin.
@@ -58,7 +59,7 @@ class OriginPolicy(Struct, frozen=True):
             return {}
         return {
             "access-control-allow-origin": origin,
-            "access-control-expose-headers": _EXPOSED_HEADERS,
+            "access-control-expose-headers": ", ".join((*self.exposed_headers, *_EXPOSED_HEADERS)),
             "vary": "Origin",
         }
 

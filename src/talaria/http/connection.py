@@ -2,14 +2,15 @@
 
 import asyncio
 import resource
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from talaria.api.http.errors import Problem
+from talaria.http.errors import Problem
+from talaria.http.messages import Reply
 
 _MIN_CONNECTIONS = 16
 _MAX_REFUSED = 16
@@ -38,8 +39,9 @@ class ConnectionPool:
     Idle connections have no complete request: they are between two requests, or have sent only part of the headers.
     """
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, render_problem: Callable[[Problem], Reply]) -> None:
         self.limits = limits
+        self.render_problem = render_problem
         self._open: set[LimitedProtocol] = set()
         self._idle: dict[LimitedProtocol, None] = {}  # in the order in which they became idle
         self._refused: set[LimitedProtocol] = set()
@@ -212,12 +214,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self._refused = True
         self._stop_timer()
         self._pool.mark(self, idle=True)
-        body = msgspec.json.encode(Problem(message, status, code=code).answer)
+        reply = self._pool.render_problem(Problem(message, status, code=code))
         head = (
-            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: {reply.content_type}\r\n"
+            f"content-length: {len(reply.body)}\r\nconnection: close\r\n\r\n"
         )
-        self.transport.write(head.encode() + body)
+        self.transport.write(head.encode() + reply.body)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._timer = self.loop.call_later(_LINGER, self.abort)

@@ -1,11 +1,11 @@
-"""Rate limits and concurrency limits per key."""
+"""Rate limits and concurrency limits per caller."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from talaria.api.http.errors import make_too_many
+from talaria.http.errors import make_too_many
 
 _MINUTE = 60.0
 _BURST_SECONDS = 10.0

@@ -10,20 +10,19 @@ from typing import Self
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.api.http.errors import Problem, make_conflict, make_server_problem
-from talaria.api.http.messages import Reply, make_problem_reply
 from talaria.contracts.store import Store
 from talaria.contracts.stores.responses import IdempotentAnswer
 from talaria.core.errors import StoreError
 from talaria.core.ids import WorkerId, is_gone
+from talaria.http.errors import Problem, make_conflict
+from talaria.http.messages import Reply
 
 HEADER = "idempotency-key"
 _TIME_TO_LIVE = timedelta(hours=24)
 _RESERVATION_TIME = timedelta(seconds=30)
 _MAX_KEY = 255
-_MAX_BYTES = 4_000_000
+MAX_STORED_BYTES = 4_000_000
 _RETRYABLE = {408, 409, 429, 503}
-_TOO_LONG = "The first answer was too long to store."
 
 log = logging.getLogger(__name__)
 
@@ -98,13 +97,11 @@ class IdempotencyStore:
                 log.warning("the reservation of an Idempotency-Key couldn't be renewed: %s", error)
 
     async def end(self, reservation: Reservation, reply: StoredReply) -> None:
-        """Store an answer for a day; an answer that asks to retry releases the key instead."""
+        """Store an answer of at most `MAX_STORED_BYTES` for a day; one that asks to retry releases the key instead."""
         if reply.status in _RETRYABLE:
             released = structs.replace(reservation, fingerprint=f"{reservation.fingerprint.partition(' ')[0]} ")
             await self._reserve(released, instead_of=reservation.fingerprint)
             return
-        if len(reply.body) > _MAX_BYTES:
-            reply = StoredReply.of(make_problem_reply(make_server_problem(_TOO_LONG, code="answer_not_kept")))
         answer = _encode(reply).decode()
         key, fingerprint = reservation.key, reservation.fingerprint
         await self._store.write(lambda tx: tx.responses.store_answer(key, fingerprint, answer, _TIME_TO_LIVE))

@@ -1,4 +1,4 @@
-"""Metrics of the API, in Prometheus text format."""
+"""Metrics of the HTTP server, in Prometheus text format."""
 
 from bisect import bisect_left
 from collections import Counter

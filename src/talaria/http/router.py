@@ -1,10 +1,10 @@
-"""The routes of the API: data from which dispatch and documentation are derived.
+"""Routes: data from which dispatch and documentation are derived.
 
 To add routes, write a class with ``routes() -> tuple[Route, ...]`` whose handlers take a `Request` and return a
 `Reply`, and list it where `app` builds the application (``app/api.py``). Read the body with ``request.read(Struct)``,
 the query with ``request.asked(Struct)``, and values of path braces from ``request.parts``; a `Problem` becomes an error
-in OpenAI's format, as do the errors of `core`. Key, limits, body size, idempotency and disconnected clients are handled
-around the handler. The OpenAPI document is generated from the structs.
+response, as do the errors of `core`. Caller, limits, body size, idempotency and disconnected clients are handled around
+the handler. The OpenAPI document is generated from the structs.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -13,27 +13,27 @@ from typing import Any
 
 from msgspec import Struct
 
-from talaria.access.api_keys import KeyScope
-from talaria.api.http.errors import Problem, make_not_found
-from talaria.api.http.messages import Reply, Request
+from talaria.http.errors import Problem, make_not_found
+from talaria.http.messages import Reply, Request
 
-Handler = Callable[[Request], Awaitable[Reply]]
+Handler = Callable[[Request[Any]], Awaitable[Reply]]
 
 
 class Route(Struct, frozen=True, kw_only=True):
     """One method of one path: its requirements, input and output.
 
     ``path`` may have parts in braces, each standing for one segment; a last one with a star stands for all the rest.
-    Without a ``scope`` no key is needed. ``takes``, ``asks`` and ``reply_type`` are the structs of body, query and
-    reply; ``events`` is the type of the ``data`` of server-sent events. ``repeatable`` accepts an ``Idempotency-Key``;
-    ``lasting`` means that a disconnecting client ends nothing. ``used_headers`` are headers used by this route alone.
+    ``scope`` is what a caller must be allowed to do; with ``None`` everybody may use the route. ``takes``, ``asks`` and
+    ``reply_type`` are the structs of body, query and reply; ``events`` is the type of the ``data`` of server-sent
+    events. ``repeatable`` accepts an ``Idempotency-Key``; ``lasting`` means that a disconnecting client ends nothing.
+    ``used_headers`` are headers used by this route alone.
     """
 
     method: str
     path: str
     handler: Handler
     summary: str
-    scope: KeyScope | None = "chat"
+    scope: str | None
     takes: type | None = None
     asks: type | None = None
     reply_type: type | None = None

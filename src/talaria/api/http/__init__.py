@@ -1,1 +1,0 @@
-"""Around every route: routing, auth, limits, origins, idempotency, errors, metrics, server."""

@@ -1,0 +1,1 @@
+"""HTTP server shared by front ends: routes, requests and replies, limits, idempotency, errors, metrics."""
