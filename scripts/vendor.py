@@ -62,7 +62,8 @@ def bundle(name: str, source: str, work: Path) -> str:
     """Bundle one entry into the vendor folder, and return its SHA-256 digest."""
     (work / name).write_text(source)
     deno = Path(sys.executable).with_name("deno")
-    command = [deno, "bundle", "--quiet", "--platform", "browser", "--minify", "-o", VENDOR / name, work / name]
+    options = ["--quiet", "--platform", "browser", "--minify", "-o", str(VENDOR / name)]
+    command = [str(deno), "bundle", *options, str(work / name)]
     subprocess.run(command, cwd=work, check=True)
     types = f'// @ts-self-types="./{name.replace(".js", ".d.ts")}"\n// @ts-nocheck\n'
     (VENDOR / name).write_text(types + (VENDOR / name).read_text())

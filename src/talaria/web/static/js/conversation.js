@@ -4,7 +4,7 @@
  */
 import { batch, signal } from "../vendor/preact.js";
 import { describe, get, post } from "./api.js";
-import { applyEvents, entriesOf, isAsked } from "./turn.js";
+import { applyEvents, entriesOf, isAsked, isPrompt } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
@@ -43,7 +43,7 @@ export class Conversation {
   /** Everything on the screen, oldest first. @returns {Shown[]} */
   get shown() {
     const turn = this.turn.value;
-    const past = this.past.value.filter((one) => !turn || one.seq < this._turnFrom);
+    const past = this.past.value.filter((one) => !turn || isPrompt(turn) || one.seq < this._turnFrom);
     /** @type {Map<number, number>} */
     const counts = new Map();
     const found = past.map((one) => {
@@ -58,7 +58,7 @@ export class Conversation {
   /** Whether a turn is running. */
   get running() {
     const turn = this.turn.value;
-    return turn ? !turn.over : (this.detail.value?.running ?? false);
+    return turn && !isPrompt(turn) ? !turn.over : (this.detail.value?.running ?? false);
   }
 
   /** Load the end of the transcript. */
@@ -73,6 +73,7 @@ export class Conversation {
         this._firstSeq = page.messages[0]?.seq ?? 0;
         this._lastSeq = Math.min(page.messages.at(-1)?.seq ?? 0, this._turnFrom - 1);
         this.loaded.value = true;
+        this._align();
       });
     } catch (error) {
       this.problem.value = describe(error);
@@ -118,6 +119,7 @@ export class Conversation {
           if (!snapshot) this._turnFrom = this._lastSeq + 1;
         } else if (event.type === "person_joined") this._forget(event.text);
       }
+      if (snapshot) this._align();
     });
     const turn = this.turn.peek();
     if (turn?.over || (snapshot && !turn && this.loaded.peek())) void this._settle();
@@ -182,6 +184,16 @@ export class Conversation {
     } finally {
       this._settling = false;
     }
+  }
+
+  /** Find the message with which the running turn began: from there on, the live view is shown. */
+  _align() {
+    const [first] = this.turn.peek()?.entries ?? [];
+    if (first?.kind !== "user") return;
+    const begin = this.past.peek().findLast(({ entry }) => entry.kind === "user" && entry.text === first.text.trim());
+    if (!begin) return;
+    this._turnFrom = begin.seq;
+    this._lastSeq = begin.seq - 1;
   }
 
   /** @param {SessionDetail} detail */

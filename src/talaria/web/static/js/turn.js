@@ -37,6 +37,7 @@ import { Blocks } from "./markdown.js";
  */
 
 const MOST_PROGRESS = 20_000;
+const PROMPT = "prompt";
 
 /** @returns {Turn} */
 export function newTurn(id = "") {
@@ -55,12 +56,16 @@ export function applyEvents(before, events) {
     if (event.type === "began") {
       turn = newTurn(event.turn_id);
       if (event.said) turn.entries.push({ kind: "user", text: event.said });
-    } else if (turn) {
-      apply(turn, event);
+    } else {
+      if (!turn && event.type === "question_asked") turn = newTurn(PROMPT);
+      if (turn) apply(turn, event);
     }
   }
-  return turn;
+  return turn && isPrompt(turn) && !turn.entries.length ? null : turn;
 }
+
+/** Whether this is no turn, but the question of a command. @type {(turn: Turn) => boolean} */
+export const isPrompt = (turn) => turn.id === PROMPT;
 
 /** @type {(turn: Turn, event: TurnEvent) => void} */
 function apply(turn, event) {
